@@ -1,0 +1,131 @@
+"""Threads: a pool of Python threads over nogil kernels, with BLAS kept to one thread inside.
+
+A pool is made per call, so nothing of it can be broken by a fork; starting two threads costs some 0.1 ms, and small
+jobs run inline.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.errors import SettingError
+
+
+def thread_count(threads: int | None = None) -> int:
+    """How many threads to use: the argument, else `SHORTLIST_THREADS`, else the CPUs this process may run on."""
+    if threads is None:
+        setting = os.environ.get("SHORTLIST_THREADS", "").strip()
+        if setting:
+            if not setting.isdigit() or int(setting) < 1:
+                raise SettingError(f"SHORTLIST_THREADS is {setting!r}; expected a whole number of at least 1")
+            return int(setting)
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise SettingError(f"threads is {threads!r}; expected a whole number of at least 1, or None for all CPUs")
+    return threads
+
+
+class _BlasGuard:
+    """Counts who is inside, so that overlapping callers restore the user's own BLAS setting and not each other's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._controller: Any = None
+        self._limit: Any = None
+        os.register_at_fork(after_in_child=self._reset) if hasattr(os, "register_at_fork") else None
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        if self._inside and self._limit is not None:
+            self._limit.restore_original_limits()
+        self._inside = 0
+        self._limit = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                if self._controller is None:
+                    import scipy.linalg.cython_blas  # noqa: F401  (so that SciPy's BLAS is loaded and found too)
+                    from threadpoolctl import ThreadpoolController
+
+                    self._controller = ThreadpoolController()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+_guard = _BlasGuard()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Keep every BLAS in the process to one thread; may be nested and entered from several threads at once."""
+    _guard.enter()
+    try:
+        yield
+    finally:
+        _guard.leave()
+
+
+def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
+    """Cut rows 0…len(work) into at most `n_chunks` runs of about equal total work.
+
+    >>> balanced_chunks(np.array([1, 1, 1, 9, 1, 1]), 2)
+    [(0, 3), (3, 6)]
+    """
+    n_rows = len(work)
+    if n_rows == 0:
+        return []
+    total = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
+    cuts = np.searchsorted(total, np.linspace(0, total[-1], max(1, n_chunks) + 1)[1:-1])
+    bounds = np.unique(np.concatenate([[0], cuts, [n_rows]]))
+    return [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:])]
+
+
+def run_chunks(
+    work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], threads: int | None = None
+) -> None:
+    """Call `work(start, stop)` for every chunk, from a queue that idle threads take from; BLAS is single-threaded.
+
+    The first exception stops the queue and is raised here.
+    """
+    n_threads = min(thread_count(threads), len(chunks))
+    if n_threads <= 1:
+        for start, stop in chunks:
+            work(start, stop)
+        return
+    queue = iter(chunks)
+    lock = threading.Lock()
+
+    def drain() -> None:
+        while True:
+            with lock:
+                chunk = next(queue, None)
+            if chunk is None:
+                return
+            try:
+                work(*chunk)
+            except BaseException:
+                with lock:
+                    for _ in queue:
+                        pass
+                raise
+
+    with single_threaded_blas(), ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
+        for future in [pool.submit(drain) for _ in range(n_threads)]:
+            future.result()
