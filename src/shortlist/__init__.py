@@ -1,1 +1,95 @@
-"""Shortlist."""
+"""Shortlist: item recommendation from implicit feedback.
+
+    import shortlist as sl
+
+    events = sl.Interactions.read("events.parquet", context="user", item="product", time="when")
+    split = sl.splits.by_time(events, test=0.1)
+    model = sl.IALS(dim=128).fit(split.train)
+    sl.evaluate(model, split)
+    model.recommend(["user-17"], n=10)
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from shortlist._version import __version__
+
+if TYPE_CHECKING:
+    from shortlist import metrics, objectives
+    from shortlist.data import datasets, splits
+    from shortlist.data.interactions import Interactions
+    from shortlist.data.splits import Split
+    from shortlist.data.vocabulary import Vocabulary
+    from shortlist.errors import (
+        DataError,
+        NotFittedError,
+        SettingError,
+        ShortlistError,
+        ShortlistWarning,
+        StorageError,
+        UnknownIdError,
+    )
+    from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
+    from shortlist.recommenders.answers import Recommendations
+    from shortlist.recommenders.base import Recommender
+    from shortlist.recommenders.dot_product import DotProduct
+    from shortlist.recommenders.ease import EASE
+    from shortlist.recommenders.ials import IALS
+    from shortlist.recommenders.popularity import Popularity
+    from shortlist.recommenders.registry import load
+
+_HOME = {
+    "Comparison": "shortlist.evaluation",
+    "DataError": "shortlist.errors",
+    "DotProduct": "shortlist.recommenders.dot_product",
+    "EASE": "shortlist.recommenders.ease",
+    "Evaluation": "shortlist.evaluation",
+    "IALS": "shortlist.recommenders.ials",
+    "Interactions": "shortlist.data.interactions",
+    "NotFittedError": "shortlist.errors",
+    "Popularity": "shortlist.recommenders.popularity",
+    "Recommendations": "shortlist.recommenders.answers",
+    "Recommender": "shortlist.recommenders.base",
+    "SettingError": "shortlist.errors",
+    "ShortlistError": "shortlist.errors",
+    "ShortlistWarning": "shortlist.errors",
+    "Split": "shortlist.data.splits",
+    "StorageError": "shortlist.errors",
+    "UnknownIdError": "shortlist.errors",
+    "Vocabulary": "shortlist.data.vocabulary",
+    "compare": "shortlist.evaluation",
+    "evaluate": "shortlist.evaluation",
+    "evaluate_candidates": "shortlist.evaluation",
+    "load": "shortlist.recommenders.registry",
+}
+_MODULES = {
+    "datasets": "shortlist.data.datasets",
+    "metrics": "shortlist.metrics",
+    "objectives": "shortlist.objectives",
+    "splits": "shortlist.data.splits",
+}
+
+__all__ = [  # noqa: RUF022
+    "Interactions", "Vocabulary", "Split", "splits", "datasets",
+    "Recommender", "DotProduct", "Popularity", "EASE", "IALS", "Recommendations", "load",
+    "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
+    "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
+    "ShortlistWarning", "__version__",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -16,12 +16,10 @@ def kernel(function: F) -> F:
     Kernels never use `prange`: threads are driven from outside (`shortlist._threads`), so that work is balanced
     dynamically and calls from many threads, or after a fork, are safe.
     """
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    return compiled
+    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
 def fast_kernel(function: F) -> F:
     """`kernel` with reassociated sums: for dot products and reductions whose last bits do not matter."""
     flags = {"reassoc", "contract", "nsz", "arcp"}  # not nnan/ninf: infinities mark excluded items
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=flags)(function)
-    return compiled
+    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=flags)(function))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, in
     total = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
     cuts = np.searchsorted(total, np.linspace(0, total[-1], max(1, n_chunks) + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], cuts, [n_rows]]))
-    return [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:])]
+    return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
 def run_chunks(

@@ -11,7 +11,7 @@ class ShortlistError(Exception):
 
 
 class DataError(ShortlistError, ValueError):
-    """The events handed in cannot be used as they are: a missing column, a null id, a negative weight, a broken file."""
+    """The events handed in cannot be used as they are: a missing column, a null id, a negative weight."""
 
 
 class SettingError(ShortlistError, ValueError):

@@ -1,0 +1,66 @@
+# Everything is installed into .venv; a machine needs Python >= 3.11, pip and make.
+PYTHON ?= python3
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+BIN := $(VENV)/bin
+BENCH_BIN := $(BENCH_VENV)/bin
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+DATA ?= ../shared/data
+
+.PHONY: help demo test test-slow test-all lint format bench bench-quality clean
+
+help:
+	@echo "make demo      the main job on the bundled data"
+	@echo "make test      lint, type check, tests (at most 15 minutes)"
+	@echo "make test-all  the same and the slow tests"
+	@echo "make lint      ruff and mypy only"
+	@echo "make bench     speed against peers and physical limits"
+	@echo "make bench-quality DATA=folder   published protocols, on folders laid out as benchmarks/README.md says"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Shortlist needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test]"
+	touch $@
+
+$(BENCH_VENV)/.bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[bench]"
+	touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/shortlist demo
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow
+
+test-all: test test-slow
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(BENCH_VENV)/.bench
+	$(BENCH_BIN)/python benchmarks/evaluation.py
+	$(BENCH_BIN)/python benchmarks/reading.py
+	$(BENCH_BIN)/python benchmarks/memory.py
+
+bench-quality: $(BENCH_VENV)/.bench
+	$(BENCH_BIN)/python benchmarks/quality.py --data $(DATA)
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

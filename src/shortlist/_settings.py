@@ -1,0 +1,52 @@
+"""Checks of settings and arguments, so that every message reads alike."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from shortlist.errors import SettingError
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+DEFAULT_MEMORY = 256 * 2**20
+
+
+def whole(name: str, value: object, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SettingError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return int(value)
+
+
+def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:
+    """A finite number of at least `least`, or above it."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value < least or (above and value == least):  # type: ignore[arg-type,operator]
+        raise SettingError(f"{name} is {value!r}; expected a number {'above' if above else 'of at least'} {least:g}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
+    """One of the allowed words."""
+    if value not in allowed:
+        raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
+    return str(value)
+
+
+def memory_bytes(memory: int | str | None) -> int:
+    """A memory budget: a number of bytes or text such as '512MB'; 256 MiB by default.
+
+    >>> memory_bytes("64 MiB"), memory_bytes("1GB")
+    (67108864, 1000000000)
+    """
+    if memory is None:
+        return DEFAULT_MEMORY
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
+        if match is None or match[2].upper() not in _UNITS:
+            raise SettingError(f"memory is {memory!r}; expected bytes or text such as '256MB' or '1GiB'")
+        return int(float(match[1]) * _UNITS[match[2].upper()])
+    return whole("memory", memory)

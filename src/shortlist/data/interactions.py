@@ -1,0 +1,376 @@
+"""What was observed: events of contexts with items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist.data.building import Built, Columns, OnBad, _polars_errors, build
+from shortlist.data.reading import Format, build_from_files, find_files
+from shortlist.data.rows import COUNT, LATEST, SUM, Rows, rows_of
+from shortlist.data.vocabulary import Codes, Id, Vocabulary
+from shortlist.errors import DataError, SettingError
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+Aggregate: TypeAlias = Literal["sum", "count", "latest"]
+_MERGE = {"sum": SUM, "count": COUNT, "latest": LATEST}
+
+
+class Interactions:
+    """Events of contexts with items: the article's S, with weights and times where there are any. Immutable.
+
+    Made by `read` (files), `from_frame` (polars, pandas, Arrow) or `from_csr` (SciPy), always by named columns. The
+    events stay as they are, repeats included; the two sparse views, `by_context` and `by_item`, hold each pair once.
+
+    >>> events = Interactions.from_frame({"user": ["ann", "ann", "bob"], "product": [7, 9, 7]},
+    ...                                  context="user", item="product")
+    >>> events
+    Interactions(3 events of 2 contexts (user) with 2 items (product), 3 distinct pairs)
+    >>> events.history("ann")
+    [7, 9]
+    """
+
+    def __init__(
+        self,
+        contexts: Vocabulary,
+        items: Vocabulary,
+        context_codes: Codes,
+        item_codes: Codes,
+        *,
+        weights: npt.NDArray[np.float32] | None = None,
+        times: npt.NDArray[Any] | None = None,
+        columns: Columns | None = None,
+        time_dtype: pl.DataType | None = None,
+        aggregate: Aggregate = "sum",
+        dropped: Mapping[str, int] | None = None,
+    ) -> None:
+        """Put together from codes; users call `read`, `from_frame` or `from_csr`."""
+        if aggregate not in _MERGE:
+            raise SettingError(f"aggregate={aggregate!r}; expected 'sum', 'count' or 'latest'")
+        self.contexts = contexts
+        self.items = items
+        self.context_codes = context_codes
+        self.item_codes = item_codes
+        self.weights = weights
+        self.times = times
+        self.columns = columns or Columns(
+            contexts.names,
+            items.names[0],
+            "weight" if weights is not None else None,
+            "time" if times is not None else None,
+        )
+        self.time_dtype = time_dtype
+        self.aggregate: Aggregate = aggregate
+        self.dropped = dict(dropped or {})
+        for array in (context_codes, item_codes, weights, times):
+            if array is not None:
+                array.flags.writeable = False
+
+    # --- made from ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        context: str | Sequence[str],
+        item: str,
+        weight: str | None = None,
+        time: str | None = None,
+        aggregate: Aggregate = "sum",
+        on_bad: OnBad = "raise",
+        format: Format | None = None,  # noqa: A002
+        separator: str | None = None,
+    ) -> Interactions:
+        """Read events from CSV, TSV, Parquet or JSON lines: one file, a folder, or a glob pattern.
+
+        Args:
+            path: the file, the folder (all data files in it and below) or a pattern such as `"events/*.parquet"`.
+            context: the column that says who or in which situation; several make a context a tuple.
+            item: the column of the item.
+            weight: the column of the event's weight; each event counts 1 without it.
+            time: the column of its time: dates, datetimes, numbers, or text in ISO format.
+            aggregate: what a pair that occurs several times weighs: the `"sum"` of its weights, the `"count"` of its
+                events, or the `"latest"` weight.
+            on_bad: rows that cannot be used (null ids, null, negative or infinite weights, unreadable times, lines with
+                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`.
+            format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
+            separator: of text files; a comma, in TSV a tab.
+        """
+        columns = Columns.named(context, item, weight, time)
+        built = build_from_files(find_files(path, format, separator), columns, on_bad)
+        return cls._from_built(built, columns, aggregate)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        context: str | Sequence[str],
+        item: str,
+        weight: str | None = None,
+        time: str | None = None,
+        aggregate: Aggregate = "sum",
+        on_bad: OnBad = "raise",
+    ) -> Interactions:
+        """Take events from a frame: polars (also lazy), pandas, Arrow, a mapping of columns, or whatever else speaks
+        the Arrow stream interface. The arguments are those of `read`.
+        """  # noqa: D205
+        columns = Columns.named(context, item, weight, time)
+        return cls._from_built(build(_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
+
+    @classmethod
+    def from_csr(
+        cls,
+        matrix: sp.sparray | sp.spmatrix,
+        *,
+        contexts: Sequence[Id] | None = None,
+        items: Sequence[Id] | None = None,
+        weighted: bool = True,
+    ) -> Interactions:
+        """Take a SciPy sparse matrix, a row a context and a column an item, with the ids of both.
+
+        Without ids, row and column numbers are the ids. `weighted=False` takes every stored entry as 1.
+        """
+        coo = matrix.tocoo()
+        names = []
+        for ids, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
+            if ids is not None and len(ids) != size:
+                side = "rows" if what == "context" else "columns"
+                raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}; expected one each")
+            names.append(Vocabulary.of(range(size) if ids is None else ids, what))
+        values = np.asarray(coo.data, dtype=np.float32)
+        for bad, cause in ((~np.isfinite(values), "not finite"), (values < 0, "negative")):
+            if weighted and bad.any():
+                raise DataError(f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}")
+        if not len(values):
+            raise DataError(f"the matrix of shape {coo.shape} stores no entries")
+        return cls(
+            names[0],
+            names[1],
+            coo.row.astype(np.int32),
+            coo.col.astype(np.int32),
+            weights=values.copy() if weighted else None,
+        )
+
+    @classmethod
+    def _from_built(cls, built: Built, columns: Columns, aggregate: Aggregate) -> Interactions:
+        return cls(
+            built.contexts,
+            built.items,
+            built.context_codes,
+            built.item_codes,
+            weights=built.weights,
+            times=built.times,
+            columns=columns,
+            time_dtype=built.time_dtype,
+            aggregate=aggregate,
+            dropped=built.dropped,
+        )
+
+    # --- size --------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """The number of events, repeats included."""
+        return len(self.item_codes)
+
+    @property
+    def n_contexts(self) -> int:
+        """How many contexts are known."""
+        return len(self.contexts)
+
+    @property
+    def n_items(self) -> int:
+        """How many items the catalogue has."""
+        return len(self.items)
+
+    @property
+    def n_pairs(self) -> int:
+        """How many distinct pairs of a context and an item occur."""
+        return len(self.by_context)
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def by_context(self) -> Rows:
+        """A row a context, each pair once, weights aggregated; built on first use."""
+        return rows_of(
+            self.context_codes,
+            self.item_codes,
+            self.weights,
+            self._time_order if self.aggregate == "latest" else None,
+            self.n_contexts,
+            self.n_items,
+            _MERGE[self.aggregate],
+        )
+
+    @cached_property
+    def by_item(self) -> Rows:
+        """The same pairs, a row an item."""
+        return self.by_context.transpose()
+
+    @property
+    def _time_order(self) -> npt.NDArray[np.uint32] | None:
+        """The events' positions from the oldest to the newest, equal times in their order; None where they stand so."""
+        if self.times is None or bool(np.all(self.times[1:] >= self.times[:-1])):
+            return None
+        order: npt.NDArray[np.uint32] = np.argsort(self.times, kind="stable").astype(np.uint32)
+        return order
+
+    @cached_property
+    def histories(self) -> Rows:
+        """A row a context: its items in time order, repeats included (`values` is None; columns are not sorted)."""
+        order = self._time_order
+        keys, items = self.context_codes, self.item_codes
+        if order is not None:
+            keys, items = keys[order], items[order]
+        by_context = np.argsort(keys, kind="stable")
+        counts = np.bincount(keys, minlength=self.n_contexts)
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Rows(indptr, items[by_context], None, self.n_items)
+
+    def history(self, context: Id) -> list[Id]:
+        """The items of one context in time order, repeats included."""
+        (code,) = self.contexts.encode([context], what="context")
+        return self.items.ids(self.histories.row(int(code)))
+
+    def to_polars(self) -> pl.DataFrame:
+        """The events as a frame with the original columns, ids and types."""
+        series = [
+            *self.contexts.take(self.context_codes).get_columns(),
+            *self.items.take(self.item_codes).get_columns(),
+        ]
+        if self.weights is not None:
+            series.append(pl.Series(self.columns.weight or "weight", self.weights))
+        if self.times is not None:
+            times = pl.Series(self.columns.time or "time", self.times)
+            series.append(times if self.time_dtype is None else times.cast(self.time_dtype))
+        return pl.DataFrame(series)
+
+    def to_csr(self) -> tuple[sp.csr_array, list[Id], list[Id]]:
+        """The pairs as a contexts × items SciPy matrix of float32, with the ids of its rows and of its columns."""
+        import scipy.sparse as sp
+
+        view = self.by_context
+        values = np.ones(len(view), np.float32) if view.values is None else view.values
+        matrix = sp.csr_array((values, view.indices, view.indptr), shape=(self.n_contexts, self.n_items))
+        return matrix, self.contexts.ids(), self.items.ids()
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def select(self, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int64], *, compact: bool = False) -> Interactions:
+        """The events at these places, with the same vocabularies, or, `compact`, with those ids only that occur."""
+        context_codes, item_codes = self.context_codes[keep], self.item_codes[keep]
+        contexts, items = self.contexts, self.items
+        if compact:
+            contexts, context_codes = _compacted(contexts, context_codes)
+            items, item_codes = _compacted(items, item_codes)
+        return self.with_codes(contexts, items, context_codes, item_codes, keep)
+
+    def with_codes(
+        self, contexts: Vocabulary, items: Vocabulary, context_codes: Codes, item_codes: Codes, keep: npt.NDArray[Any]
+    ) -> Interactions:
+        """The events at the places `keep` under other vocabularies."""
+        return Interactions(
+            contexts,
+            items,
+            context_codes,
+            item_codes,
+            weights=None if self.weights is None else self.weights[keep],
+            times=None if self.times is None else self.times[keep],
+            columns=self.columns,
+            time_dtype=self.time_dtype,
+            aggregate=self.aggregate,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.contexts.names)
+        parts = [
+            f"Interactions({len(self):,} events of {self.n_contexts:,} contexts ({names}) "
+            f"with {self.n_items:,} items ({self.items.names[0]}), {self.n_pairs:,} distinct pairs"
+        ]
+        if self.weights is not None:
+            parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
+        if self.times is not None and len(self):
+            span = pl.Series([self.times.min(), self.times.max()])
+            first, last = span if self.time_dtype is None else span.cast(self.time_dtype)
+            parts.append(f"{first} … {last}")
+        if self.dropped:
+            parts.append(f"{sum(self.dropped.values()):,} rows dropped")
+        return ", ".join(parts) + ")"
+
+
+def _compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
+    used = np.zeros(len(vocabulary), np.bool_)
+    used[codes] = True
+    if used.all():
+        return vocabulary, codes
+    remap = (np.cumsum(used) - 1).astype(np.int32)
+    return Vocabulary(vocabulary.take(np.flatnonzero(used))), remap[codes]
+
+
+def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
+    """Whatever the user has, as a lazy polars frame of the columns needed, without copying where possible."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame
+    if isinstance(frame, pl.DataFrame):
+        return frame.lazy()
+    if isinstance(frame, Mapping):
+        return _from_columns(dict(frame))
+    if isinstance(frame, list | tuple | np.ndarray | str | Path):
+        raise DataError(
+            f"expected a frame with named columns (polars, pandas, Arrow, a mapping), got {type(frame).__name__}; "
+            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr"
+        )
+    if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
+        names = [str(name) for name in frame.columns]
+        for name in columns.all:
+            if names.count(name) > 1:
+                raise DataError(
+                    f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
+                )
+        frame = frame[[name for name in frame.columns if name in columns.all]] if columns.all else frame
+        try:
+            return _stream(frame)
+        except ImportError:  # pandas speaks Arrow only where pyarrow is installed
+            return _from_columns({name: frame[name].to_numpy() for name in frame.columns})
+    if hasattr(frame, "__arrow_c_stream__"):
+        return _stream(frame)
+    raise DataError(
+        f"cannot take events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
+    )
+
+
+def _stream(frame: Any) -> pl.LazyFrame:
+    try:
+        with _polars_errors("the frame"):
+            return pl.DataFrame(frame).lazy()
+    except (TypeError, ValueError) as error:  # pyarrow's complaints about mixed types are of these kinds
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}") from error
+
+
+def _from_columns(data: dict[str, Any]) -> pl.LazyFrame:
+    series = []
+    for name, values in data.items():
+        try:
+            listed = values.tolist() if isinstance(values, np.ndarray) and values.dtype == object else values
+            series.append(pl.Series(name, listed, strict=True))
+        except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
+            kinds = sorted({type(value).__name__ for value in values})
+            raise DataError(
+                f"column {name!r} mixes types ({', '.join(kinds)}); ids are all integers or all text"
+            ) from error
+    lengths = {one.name: len(one) for one in series}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns differ in length: {lengths}")
+    return pl.DataFrame(series).lazy()

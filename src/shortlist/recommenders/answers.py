@@ -1,0 +1,104 @@
+"""What `recommend` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist.data.vocabulary import Id, Vocabulary
+
+
+class Recommendations:
+    """For each query the best items, best first, by their ids.
+
+    A query has fewer than n items only where the filters left fewer. `recommendations[k]` is the k-th query's list of
+    (id, score); `ids`, `scores` and `to_polars()` give everything at once. `skipped` lists the contexts that are not
+    known and were left out because of `unknown="skip"`.
+    """
+
+    def __init__(
+        self,
+        queries: pl.DataFrame,
+        items: Vocabulary,
+        codes: npt.NDArray[np.int32],
+        scores: npt.NDArray[np.float32],
+        *,
+        answer: str | None = None,
+        skipped: list[Id] | None = None,
+    ) -> None:
+        self._queries = queries
+        self._items = items
+        self._codes = codes
+        self._scores = scores
+        self._answer = answer or items.names[0]
+        self.skipped = skipped or []
+
+    @property
+    def queries(self) -> list[Id]:
+        """Whom or what each list is for: the contexts' ids, or the numbers of the histories from 0."""
+        return self._queries.rows() if self._queries.width > 1 else self._queries.to_series().to_list()
+
+    @property
+    def ids(self) -> list[list[Id]]:
+        """The items' ids, a list a query."""
+        counts = self._counts
+        flat = self._items.ids(self._codes[self._codes >= 0])
+        ends = np.cumsum(counts)
+        return [flat[end - count : end] for count, end in zip(counts, ends)]
+
+    @property
+    def scores(self) -> list[npt.NDArray[np.float32]]:
+        """Their scores: for comparing items within one list, not probabilities."""
+        return [row[:count] for row, count in zip(self._scores, self._counts)]
+
+    @property
+    def _counts(self) -> npt.NDArray[np.int64]:
+        return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each recommendation: the query's columns, the item, its rank from 1, its score."""
+        counts = self._counts
+        keep = self._codes >= 0
+        rank = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)[keep]
+        repeated = self._queries[np.repeat(np.arange(len(self)), counts)]
+        answer = self._items.take(self._codes[keep]).to_series().alias(self._answer)
+        return repeated.with_columns(answer, pl.Series("rank", rank), pl.Series("score", self._scores[keep]))
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, k: int) -> list[tuple[Id, float]]:
+        row = self._codes[k]
+        keep = row >= 0
+        return list(zip(self._items.ids(row[keep]), (float(score) for score in self._scores[k][keep])))
+
+    def __iter__(self) -> Iterator[list[tuple[Id, float]]]:
+        return (self[k] for k in range(len(self)))
+
+    def __repr__(self) -> str:
+        shown, width = 10, 5
+        names = self._queries.columns
+        lines = [f"Recommendations for {len(self):,} queries"]
+        for k in range(min(len(self), shown)):
+            query = ", ".join(map(str, self._queries.row(k)))
+            best = [f"{one} ({score:.3f})" for one, score in self[k][:width]]
+            more = int(self._counts[k]) - width
+            lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"
+                         + (f"  … {more} more" if more > 0 else ""))  # fmt: skip
+        if len(self) > shown:
+            lines.append(f"  … {len(self) - shown:,} more queries")
+        return "\n".join(lines)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain Python values, as the command line prints them for machines."""
+        return [
+            {
+                "query": list(query) if isinstance(query, tuple) else query,
+                "items": [{"id": one, "score": score} for one, score in self[k]],
+            }
+            for k, query in enumerate(self.queries)
+        ]

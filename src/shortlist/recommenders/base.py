@@ -1,0 +1,440 @@
+"""Everything a user fits: settings in the constructor, learnt things with a trailing `_`, answers by ids."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from os import PathLike
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist._settings import memory_bytes, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
+from shortlist.recommenders.answers import Recommendations
+from shortlist.retrieval import Filters, item_ranks, top_n
+from shortlist.scoring import BlockScorer
+from shortlist.solvers.als import Callback
+
+History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
+ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Whom answers are wanted for: known contexts by their codes, or histories of anyone."""
+
+    labels: pl.DataFrame
+    codes: Codes | None
+    histories: Rows
+    skipped: list[Id]
+
+    def __len__(self) -> int:
+        return self.labels.height
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Recommender(ABC):
+    """What every recommender does. A new one defines `_fit`, `_scorer`, and the names of its learnt arrays."""
+
+    _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._fitted = False
+
+    # --- what a recommender defines ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse settings that make no sense."""
+
+    @abstractmethod
+    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+        """Learn, and set the learnt arrays at the end."""
+
+    @abstractmethod
+    def _scorer(self, queries: Queries) -> BlockScorer:
+        """Scores of all items for these queries, block by block."""
+
+    def _similarity(self, codes: Codes) -> BlockScorer:
+        """How near all items are to these items."""
+        raise SettingError(f"{type(self).__name__} has no notion of similar items")
+
+    @abstractmethod
+    def _check_arrays(self) -> None:
+        """After loading: refuse arrays whose shapes do not fit together."""
+
+    # --- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        interactions: Interactions,
+        *,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Learn from interactions and return the recommender itself.
+
+        Args:
+            interactions: what was observed.
+            callbacks: called after each epoch with an `Epoch`, where the recommender learns in epochs.
+            progress: show a progress bar; by default where standard error is a terminal.
+            threads: how many to use; all CPUs by default. The result does not depend on it.
+        """
+        if not isinstance(interactions, Interactions):
+            raise DataError(
+                f"fit takes Interactions, got {type(interactions).__name__}; make them with Interactions.from_frame, "
+                ".read or .from_csr"
+            )
+        from shortlist.recommenders.progress import epoch_bar
+
+        with epoch_bar(type(self).__name__, progress) as bar:
+            self._fit(interactions, [*callbacks, *bar], threads)
+        self.contexts_ = interactions.contexts
+        self.items_ = interactions.items
+        self.seen_ = interactions.by_context
+        self._set_popularity()
+        self._fitted = True
+        return self
+
+    def _set_popularity(self) -> None:
+        self.popularity_ = np.bincount(self.seen_.indices, minlength=len(self.items_))
+        # Equal scores go to the more popular item: whoever has no history so gets the popular items.
+        order = np.argsort(-self.popularity_, kind="stable")
+        self._priority = np.empty(len(order), np.int32)
+        self._priority[order] = np.arange(len(order), dtype=np.int32)
+
+    def _require_fit(self) -> None:
+        if not self._fitted:
+            name = type(self).__name__
+            raise NotFittedError(f"this {name} has not been fitted; call {name}(...).fit(interactions) first")
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        contexts: Iterable[Id] | None = None,
+        n: int = 10,
+        *,
+        history: History | None = None,
+        exclude_seen: bool = True,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n best items of the whole catalogue for each context, or for each history.
+
+        Args:
+            contexts: ids of contexts that were in the training data.
+            n: how many items; fewer come back only where the filters leave fewer.
+            history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
+                `Interactions`. Nobody needs to have been in the training data.
+            exclude_seen: leave out the items of the training data's (or the given) history.
+            allow: recommend only these items: one list for all, or one per query. Unknown ids are passed over.
+            deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
+            unknown: what to do about contexts, or items of a history, that are not known: `"raise"` an error, or
+                `"skip"` them (contexts left out are listed in the answer's `skipped`).
+            memory: what blocks of scores may take, bytes or text such as "256MB".
+            threads: how many to use; all CPUs by default.
+
+        Equal scores are ordered by popularity, so an empty history is answered with the popular items.
+        """
+        n = whole("n", n)
+        queries = self._queries(contexts, history, unknown)
+        codes, scores = top_n(
+            self._scorer(queries),
+            n,
+            filters=self._filters(queries, exclude_seen, allow, deny),
+            priority=self._priority,
+            memory=memory_bytes(memory),
+            threads=threads,
+        )
+        return Recommendations(queries.labels, self.items_, codes, scores, skipped=queries.skipped)
+
+    def score(
+        self,
+        contexts: Iterable[Id] | None,
+        items: Sequence[Iterable[Id]],
+        *,
+        history: History | None = None,
+    ) -> list[npt.NDArray[np.float32]]:
+        """The scores of given items, one list of items per context (or per history)."""
+        queries = self._queries(contexts, history, "raise")
+        codes = self._item_lists(items, len(queries))
+        return self._scores(queries, codes)
+
+    def _scores(self, queries: Queries, codes: Sequence[Codes]) -> list[npt.NDArray[np.float32]]:
+        scorer = self._scorer(queries)
+        row = np.empty((1, scorer.n_items), np.float32)
+        out = []
+        for q, wanted in enumerate(codes):
+            scorer.score(slice(q, q + 1), slice(0, scorer.n_items), row)
+            out.append(row[0, wanted])
+        return out
+
+    def rank(
+        self,
+        contexts: Iterable[Id] | None,
+        items: Sequence[Iterable[Id]],
+        *,
+        history: History | None = None,
+        exclude_seen: bool = False,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> list[npt.NDArray[np.int64]]:
+        """The article's r̂(i|c): the place, from 1, of given items in the whole ranked catalogue.
+
+        One list of items per context (or per history). With filters, the place among the items that they leave: under
+        the same filters the k-th recommended item has rank k, and an item that is filtered out has rank 0.
+        """
+        queries = self._queries(contexts, history, "raise")
+        codes = self._item_lists(items, len(queries))
+        indptr = np.concatenate([[0], np.cumsum([len(one) for one in codes])]).astype(np.int64)
+        flat = np.concatenate(codes) if codes else np.empty(0, np.int32)
+        ranks, _ = item_ranks(
+            self._scorer(queries),
+            (indptr, flat),
+            filters=self._filters(queries, exclude_seen, allow, deny),
+            priority=self._priority,
+            memory=memory_bytes(memory),
+            threads=threads,
+        )
+        return np.split(ranks, indptr[1:-1])
+
+    def similar_items(
+        self,
+        items: Iterable[Id],
+        n: int = 10,
+        *,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n items nearest to each given item, itself left out."""
+        self._require_fit()
+        n = whole("n", n)
+        codes = self.items_.encode(items, what="item")
+        own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        queries = Queries(self.items_.take(codes), None, own, [])
+        found, scores = top_n(
+            self._similarity(codes),
+            n,
+            filters=self._filters(queries, True, allow, deny),
+            priority=self._priority,
+            memory=memory_bytes(memory),
+            threads=threads,
+        )
+        return Recommendations(queries.labels, self.items_, found, scores, answer=f"similar_{self.items_.names[0]}")
+
+    # --- questions into codes ----------------------------------------------------------------------------------------
+
+    def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
+        self._require_fit()
+        if (contexts is None) == (history is None):
+            raise SettingError("pass either contexts (ids from the training data) or history=, one of the two")
+        if unknown not in ("raise", "skip"):
+            raise SettingError(f"unknown={unknown!r}; expected 'raise' or 'skip'")
+        if history is not None:
+            return self._history_queries(history, unknown)
+        ids = contexts if isinstance(contexts, str | bytes | int | pl.Series | np.ndarray) else list(contexts or [])
+        codes = self.contexts_.encode(ids, unknown="mark" if unknown == "skip" else "raise", what="context")
+        skipped = [one for one, code in zip(list(ids), codes) if code < 0] if (codes < 0).any() else []
+        codes = codes[codes >= 0]
+        return Queries(self.contexts_.take(codes), codes, self.seen_.take(codes), skipped)
+
+    def _history_queries(self, history: History, unknown: Unknown) -> Queries:
+        if isinstance(history, Interactions):
+            labels = history.contexts.frame
+            rows = self._with_own_items(history.by_context, history.items, unknown)
+        else:
+            if isinstance(history, str | bytes | Mapping):
+                raise SettingError(
+                    f"history is a list with one history per query; got {history!r}; write [{history!r}]"
+                )
+            labels = pl.DataFrame({"history": np.arange(len(history), dtype=np.int32)})
+            rows = self._rows_of_histories(history, unknown)
+        return Queries(labels, None, rows, [])
+
+    def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
+        """Rows over other items, as rows over this model's."""
+        if items is self.items_ or items == self.items_:
+            return rows
+        own: Codes = self.items_.encode(items.ids(), unknown="mark")[rows.indices]
+        known = own >= 0
+        if not known.all() and unknown == "raise":
+            first = items.ids([rows.indices[int(np.argmin(known))]])[0]
+            raise UnknownIdError(
+                f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
+                "catalogue; pass unknown='skip' to drop them"
+            )
+        row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)[known]
+        own = own[known]
+        order = np.lexsort((own, row_of))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows.n_rows))]).astype(np.int64)
+        values = None if rows.values is None else rows.values[known][order]
+        return Rows(indptr, own[order], values, len(self.items_))
+
+    def _rows_of_histories(self, history: Sequence[Iterable[Id] | Mapping[Id, float]], unknown: Unknown) -> Rows:
+        lists: list[Codes] = []
+        weights: list[npt.NDArray[np.float32]] = []
+        weighted = False
+        for k, one in enumerate(history):
+            if isinstance(one, str | bytes) or not isinstance(one, Iterable):
+                raise SettingError(f"history {k} is {one!r}; expected a list of item ids, or {{id: weight}}")
+            ids = list(one)
+            codes = self.items_.encode(ids, unknown="mark" if unknown == "skip" else "raise", what="item")
+            weight = np.ones(len(ids), np.float32)
+            if isinstance(one, Mapping):
+                weighted = True
+                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
+                if not np.isfinite(weight).all() or (weight < 0).any():
+                    raise DataError(f"history {k}: weights must be finite and not negative, got {dict(one)!r}")
+            known = codes >= 0
+            distinct, place = np.unique(codes[known], return_inverse=True)
+            lists.append(distinct.astype(np.int32))
+            weights.append(np.bincount(place, weight[known], len(distinct)).astype(np.float32))
+        indptr = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
+        indices = np.concatenate([np.empty(0, np.int32), *lists])
+        values = np.concatenate([np.empty(0, np.float32), *weights])
+        repeated = weighted or bool((values != 1).any())
+        return Rows(indptr, indices, values if repeated else None, len(self.items_))
+
+    def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
+        lists = [one if isinstance(one, str | bytes | int) else list(one) for one in items]
+        if len(lists) != n_queries:
+            raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
+        return [self.items_.encode(one, what="item") for one in lists]
+
+    def _filters(
+        self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
+    ) -> Filters:
+        exclude = (queries.histories.indptr, queries.histories.indices) if exclude_seen else None
+        allow_all, allow_rows = self._filter_codes("allow", allow, len(queries))
+        deny_all, deny_rows = self._filter_codes("deny", deny, len(queries))
+        if deny_rows is not None:
+            exclude = _merged(exclude, deny_rows)
+        return Filters(exclude=exclude, deny=deny_all, allow=allow_all, allow_rows=allow_rows)
+
+    def _filter_codes(
+        self, name: str, given: ItemLists | None, n_queries: int
+    ) -> tuple[Codes | None, tuple[npt.NDArray[np.int64], Codes] | None]:
+        """One list for all, or one per query. Unknown ids cannot be recommended anyway; a wrong type is a mistake."""
+        if given is None:
+            return None, None
+        if isinstance(given, str | bytes | int):
+            raise SettingError(f"{name} is {given!r}; expected a list of item ids, or one such list per query")
+        listed = given.to_list() if isinstance(given, pl.Series) else list(given)
+        nested = [isinstance(one, list | tuple | set | frozenset | np.ndarray | pl.Series) for one in listed]
+        if any(nested) and not all(nested):
+            raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
+        if not any(nested):
+            return self._known_items(name, listed), None
+        if len(listed) != n_queries:
+            raise SettingError(f"{name} has {len(listed)} lists for {n_queries} queries; expected one per query")
+        rows = [self._known_items(name, list(one)) for one in listed]
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
+
+    def _known_items(self, name: str, ids: list[Id]) -> Codes:
+        codes = self.items_.encode(ids, unknown="mark")
+        text = self.items_.frame.dtypes[0] == pl.String
+        for one in ids:
+            if isinstance(one, str) != text:
+                wanted = "text" if text else "integers"
+                raise UnknownIdError(f"{name}: {one!r} is of type {type(one).__name__}, but item ids are {wanted}")
+        return codes[codes >= 0]
+
+    # --- storage -----------------------------------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
+
+        A model that is already there is replaced in one step: a crash leaves the old one or the new one.
+        """
+        self._require_fit()
+        from shortlist.recommenders.registry import REGISTRY
+        from shortlist.storage import StoredModel, save_model
+
+        name = type(self).__name__
+        if name not in REGISTRY:
+            raise StorageError(f"{name} is not one of Shortlist's recommenders, so it could not be loaded again")
+        arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
+        arrays["seen.indptr"] = self.seen_.indptr
+        arrays["seen.indices"] = self.seen_.indices
+        if self.seen_.values is not None:
+            arrays["seen.values"] = self.seen_.values
+        tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        save_model(path, StoredModel(kind=name, settings=self.settings(), arrays=arrays, tables=tables))
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], contexts: Vocabulary, items: Vocabulary) -> None:
+        """Take learnt state from storage, checking that it fits together."""
+        arrays = dict(arrays)
+        missing = [name for name in ("seen.indptr", "seen.indices", *self._arrays) if name not in arrays]
+        if missing:
+            raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
+        self.contexts_, self.items_ = contexts, items
+        values = arrays.pop("seen.values", None)
+        self.seen_ = Rows(arrays.pop("seen.indptr"), arrays.pop("seen.indices"), values, len(items))
+        _check_rows(self.seen_, len(contexts))
+        for name in self._arrays:
+            setattr(self, name, arrays[name])
+        self._check_arrays()
+        self._set_popularity()
+        self._fitted = True
+
+    def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        found = getattr(self, name)
+        if found.shape != shape or found.dtype != np.float32:
+            raise StorageError(f"array {name} is {found.dtype} {found.shape}; expected float32 {shape}")
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        state = f" fitted on {len(self.contexts_):,} contexts × {len(self.items_):,} items" if self._fitted else ""
+        return f"{type(self).__name__}({inner}){state}"
+
+
+def _merged(
+    first: tuple[npt.NDArray[np.int64], Codes] | None, second: tuple[npt.NDArray[np.int64], Codes]
+) -> tuple[npt.NDArray[np.int64], Codes]:
+    """Row by row, the entries of both."""
+    if first is None:
+        return second
+    rows = [
+        np.concatenate([first[1][a:b], second[1][c:d]])
+        for a, b, c, d in zip(first[0][:-1], first[0][1:], second[0][:-1], second[0][1:])
+    ]
+    return first[0] + second[0], np.concatenate([np.empty(0, np.int32), *rows])
+
+
+def _check_rows(rows: Rows, n_rows: int) -> None:
+    indptr, indices = rows.indptr, rows.indices
+    good = (
+        indptr.dtype == np.int64
+        and indices.dtype == np.int32
+        and indptr.shape == (n_rows + 1,)
+        and indices.ndim == 1
+        and indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and bool((np.diff(indptr) >= 0).all())
+        and (not len(indices) or (indices.min() >= 0 and indices.max() < rows.n_columns))
+        and (rows.values is None or (rows.values.shape == indices.shape and rows.values.dtype == np.float32))
+    )
+    if not good:
+        raise StorageError("the model's histories do not fit its contexts and items")

@@ -1,0 +1,108 @@
+"""EASE: a linear model from histories to items, in closed form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number, one_of
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Codes
+from shortlist.errors import DataError
+from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.base import Queries, Recommender
+from shortlist.scoring.history import HistoryScorer
+from shortlist.solvers.als import Callback
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class EASE(Recommender):
+    """Embarrassingly shallow autoencoder (Steck 2019).
+
+    ŷ(i|c) = Σ_{j∈I_c} x_{cj}·B_{ji}, where B minimises ‖X − XB‖²_F + λ‖B‖²_F with diag(B) = 0.
+
+    In closed form B = I − P·diag(1/diag(P)) with P = (XᵀX + λI)⁻¹: one inverse of an items × items matrix, so it is for
+    catalogues up to some ten thousand items. A history, known or new, is answered directly, without folding in.
+
+    Args:
+        regularization: λ, on the scale of how often items occur: try 30 to 3000.
+        weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+    """
+
+    regularization: float = 300.0
+    weighting: Weighting = "binary"
+
+    _arrays: ClassVar[tuple[str, ...]] = ("item_weights_",)
+
+    def _check(self) -> None:
+        number("regularization", self.regularization, above=True)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+
+    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+        _refuse_too_large(interactions.n_items)
+        self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
+
+    def _scorer(self, queries: Queries) -> HistoryScorer:
+        rows = queries.histories
+        return HistoryScorer(rows, strengths(rows.values, self.weighting), self.item_weights_)
+
+    def _similarity(self, codes: Codes) -> HistoryScorer:
+        """What one item alone says for the others: its row of B."""
+        rows = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        return HistoryScorer(rows, np.ones(1, np.float32), self.item_weights_)
+
+    def _check_arrays(self) -> None:
+        self._require_shape("item_weights_", (len(self.items_),) * 2)
+
+
+def item_weights(rows: Rows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:
+    """B, computed in float64 in one items × items matrix by LAPACK's Cholesky inverse. Bound by its n³ flops."""
+    import scipy.sparse as sp
+    from scipy.linalg import lapack
+
+    values = np.broadcast_to(strengths(rows.values, weighting), len(rows)).astype(np.float64)
+    X = sp.csr_array((values, rows.indices, rows.indptr), shape=(rows.n_rows, rows.n_columns))
+    # A symmetric matrix is its own transpose: Fortran order costs nothing and lets LAPACK work in place.
+    G: npt.NDArray[np.float64] = np.asfortranarray((X.T @ X).toarray().T)
+    G[np.diag_indices_from(G)] += regularization
+    factor, info = lapack.dpotrf(G, lower=1, overwrite_a=1, clean=0)
+    P, info2 = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if info or info2:
+        raise DataError(f"XᵀX + {regularization:g}·I could not be inverted; raise regularization")
+    return _weights_from_inverse(P)
+
+
+def _weights_from_inverse(P: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """B from the lower triangle of P, B_{ji} = −P_{ji}/P_{ii}, a block of rows at a time."""
+    scale = -1 / np.diag(P)
+    B: npt.NDArray[np.float32] = np.empty(P.shape, np.float32)
+    size = 256
+    for start in range(0, len(P), size):
+        stop = min(start + size, len(P))
+        B[start:stop, :start] = P[start:stop, :start] * scale[:start]
+        B[:start, start:stop] = P[start:stop, :start].T * scale[start:stop]
+        corner: npt.NDArray[Any] = np.tril(P[start:stop, start:stop])
+        corner = corner + np.tril(corner, -1).T
+        B[start:stop, start:stop] = corner * scale[start:stop]
+    np.fill_diagonal(B, 0)
+    return B
+
+
+def _refuse_too_large(n_items: int) -> None:
+    need = n_items**2 * (8 + 8 + 4)  # the sparse product at worst, the inverse, the result
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    if need > memory:
+        most = int((memory / 20) ** 0.5)
+        raise DataError(
+            f"EASE on {n_items:,} items needs some {need / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}; "
+            f"it can do {most:,} items. IALS has no such limit"
+        )

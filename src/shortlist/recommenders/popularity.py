@@ -1,0 +1,50 @@
+"""The popular items for everyone: the baseline that every other recommender must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import one_of
+from shortlist.data.interactions import Interactions
+from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.base import Queries, Recommender
+from shortlist.scoring.popularity import PopularityScorer
+from shortlist.solvers.als import Callback
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Popularity(Recommender):
+    """ŷ(i|c) = Σ_{c∈C_i} f(w_{ci}): by default the number of contexts that had the item.
+
+    Args:
+        weighting: the strength f of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+
+    >>> from shortlist import Interactions
+    >>> events = Interactions.from_frame({"u": [1, 2, 2], "i": ["tea", "tea", "jam"]}, context="u", item="i")
+    >>> Popularity().fit(events).recommend([1], n=1).ids
+    [['jam']]
+    """
+
+    weighting: Weighting = "binary"
+
+    _arrays: ClassVar[tuple[str, ...]] = ("item_scores_",)
+
+    def _check(self) -> None:
+        one_of("weighting", self.weighting, WEIGHTINGS)
+
+    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+        rows = interactions.by_context
+        strength = np.broadcast_to(strengths(rows.values, self.weighting), len(rows))
+        counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)
+        self.item_scores_: npt.NDArray[np.float32] = counts.astype(np.float32)
+
+    def _scorer(self, queries: Queries) -> PopularityScorer:
+        return PopularityScorer(self.item_scores_, len(queries))
+
+    def _check_arrays(self) -> None:
+        self._require_shape("item_scores_", (len(self.items_),))

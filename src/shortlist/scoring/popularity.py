@@ -1,0 +1,23 @@
+"""The same score for everyone."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+class PopularityScorer:
+    """ŷ(i|c) = popularity of i, whatever c."""
+
+    def __init__(self, popularity: npt.NDArray[np.float32], n_queries: int) -> None:
+        self.popularity = popularity
+        self.n_queries = n_queries
+        self.n_items = len(popularity)
+
+    def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
+        """Fill a block."""
+        out[:] = self.popularity[items]
+
+    def subset(self, items: npt.NDArray[np.int32]) -> PopularityScorer:
+        """The same for these items only."""
+        return PopularityScorer(self.popularity[items], self.n_queries)
