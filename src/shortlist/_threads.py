@@ -41,33 +41,54 @@ class _BlasGuard:
         self._lock = threading.Lock()
         self._inside = 0
         self._controller: Any = None
-        self._limit: Any = None
-        os.register_at_fork(after_in_child=self._reset) if hasattr(os, "register_at_fork") else None
+        self._before: list[int] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
+        """In a forked child nobody is inside, whoever was inside in the parent."""
         self._lock = threading.Lock()
-        if self._inside and self._limit is not None:
-            self._limit.restore_original_limits()
-        self._inside = 0
-        self._limit = None
+        if self._inside:
+            self._inside = 0
+            self._set(self._before)
+
+    def _libraries(self) -> list[Any]:
+        if self._controller is None:
+            import scipy.linalg.cython_blas  # noqa: F401  (so that SciPy's BLAS is loaded and found too)
+            from threadpoolctl import ThreadpoolController
+
+            self._controller = ThreadpoolController().select(user_api="blas")
+        libraries: list[Any] = self._controller.lib_controllers
+        return libraries
+
+    def _set(self, counts: Sequence[int]) -> None:
+        for library, count in zip(self._libraries(), counts):
+            if hasattr(library, "clear_controlling_thread"):
+                # threadpoolctl lets one thread at a time change OpenBLAS and ignores the others without a word; our
+                # own count settles whose turn it is.
+                library.clear_controlling_thread(force=True)
+            library.set_num_threads(count)
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
 
     def enter(self) -> None:
         with self._lock:
             if self._inside == 0:
-                if self._controller is None:
-                    import scipy.linalg.cython_blas  # noqa: F401  (so that SciPy's BLAS is loaded and found too)
-                    from threadpoolctl import ThreadpoolController
-
-                    self._controller = ThreadpoolController()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._before = [library.get_num_threads() for library in self._libraries()]
+                self._set([1] * len(self._before))
             self._inside += 1
 
     def leave(self) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                self._limit.restore_original_limits()
-                self._limit = None
+                self._set(self._before)
+
+    def limit_this_thread(self) -> None:
+        """For a thread of our own pool: MKL and BLAS over OpenMP keep their setting per thread."""
+        for library in self._libraries():
+            if library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp":
+                library.set_num_threads(1)
 
 
 _guard = _BlasGuard()
@@ -86,8 +107,8 @@ def single_threaded_blas() -> Iterator[None]:
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
     """Cut rows 0…len(work) into at most `n_chunks` runs of about equal total work.
 
-    >>> balanced_chunks(np.array([1, 1, 1, 9, 1, 1]), 2)
-    [(0, 3), (3, 6)]
+    >>> balanced_chunks(np.array([1, 1, 1, 1, 2, 2]), 2)
+    [(0, 4), (4, 6)]
     """
     n_rows = len(work)
     if n_rows == 0:
@@ -114,6 +135,7 @@ def run_chunks(
     lock = threading.Lock()
 
     def drain() -> None:
+        _guard.limit_this_thread()
         while True:
             with lock:
                 chunk = next(queue, None)

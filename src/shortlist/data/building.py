@@ -7,7 +7,7 @@ are, not on the order of the rows or on threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,8 @@ from shortlist.errors import DataError, SettingError
 OnBad: TypeAlias = Literal["raise", "drop"]
 _BATCH = 1 << 20
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+_TIME_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class Columns:
         if not contexts or not all(isinstance(name, str) and name for name in every):
             raise SettingError(f"column names must be text; got context={context!r}, item={item!r}")
         twice = {name for name in every if every.count(name) > 1}
-        if twice - {time}:
-            raise SettingError(f"column {min(twice)!r} is named for two parts; each part needs a column of its own")
+        if twice - {time}:  # a time may be anything else as well: a context by the day, a weight that grows
+            name = min(twice - {time})
+            raise SettingError(f"column {name!r} is named for two parts; each part needs a column of its own")
         return cls(contexts, item, weight, time)
 
     @property
@@ -72,21 +75,23 @@ class _Troubles:
     rows: int = 0
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     first: dict[tuple[str, str], int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  # every row once, under its first trouble
 
-    def note(self, column: str, cause: str, bad: npt.NDArray[np.bool_]) -> None:
+    def note(self, column: str, cause: str, count: int, newly: int, first: int | None = None) -> None:
         key = (column, cause)
-        self.first.setdefault(key, self.rows + int(np.argmax(bad)) + 1)
-        self.counts[key] = self.counts.get(key, 0) + int(bad.sum())
+        self.counts[key] = self.counts.get(key, 0) + count
+        if first is not None:
+            self.first.setdefault(key, self.rows + first + 1)
+        if newly:
+            self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
     def message(self, origin: str) -> str:
         lines = [
-            f"column {column!r}: {count:,} of {self.rows:,} rows {cause} (first: row {self.first[column, cause]:,})"
+            f"column {column!r}: {count:,} of {self.rows:,} rows {cause}"
+            + (f" (first: row {self.first[column, cause]:,})" if (column, cause) in self.first else "")
             for (column, cause), count in self.counts.items()
         ]
         return f"{origin}: " + "; ".join(lines) + ". Mend the data, or pass on_bad='drop' to leave those rows out"
-
-    def dropped(self) -> dict[str, int]:
-        return {f"{column!r} {cause}": count for (column, cause), count in self.counts.items()}
 
 
 class _IdColumn:
@@ -118,9 +123,13 @@ class _IdColumn:
         return text.cast(pl.Categorical(self.categories)).to_physical()
 
     def seen(self) -> pl.Series:
-        """The distinct ids in the order of their first codes, in their own type."""
+        """The distinct ids as text, in the order of their first codes."""
         old = not hasattr(self.categories, "to_series")  # polars 1
         text: pl.Series = self.anchor.cat.get_categories() if old else self.categories.to_series()  # type: ignore[attr-defined,unused-ignore]
+        return text
+
+    def typed(self, text: pl.Series) -> pl.Series:
+        """Ids as they were before they became text."""
         text = text.alias(self.name)
         if self.dtype.is_integer():
             return text.cast(self.dtype)
@@ -137,10 +146,7 @@ def build(
     *,
     on_bad: OnBad = "raise",
     origin: str = "the frame",
-    from_text: bool = False,
-    time_dtype: pl.DataType | None = None,
-    probe: str | None = None,
-    on_probe: Callable[[], None] | None = None,
+    n_records: int | None = None,
 ) -> Built:
     """Encode a lazy frame.
 
@@ -149,12 +155,10 @@ def build(
         columns: their names.
         on_bad: what to do with rows that cannot be used.
         origin: what to call the data in messages.
-        from_text: every column was read as text (CSV): ids become integers where all of them are whole numbers
-            written as numbers are (so '007' stays text), weights are parsed.
-        time_dtype: with `from_text`, the type to read times as.
-        probe: a column whose first null calls `on_probe` (a short line in a CSV file ends in nulls).
-        on_probe: see `probe`.
+        n_records: the source is a text file (CSV) with so many lines that are not blank; every column is text. Ids
+            become integers where all of them are whole numbers written as numbers are (so '007' stays text).
     """
+    from_text = n_records is not None
     if on_bad not in ("raise", "drop"):
         raise SettingError(f"on_bad={on_bad!r}; expected 'raise' or 'drop'")
     with _polars_errors(origin):
@@ -176,28 +180,26 @@ def build(
     if columns.weight is not None:
         expressions.append(_weight(columns.weight, schema[columns.weight], from_text).alias("weight"))
     if columns.time is not None:
-        stored, expression = _time(columns.time, schema[columns.time], time_dtype if from_text else None)
+        with _polars_errors(origin):
+            stored, expression = _time(source, columns.time, schema[columns.time])
         expressions.append(expression.alias("time"))
-    if probe is not None:
-        expressions.append(pl.col(probe).is_null().alias("probe"))
 
     troubles = _Troubles()
-    n_blank = 0
+    n_empty = 0
     weights: list[npt.NDArray[np.float32]] = []
     times: list[npt.NDArray[Any]] = []
     context = pair or parts[0]
-    for batch in _batches(source.select(expressions), origin):
-        if from_text:  # a blank line is no row
-            before = batch.height
-            batch = batch.filter(~pl.all_horizontal(pl.exclude("probe").is_null()))  # noqa: PLW2901
-            n_blank += before - batch.height
-        if probe is not None and on_probe is not None and batch["probe"].any():
-            on_probe()
-            probe = None
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal n_empty
+        if from_text:  # polars makes a row of nulls of a blank line
+            height = batch.height
+            batch = batch.filter(~pl.all_horizontal(pl.all().is_null()))
+            n_empty += height - batch.height
         good = _good_rows(batch, [*parts, item], columns, troubles)
         troubles.rows += batch.height
         if good is not None:
-            batch = batch.filter(good)  # noqa: PLW2901
+            batch = batch.filter(good)
         context.chunks.append(_array(batch["pair" if pair else "id0"], np.uint32))
         item.chunks.append(_array(batch[f"id{len(parts)}"], np.uint32))
         if columns.weight is not None:
@@ -205,11 +207,24 @@ def build(
         if columns.time is not None:
             times.append(_array(batch["time"], np.float64 if stored.is_float() else np.int64))
 
+    with _polars_errors(origin):
+        # Not `collect_batches`: in polars 1 an error half-way ends its batches early and is never heard of.
+        source.select(expressions).sink_batches(take, chunk_size=_BATCH, engine="streaming")
+    if n_records is not None:
+        without_anything = n_records - troubles.rows  # lines such as ',,' look as blank ones do
+        if not 0 <= without_anything <= n_empty:
+            raise DataError(
+                f"{origin}: {n_records:,} lines were read as {troubles.rows:,} rows; are quotes in it out of order?"
+            )
+        if without_anything:
+            troubles.note(columns.context[0], "are null", without_anything, without_anything)
+            troubles.rows = n_records
     if troubles.counts and on_bad == "raise":
         raise DataError(troubles.message(origin))
     if not any(len(chunk) for chunk in item.chunks):
         if troubles.rows:
-            raise DataError(f"{origin}: none of the {troubles.rows:,} rows is usable: {troubles.dropped()}")
+            causes = ", ".join(f"{count:,} {what}" for what, count in troubles.dropped.items())
+            raise DataError(f"{origin}: none of the {troubles.rows:,} rows is usable: {causes}")
         raise DataError(f"{origin}: there are no rows")
     thin = bool(troubles.counts)
     contexts, context_codes = _finish_tuples(context, parts, thin) if pair else _finish(context, thin)
@@ -222,28 +237,23 @@ def build(
         _joined(weights) if columns.weight is not None else None,
         _joined(times) if columns.time is not None else None,
         stored if columns.time is not None else None,
-        troubles.dropped() | ({"lines are blank": n_blank} if n_blank else {}),
+        troubles.dropped,
     )
 
 
 def _weight(name: str, dtype: pl.DataType, from_text: bool) -> pl.Expr:
     if not (dtype.is_numeric() or (from_text and dtype == pl.String)):
         raise DataError(f"column {name!r} has type {dtype}; weights are numbers")
-    return pl.col(name).cast(pl.Float64, strict=False).cast(pl.Float32)
+    return pl.col(name).cast(pl.Float64, strict=False)
 
 
-def _time(name: str, dtype: pl.DataType, read_as: pl.DataType | None) -> tuple[pl.DataType, pl.Expr]:
+def _time(source: pl.LazyFrame, name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
     """The type a time column is remembered in, and the expression for its physical numbers."""
     column = pl.col(name)
-    if read_as is not None and read_as != pl.String:
-        if read_as.is_temporal():
-            column = column.str.strptime(read_as, strict=False)  # type: ignore[arg-type]
-        else:
-            column = column.cast(read_as, strict=False)
-        dtype = read_as
-    elif dtype == pl.String:
-        dtype = pl.Datetime("us")
-        column = column.str.to_datetime(time_unit="us", strict=False)
+    if dtype == pl.String:
+        sample = source.select(column).drop_nulls().head(_TIME_SAMPLE).collect(engine="streaming").to_series()
+        dtype = _type_of_times(sample)
+        column = _parsed_time(column, dtype)
     if dtype.is_integer() or isinstance(dtype, pl.Date | pl.Datetime):
         return dtype, column.to_physical().cast(pl.Int64)
     if dtype.is_float():
@@ -251,28 +261,57 @@ def _time(name: str, dtype: pl.DataType, read_as: pl.DataType | None) -> tuple[p
     raise DataError(f"column {name!r} has type {dtype}; times are dates, datetimes or numbers such as epoch seconds")
 
 
+def _type_of_times(sample: pl.Series) -> pl.DataType:
+    """What times in text are, judged by the first ones: what does not fit in later is refused, not bent."""
+    frame = sample.alias("time").to_frame()
+    kinds = [pl.Int64(), pl.Float64(), pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")]
+    for dtype in kinds:
+        if not frame.select(_parsed_time(pl.col("time"), dtype).is_null().any()).item():
+            return dtype
+    # Some cannot be read at all. The kind of the others makes the better message.
+    return max(kinds[::-1], key=lambda dtype: frame.select(_parsed_time(pl.col("time"), dtype).count()).item())
+
+
+def _parsed_time(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Times in text as `dtype`, null where they are none. The formats are ISO 8601's: 03/04/2020 can be two days."""
+    if not isinstance(dtype, pl.Date | pl.Datetime):
+        return text.cast(dtype, strict=False)
+    if isinstance(dtype, pl.Date):
+        return text.str.strptime(pl.Date, "%Y-%m-%d", strict=False)
+    zone = "%z" if dtype.time_zone else ""
+    text = text.str.replace("T", " ", literal=True)
+    formats = ["%Y-%m-%d %H:%M:%S%.f" + zone, "%Y-%m-%d %H:%M" + zone]
+    if zone:
+        text = text.str.replace("Z$", "+00:00")
+    else:
+        formats.append("%Y-%m-%d")
+    return pl.coalesce([text.str.strptime(dtype, one, strict=False) for one in formats])
+
+
 def _good_rows(batch: pl.DataFrame, ids: list[_IdColumn], columns: Columns, troubles: _Troubles) -> pl.Series | None:
     """Which rows can be used, or None where all can; notes the others."""
-    bad: list[npt.NDArray[np.bool_]] = []
+    bad = np.zeros(batch.height, np.bool_)
 
     def check(column: str, cause: str, mask: pl.Series) -> None:
         if mask.any():
-            bad.append(mask.to_numpy())
-            troubles.note(column, cause, bad[-1])
+            found = mask.to_numpy()
+            newly = int((found & ~bad).sum())
+            np.logical_or(bad, found, out=bad)
+            troubles.note(column, cause, int(found.sum()), newly, int(np.argmax(found)))
 
     for k, one in enumerate(ids):
         if batch[f"id{k}"].null_count():
             check(one.name, "are null", batch[f"id{k}"].is_null())
     if columns.weight is not None:
-        weight = batch["weight"]
-        check(columns.weight, "are null or not a number", weight.is_null() | weight.fill_null(0.0).is_nan())
-        check(columns.weight, "are negative", (weight.fill_nan(None) < 0).fill_null(False))
-        check(columns.weight, "are infinite or too large", (weight.fill_nan(None) == np.inf).fill_null(False))
+        weight = batch["weight"].fill_nan(None)
+        check(columns.weight, "are null or not a number", weight.is_null())
+        check(columns.weight, "are negative", (weight < 0).fill_null(False))
+        check(columns.weight, "are infinite or too large", (weight > _LARGEST_WEIGHT).fill_null(False))
     if columns.time is not None:
         time = batch["time"]
         missing = time.is_null() | ~time.is_finite().fill_null(True) if time.dtype.is_float() else time.is_null()
         check(columns.time, "are null or cannot be read as a time", missing)
-    return pl.Series(~np.logical_or.reduce(bad)) if bad else None
+    return pl.Series(~bad) if bad.any() else None
 
 
 def _array(series: pl.Series, dtype: type[np.generic]) -> npt.NDArray[Any]:
@@ -291,33 +330,38 @@ def _joined(chunks: list[npt.NDArray[Any]], remap: npt.NDArray[np.int32] | None 
 
 
 def _finish(column: _IdColumn, thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    return _sorted_codes(column, column.seen().to_frame(), thin)
+    text = column.seen()
+    used = _used(column, len(text), thin)
+    return _sorted_codes(column, column.typed(text if used is None else text.gather(used)).to_frame(), used)
 
 
 def _finish_tuples(pair: _IdColumn, parts: list[_IdColumn], thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    fields = pair.seen().str.split_exact(",", len(parts) - 1).struct.fields
-    codes = pair.seen().str.split_exact(",", len(parts) - 1).struct.unnest()
-    frame = pl.DataFrame([part.seen()[codes[name].cast(pl.UInt32)] for part, name in zip(parts, fields)])
-    return _sorted_codes(pair, frame, thin)
+    text = pair.seen()
+    used = _used(pair, len(text), thin)
+    codes = (text if used is None else text.gather(used)).str.split_exact(",", len(parts) - 1).struct.unnest()
+    columns = [part.typed(part.seen().gather(one.cast(pl.UInt32))) for part, one in zip(parts, codes.get_columns())]
+    return _sorted_codes(pair, pl.DataFrame(columns), used)
 
 
-def _sorted_codes(column: _IdColumn, ids: pl.DataFrame, thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    """Give codes in the order of the ids; `thin` leaves out ids that stand in dropped rows only."""
-    with_codes = ids.with_row_index("__code")
-    if thin:
-        used = np.zeros(ids.height, np.bool_)
-        for chunk in column.chunks:
-            used[chunk] = True
-        with_codes = with_codes.filter(pl.Series(used))
-    ordered = with_codes.sort(ids.columns)
-    remap = np.full(ids.height, -1, np.int32)
-    remap[ordered["__code"].to_numpy()] = np.arange(ordered.height, dtype=np.int32)
-    return Vocabulary(ordered.select(ids.columns).rechunk()), _joined(column.chunks, remap)
+def _used(column: _IdColumn, n_seen: int, thin: bool) -> npt.NDArray[np.int64] | None:
+    """The first codes that occur, where some may stand in dropped rows only (`thin`); None for all."""
+    if not thin:
+        return None
+    used = np.zeros(n_seen, np.bool_)
+    for chunk in column.chunks:
+        used[chunk] = True
+    return np.flatnonzero(used)
 
 
-def _batches(query: pl.LazyFrame, origin: str) -> Iterator[pl.DataFrame]:
-    with _polars_errors(origin):
-        yield from query.collect_batches(chunk_size=_BATCH)
+def _sorted_codes(
+    column: _IdColumn, ids: pl.DataFrame, first_codes: npt.NDArray[np.int64] | None
+) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+    """Give codes in the order of the ids, which had `first_codes` (0, 1, … by default)."""
+    order = ids.select(pl.arg_sort_by(ids.columns)).to_series().to_numpy()
+    old = order if first_codes is None else first_codes[order]
+    remap = np.full(int(old.max()) + 1, -1, np.int32)
+    remap[old] = np.arange(len(old), dtype=np.int32)
+    return Vocabulary(ids[order].rechunk()), _joined(column.chunks, remap)
 
 
 class _polars_errors:  # noqa: N801

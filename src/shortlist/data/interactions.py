@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ import polars as pl
 
 from shortlist.data.building import Built, Columns, OnBad, _polars_errors, build
 from shortlist.data.reading import Format, build_from_files, find_files
-from shortlist.data.rows import COUNT, LATEST, SUM, Rows, rows_of
+from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -138,19 +138,33 @@ class Interactions:
     ) -> Interactions:
         """Take a SciPy sparse matrix, a row a context and a column an item, with the ids of both.
 
-        Without ids, row and column numbers are the ids. `weighted=False` takes every stored entry as 1.
+        Without ids, row and column numbers are the ids. Where the ids of contexts are tuples, their columns are called
+        context_1, context_2 and so on. `weighted=False` takes every stored entry as 1.
         """
+        if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
+            raise DataError(
+                f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}; "
+                "for a frame use Interactions.from_frame"
+            )
         coo = matrix.tocoo()
         names = []
         for ids, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
-            if ids is not None and len(ids) != size:
+            if ids is None:
+                names.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
+                continue
+            if len(ids) != size:
                 side = "rows" if what == "context" else "columns"
                 raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}; expected one each")
-            names.append(Vocabulary.of(range(size) if ids is None else ids, what))
-        values = np.asarray(coo.data, dtype=np.float32)
+            parts = len(ids[0]) if what == "context" and size and isinstance(ids[0], tuple) else 1
+            names.append(Vocabulary.of(ids, what if parts == 1 else [f"{what}_{k + 1}" for k in range(parts)]))
+        with np.errstate(over="ignore"):
+            values = np.asarray(coo.data, dtype=np.float32)
         for bad, cause in ((~np.isfinite(values), "not finite"), (values < 0, "negative")):
             if weighted and bad.any():
-                raise DataError(f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}")
+                raise DataError(
+                    f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}; expected weights of "
+                    "0 and more (or pass weighted=False)"
+                )
         if not len(values):
             raise DataError(f"the matrix of shape {coo.shape} stores no entries")
         return cls(
@@ -228,14 +242,8 @@ class Interactions:
     @cached_property
     def histories(self) -> Rows:
         """A row a context: its items in time order, repeats included (`values` is None; columns are not sorted)."""
-        order = self._time_order
-        keys, items = self.context_codes, self.item_codes
-        if order is not None:
-            keys, items = keys[order], items[order]
-        by_context = np.argsort(keys, kind="stable")
-        counts = np.bincount(keys, minlength=self.n_contexts)
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return Rows(indptr, items[by_context], None, self.n_items)
+        indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, self._time_order)
+        return Rows(indptr, items, None, self.n_items)
 
     def history(self, context: Id) -> list[Id]:
         """The items of one context in time order, repeats included."""
@@ -243,14 +251,14 @@ class Interactions:
         return self.items.ids(self.histories.row(int(code)))
 
     def to_polars(self) -> pl.DataFrame:
-        """The events as a frame with the original columns, ids and types."""
+        """The events, in their order, as a frame with the original columns, ids and times; weights are float32."""
         series = [
             *self.contexts.take(self.context_codes).get_columns(),
             *self.items.take(self.item_codes).get_columns(),
         ]
-        if self.weights is not None:
+        if self.weights is not None and self.columns.weight != self.columns.time:
             series.append(pl.Series(self.columns.weight or "weight", self.weights))
-        if self.times is not None:
+        if self.times is not None and self.columns.time not in self.contexts.names + self.items.names:
             times = pl.Series(self.columns.time or "time", self.times)
             series.append(times if self.time_dtype is None else times.cast(self.time_dtype))
         return pl.DataFrame(series)
@@ -271,12 +279,34 @@ class Interactions:
         context_codes, item_codes = self.context_codes[keep], self.item_codes[keep]
         contexts, items = self.contexts, self.items
         if compact:
-            contexts, context_codes = _compacted(contexts, context_codes)
-            items, item_codes = _compacted(items, item_codes)
+            contexts, remap = compacted(contexts, context_codes)
+            context_codes = remap[context_codes]
+            items, remap = compacted(items, item_codes)
+            item_codes = remap[item_codes]
         return self.with_codes(contexts, items, context_codes, item_codes, keep)
 
+    def extend(self, *, contexts: Iterable[Id] = (), items: Iterable[Id] = ()) -> Interactions:
+        """The same events with more contexts and items known: a catalogue whose new items nobody has had yet.
+
+        >>> events = Interactions.from_frame({"u": [1], "i": ["tea"]}, context="u", item="i")
+        >>> events.extend(items=["jam", "tea"]).items.ids()
+        ['tea', 'jam']
+        """
+        return self.with_codes(
+            self.contexts.extend(contexts),
+            self.items.extend(items),
+            self.context_codes,
+            self.item_codes,
+            slice(None),
+        )
+
     def with_codes(
-        self, contexts: Vocabulary, items: Vocabulary, context_codes: Codes, item_codes: Codes, keep: npt.NDArray[Any]
+        self,
+        contexts: Vocabulary,
+        items: Vocabulary,
+        context_codes: Codes,
+        item_codes: Codes,
+        keep: npt.NDArray[Any] | slice,
     ) -> Interactions:
         """The events at the places `keep` under other vocabularies."""
         return Interactions(
@@ -297,7 +327,7 @@ class Interactions:
             f"Interactions({len(self):,} events of {self.n_contexts:,} contexts ({names}) "
             f"with {self.n_items:,} items ({self.items.names[0]}), {self.n_pairs:,} distinct pairs"
         ]
-        if self.weights is not None:
+        if self.weights is not None and len(self):
             parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
         if self.times is not None and len(self):
             span = pl.Series([self.times.min(), self.times.max()])
@@ -308,13 +338,14 @@ class Interactions:
         return ", ".join(parts) + ")"
 
 
-def _compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
+def compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
+    """The ids that occur among `codes`, in their old order, and the new code of each old one, −1 where it is gone."""
     used = np.zeros(len(vocabulary), np.bool_)
     used[codes] = True
     if used.all():
-        return vocabulary, codes
-    remap = (np.cumsum(used) - 1).astype(np.int32)
-    return Vocabulary(vocabulary.take(np.flatnonzero(used))), remap[codes]
+        return vocabulary, np.arange(len(vocabulary), dtype=np.int32)
+    remap = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
+    return Vocabulary(vocabulary.take(np.flatnonzero(used))), remap
 
 
 def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
@@ -331,22 +362,41 @@ def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
             "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr"
         )
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
-        names = [str(name) for name in frame.columns]
-        for name in columns.all:
-            if names.count(name) > 1:
-                raise DataError(
-                    f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
-                )
-        frame = frame[[name for name in frame.columns if name in columns.all]] if columns.all else frame
-        try:
-            return _stream(frame)
-        except ImportError:  # pandas speaks Arrow only where pyarrow is installed
-            return _from_columns({name: frame[name].to_numpy() for name in frame.columns})
+        return _from_pandas(frame, columns)
     if hasattr(frame, "__arrow_c_stream__"):
         return _stream(frame)
     raise DataError(
         f"cannot take events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
     )
+
+
+def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
+    names = list(frame.columns)
+    for name in columns.all:
+        if name not in names:
+            found = ", ".join(map(repr, names)) or "none"
+            hint = "; it is in the index: call reset_index() first" if name in frame.index.names else ""
+            raise DataError(f"the frame: no column {name!r}; columns found: {found}{hint}")
+        if names.count(name) > 1:
+            raise DataError(
+                f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
+            )
+    frame = frame[columns.all]
+    try:
+        return _stream(frame)
+    except ImportError:  # polars takes pandas frames by way of pyarrow
+        return _from_columns({name: frame[name].to_numpy() for name in columns.all})
+    except DataError:
+        for name in columns.all:  # which one is it?
+            try:
+                _stream(frame[[name]])
+            except DataError as error:
+                kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
+                raise DataError(
+                    f"the frame: column {name!r} mixes types or is of none that can be used ({kinds}); "
+                    "ids are all integers or all text"
+                ) from error
+        raise
 
 
 def _stream(frame: Any) -> pl.LazyFrame:
@@ -362,15 +412,24 @@ def _stream(frame: Any) -> pl.LazyFrame:
 def _from_columns(data: dict[str, Any]) -> pl.LazyFrame:
     series = []
     for name, values in data.items():
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with a value a row")
         try:
-            listed = values.tolist() if isinstance(values, np.ndarray) and values.dtype == object else values
-            series.append(pl.Series(name, listed, strict=True))
-        except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
-            kinds = sorted({type(value).__name__ for value in values})
-            raise DataError(
-                f"column {name!r} mixes types ({', '.join(kinds)}); ids are all integers or all text"
-            ) from error
-    lengths = {one.name: len(one) for one in series}
+            listed = _plain_list(values) if isinstance(values, np.ndarray) and values.dtype == object else values
+            mixed = isinstance(listed, list | tuple) and {bool, int} <= set(map(type, listed))  # True is not 1
+            series.append(None if mixed else pl.Series(name, listed, strict=True))
+        except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
+            series.append(None)
+        if series[-1] is None:
+            kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+            raise DataError(f"column {name!r} mixes types ({kinds}); ids are all integers or all text")
+    columns = [one for one in series if one is not None]
+    lengths = {one.name: len(one) for one in columns}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
-    return pl.DataFrame(series).lazy()
+    return pl.DataFrame(columns).lazy()
+
+
+def _plain_list(values: npt.NDArray[Any]) -> list[Any]:
+    """The objects of an array, with None for what pandas calls missing (NaN and NA equal nothing)."""
+    return [None if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value else value for value in values.tolist()]  # noqa: E501, PLR0124

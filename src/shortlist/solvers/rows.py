@@ -62,11 +62,11 @@ def solve_rows_reference(
 ) -> npt.NDArray[np.float64]:
     """`solve_rows` in a few lines of NumPy."""
     base = unobserved_weight * other.astype(np.float64).T @ other.astype(np.float64)
-    return np.array([np.linalg.solve(*row_system(rows, terms, other, base, r)) for r in range(rows.n_rows)])
+    return np.array([_least_squares(rows, terms, other, base, r) for r in range(rows.n_rows)])
 
 
 def _least_squares(rows: Rows, terms: Terms, other: Array, base: Array, r: int) -> npt.NDArray[np.float64]:
-    """The smallest minimiser where the system is singular."""
+    """The solution, or the smallest of them where the system is singular."""
     A, b = row_system(rows, terms, other, base, r)
     return np.asarray(np.linalg.lstsq(A, b, rcond=1e-7)[0], np.float64)
 

@@ -1,0 +1,412 @@
+"""What every recommender must do, now and later: each in the registry is run through all of this.
+
+A new recommender takes part by being in the registry; where its default settings are slow on tiny data, or its support
+for something is stated not to be there, it says so in `CASES`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as sl
+from shortlist.recommenders.registry import REGISTRY, recommender_class
+
+
+@dataclass(frozen=True)
+class Case:
+    settings: dict[str, Any] = field(default_factory=dict)
+    similar: bool = True  # has a notion of similar items
+    seeded: bool = False  # has start values that a seed decides
+
+
+CASES = {
+    "Popularity": Case(similar=False),
+    "EASE": Case({"regularization": 5.0}),
+    "IALS": Case({"dim": 6, "epochs": 4}, seeded=True),
+}
+
+
+def make(name: str, **more: Any) -> Any:
+    return recommender_class(name)(**{**CASES[name].settings, **more})
+
+
+def events(kind: str = "text") -> sl.Interactions:
+    """40 contexts × 25 items with taste: even contexts like even items."""
+    rng = np.random.default_rng(3)
+    users, items = [], []
+    for u in range(40):
+        liked = rng.permutation(np.arange(u % 2, 25, 2))[: rng.integers(3, 9)]
+        users += [u] * len(liked)
+        items += list(liked)
+    users_, items_ = np.array(users), np.array(items)
+    if kind == "text":
+        frame = {"user": [f"u{u}" for u in users_], "product": [f"i-{i} ü" for i in items_]}
+        return sl.Interactions.from_frame(frame, context="user", item="product")
+    if kind == "tuple":
+        frame = {"user": [f"u{u // 2}" for u in users_], "day": users_ % 2, "product": items_}
+        return sl.Interactions.from_frame(frame, context=["user", "day"], item="product")
+    dtype = getattr(pl, kind)
+    frame = pl.DataFrame({"user": pl.Series(users_).cast(dtype), "product": pl.Series(items_ + 3).cast(dtype)})
+    return sl.Interactions.from_frame(frame, context="user", item="product")
+
+
+@pytest.fixture(params=sorted(REGISTRY))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def data() -> sl.Interactions:
+    return events()
+
+
+@pytest.fixture
+def model(name: str, data: sl.Interactions) -> Any:
+    return make(name).fit(data)
+
+
+def test_every_recommender_has_a_case():
+    assert set(CASES) == set(REGISTRY)
+
+
+def test_fit_returns_itself_and_learns_nothing_into_settings(name, data):
+    model = make(name)
+    before = model.settings()
+    assert model.fit(data) is model
+    assert model.settings() == before
+    assert type(model)(**model.settings()).settings() == before
+
+
+def test_unfitted_use_is_refused(name):
+    model = make(name)
+    for call in (
+        lambda: model.recommend(["u1"]),
+        lambda: model.score(["u1"], [["x"]]),
+        lambda: model.rank(["u1"], [["x"]]),
+        lambda: model.similar_items(["x"]),
+        lambda: model.save("nowhere"),
+    ):
+        with pytest.raises(sl.NotFittedError, match="has not been fitted"):
+            call()
+
+
+def test_single_equals_batch(model, data):
+    everyone = data.contexts.ids()
+    batch = model.recommend(everyone, n=7)
+    for k in (0, 5, 39):
+        alone = model.recommend([everyone[k]], n=7)
+        assert alone.ids[0] == batch.ids[k]
+        np.testing.assert_allclose(alone.scores[0], batch.scores[k], rtol=1e-5, atol=1e-6)
+
+
+def test_scores_fall_and_are_those_of_score(model):
+    answer = model.recommend(["u3", "u8"], n=9)
+    scores = model.score(["u3", "u8"], answer.ids)
+    for got, again in zip(answer.scores, scores):
+        assert (np.diff(got) <= 0).all()
+        np.testing.assert_allclose(got, again, rtol=1e-5, atol=1e-6)
+
+
+def test_exactly_n_whenever_the_filters_leave_n(model, data):
+    seen = set(data.history("u3"))
+    left = data.n_items - len(seen)
+    for n in (1, left - 1, left, left + 1, 1000):
+        assert len(model.recommend(["u3"], n=n).ids[0]) == min(n, left)
+        assert len(model.recommend(["u3"], n=n, exclude_seen=False).ids[0]) == min(n, data.n_items)
+
+
+def test_answers_are_distinct_items_of_the_catalogue(model, data):
+    for ids in model.recommend(data.contexts.ids(), n=12).ids:
+        assert len(set(ids)) == len(ids) == 12
+        assert set(ids) <= set(data.items.ids())
+
+
+def test_seen_items_are_left_out_or_not(model, data):
+    everyone = data.contexts.ids()
+    for context, ids in zip(everyone, model.recommend(everyone, n=25).ids):
+        assert not set(ids) & set(data.history(context))
+    for context, ids in zip(everyone, model.recommend(everyone, n=25, exclude_seen=False).ids):
+        assert set(data.history(context)) <= set(ids)
+
+
+def test_allow_and_deny_for_all_and_per_query(model, data):
+    ids = data.items.ids()
+    few = ids[:6]
+    assert set(model.recommend(["u3"], n=25, allow=few, exclude_seen=False).ids[0]) == set(few)
+    assert not set(model.recommend(["u3"], n=25, deny=few).ids[0]) & set(few)
+    allow = [ids[:4], ids[10:12]]
+    answer = model.recommend(["u3", "u8"], n=25, allow=allow, exclude_seen=False).ids
+    assert [set(one) for one in answer] == [set(one) for one in allow]
+    answer = model.recommend(["u3", "u8"], n=25, deny=allow, exclude_seen=False).ids
+    assert [set(ids) - set(one) for one in answer] == [set(one) for one in allow]
+    both = model.recommend(["u3"], n=25, allow=few, deny=few[:2], exclude_seen=False).ids[0]
+    assert set(both) == set(few[2:])
+    assert model.recommend(["u3"], n=3, allow=[]).ids == [[]]
+    assert model.recommend(["u3"], allow=["no such", few[0]], exclude_seen=False).ids == [[few[0]]]
+
+
+def test_filters_keep_the_order(model, data):
+    ids = data.items.ids()
+    whole = model.recommend(["u3"], n=25, exclude_seen=False).ids[0]
+    kept = model.recommend(["u3"], n=25, deny=ids[::3], exclude_seen=False).ids[0]
+    assert kept == [one for one in whole if one not in set(ids[::3])]
+
+
+def test_wrong_filters_say_so(model):
+    with pytest.raises(sl.UnknownIdError, match="item ids are text"):
+        model.recommend(["u3"], deny=[3])
+    with pytest.raises(sl.SettingError, match="expected one per query"):
+        model.recommend(["u3"], allow=[["a"], ["b"]])
+    with pytest.raises(sl.SettingError, match="mixes ids and lists"):
+        model.recommend(["u3"], allow=["a", ["b"]])
+    with pytest.raises(sl.SettingError, match="expected a list of item ids"):
+        model.recommend(["u3"], allow="abc")
+
+
+def test_unknown_contexts_are_refused_or_skipped(model):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context 'nobody': 1 of 2 ids .* unknown='skip'"):
+        model.recommend(["u3", "nobody"])
+    answer = model.recommend(["nobody", "u3"], unknown="skip")
+    assert answer.queries == ["u3"]
+    assert answer.skipped == ["nobody"]
+    assert answer.ids == model.recommend(["u3"]).ids
+    with pytest.raises(sl.UnknownIdError, match="of type str"):
+        model.recommend([3])
+    assert len(model.recommend(["nobody"], unknown="skip")) == 0
+    assert len(model.recommend([])) == 0
+
+
+def test_unknown_items_in_a_history_are_refused_or_skipped(model, data):
+    known = data.items.ids()[0]
+    with pytest.raises(sl.UnknownIdError, match="unknown item 'no such'"):
+        model.recommend(history=[[known, "no such"]])
+    skipped = model.recommend(history=[[known, "no such"]], unknown="skip")
+    assert skipped.ids == model.recommend(history=[[known]]).ids
+    with pytest.raises(sl.UnknownIdError, match="unknown item"):
+        model.score(["u3"], [["no such"]])
+
+
+def test_queries_that_make_no_sense(model):
+    with pytest.raises(sl.SettingError, match="one of the two"):
+        model.recommend()
+    with pytest.raises(sl.SettingError, match="one of the two"):
+        model.recommend(["u3"], history=[[]])
+    with pytest.raises(sl.SettingError, match=r"write \['u3'\]"):
+        model.recommend("u3")
+    with pytest.raises(sl.SettingError, match="one history per query"):
+        model.recommend(history="abc")
+    with pytest.raises(sl.SettingError, match="list of item ids"):
+        model.recommend(history=["abc"])
+    for n in (0, -1, 2.5, True):
+        with pytest.raises(sl.SettingError, match="n is"):
+            model.recommend(["u3"], n=n)
+
+
+def test_a_history_answers_as_the_context_that_has_it(model, data):
+    everyone = data.contexts.ids()
+    known = model.recommend(everyone, n=8)
+    told = model.recommend(history=[data.history(one) for one in everyone], n=8)
+    assert known.ids == told.ids
+    for a, b in zip(known.scores, told.scores):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_histories_as_interactions_and_with_weights(model, data):
+    answer = model.recommend(history=data, n=5)
+    assert answer.queries == data.contexts.ids()
+    assert answer.ids == model.recommend(data.contexts.ids(), n=5).ids
+    item = data.items.ids()[0]
+    assert model.recommend(history=[{item: 1.0}]).ids == model.recommend(history=[[item]]).ids
+    with pytest.raises(sl.DataError, match="not negative"):
+        model.recommend(history=[{item: -1.0}])
+
+
+def test_an_empty_history_gets_the_popular_items(model, data):
+    popular = make("Popularity").fit(data).recommend(history=[[]], n=25).ids
+    assert model.recommend(history=[[]], n=25).ids == popular
+
+
+def test_contexts_without_events(name, data):
+    grown = data.extend(contexts=["newcomer"], items=["novelty"])
+    model = make(name).fit(grown)
+    answer = model.recommend(["newcomer"], n=25).ids[0]
+    assert len(answer) == 25
+    popularity = data.by_context.take(np.arange(data.n_contexts))
+    counts = np.bincount(popularity.indices, minlength=data.n_items)
+    assert answer[0] == data.items.ids([int(np.argmax(counts))])[0]
+    assert np.isfinite(model.score(["newcomer", "u3"], [["novelty"], ["novelty"]])).all()
+
+
+def test_ranks_are_the_order_of_recommend(model, data):
+    everyone = data.contexts.ids()
+    for exclude_seen in (True, False):
+        answer = model.recommend(everyone, n=9, exclude_seen=exclude_seen)
+        for ranks in model.rank(everyone, answer.ids, exclude_seen=exclude_seen):
+            assert ranks.tolist() == list(range(1, 10))
+    seen = data.history("u3")
+    assert set(model.rank(["u3"], [seen], exclude_seen=True)[0]) == {0}
+    every = model.rank(["u3"], [data.items.ids()])[0]
+    assert sorted(every) == list(range(1, data.n_items + 1))
+    with pytest.raises(sl.SettingError, match="one list per query"):
+        model.rank(["u3"], [[], []])
+
+
+def test_similar_items(name, model, data):
+    items = data.items.ids()[:3]
+    if not CASES[name].similar:
+        with pytest.raises(sl.SettingError, match="no notion of similar items"):
+            model.similar_items(items)
+        return
+    answer = model.similar_items(items, n=4)
+    assert [len(ids) for ids in answer.ids] == [4, 4, 4]
+    assert all(one not in ids for one, ids in zip(items, answer.ids))
+    assert answer.queries == items
+    assert not set(model.similar_items(items, n=25, deny=items).ids[0]) & set(items)
+    assert answer.to_polars().columns == ["product", "similar_product", "rank", "score"]
+    # Even items are liked by even contexts, so the neighbours of an item share its parity.
+    number = [int(one.split("-")[1].split()[0]) for ids in model.similar_items(data.items.ids(), n=3).ids for one in ids]
+    own = np.repeat([int(one.split("-")[1].split()[0]) for one in data.items.ids()], 3)
+    assert np.mean((np.array(number) - own) % 2 == 0) > 0.9
+
+
+def test_learns_taste(name, model, data):
+    if name == "Popularity":
+        pytest.skip("popularity knows no taste")
+    hits = [
+        (int(one.split("-")[1].split()[0]) - int(context[1:])) % 2 == 0
+        for context, ids in zip(data.contexts.ids(), model.recommend(data.contexts.ids(), n=3).ids)
+        for one in ids
+    ]
+    assert np.mean(hits) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "text"])
+def test_ids_come_back_in_their_own_type(name, kind, tmp_path):
+    data = events(kind)
+    model = make(name).fit(data)
+    model.save(tmp_path / "model")
+    for one in (model, sl.load(tmp_path / "model")):
+        frame = one.recommend(data.contexts.ids()[:3], n=2).to_polars()
+        assert frame["user"].dtype == data.to_polars()["user"].dtype
+        assert frame["product"].dtype == data.to_polars()["product"].dtype
+        assert frame["user"].to_list() == [one for one in data.contexts.ids()[:3] for _ in range(2)]
+
+
+def test_tuple_contexts(name, tmp_path):
+    data = events("tuple")
+    model = make(name).fit(data)
+    model.save(tmp_path / "model")
+    for one in (model, sl.load(tmp_path / "model")):
+        answer = one.recommend([("u3", 1), ("u0", 0)], n=3)
+        assert answer.queries == [("u3", 1), ("u0", 0)]
+        assert answer.to_polars().columns == ["user", "day", "product", "rank", "score"]
+        with pytest.raises(sl.UnknownIdError):
+            one.recommend([("u3", 7)])
+
+
+def test_saved_and_loaded_in_a_new_process_it_answers_the_same(name, model, data, tmp_path):
+    model.save(tmp_path / "model")
+    everyone = data.contexts.ids()
+    script = (
+        "import json, sys, shortlist as sl\n"
+        "model = sl.load(sys.argv[1]); everyone = json.load(sys.stdin)\n"
+        "answer = model.recommend(everyone, n=6); told = model.recommend(history=[[model.items_.ids()[2]]], n=6)\n"
+        "print(json.dumps({'ids': answer.ids + told.ids, 'settings': model.settings(),\n"
+        "  'scores': [[float(s) for s in row] for row in answer.scores + told.scores]}))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model")],
+        input=json.dumps(everyone), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    got = json.loads(run.stdout)
+    here, told = model.recommend(everyone, n=6), model.recommend(history=[[data.items.ids()[2]]], n=6)
+    assert got["ids"] == here.ids + told.ids
+    assert got["settings"] == model.settings()
+    for a, b in zip(got["scores"], here.scores + told.scores):
+        assert a == [float(score) for score in b]
+
+
+def test_the_same_seed_gives_the_same_scores_at_any_thread_count(name, data):
+    items = [data.items.ids()] * 3
+    people = ["u1", "u2", "u3"]
+    one = make(name).fit(data, threads=1).score(people, items)
+    for threads in (1, 2, 3):
+        again = make(name).fit(data, threads=threads).score(people, items)
+        np.testing.assert_allclose(again, one, rtol=1e-5, atol=1e-6)
+    if CASES[name].seeded:
+        assert not np.allclose(make(name, seed=99).fit(data).score(people, items), one)
+
+
+def test_the_order_of_rows_does_not_matter(name, data):
+    frame = data.to_polars()
+    shuffled = sl.Interactions.from_frame(frame.sample(fraction=1, shuffle=True, seed=5), context="user", item="product")
+    a, b = make(name).fit(data), make(name).fit(shuffled)
+    assert a.recommend(data.contexts.ids(), n=5).ids == b.recommend(data.contexts.ids(), n=5).ids
+
+
+def test_one_item_one_context(name):
+    tiny = sl.Interactions.from_frame({"u": ["only"], "i": [7]}, context="u", item="i")
+    model = make(name).fit(tiny)
+    assert model.recommend(["only"], n=3).ids == [[]]
+    assert model.recommend(["only"], n=3, exclude_seen=False).ids == [[7]]
+    assert model.recommend(history=[[]], n=3).ids == [[7]]
+    assert model.rank(["only"], [[7]])[0].tolist() == [1]
+
+
+def test_one_item_many_contexts_and_the_reverse(name):
+    many = list(range(30))
+    for frame in ({"u": many, "i": [1] * 30}, {"u": [1] * 30, "i": many}):
+        model = make(name).fit(sl.Interactions.from_frame(frame, context="u", item="i"))
+        answer = model.recommend([1], n=30, exclude_seen=False)
+        assert np.isfinite(np.concatenate(answer.scores)).all()
+        assert len(answer.ids[0]) == len(set(frame["i"]))
+
+
+def test_wrong_input_to_fit(name):
+    for wrong in (None, [[1, 2]], np.eye(3), "file.csv"):
+        with pytest.raises(sl.DataError, match="fit takes Interactions"):
+            make(name).fit(wrong)
+
+
+def test_repr_shows_settings_and_state(name, model):
+    assert repr(make(name)).startswith(f"{name}(")
+    assert "fitted on 40 contexts × 25 items" in repr(model)
+
+
+def test_answers_as_a_frame_and_as_text(model):
+    answer = model.recommend(["u3", "u8"], n=2)
+    frame = answer.to_polars()
+    assert frame.columns == ["user", "product", "rank", "score"]
+    assert frame["rank"].to_list() == [1, 2, 1, 2]
+    assert frame["product"].to_list() == [one for ids in answer.ids for one in ids]
+    assert answer[1] == list(zip(answer.ids[1], [float(s) for s in answer.scores[1]]))
+    assert "user u3: " in repr(answer)
+    assert json.loads(json.dumps(answer.to_dicts()))[0]["query"] == "u3"
+
+
+def test_a_small_memory_budget_gives_the_same_answers(model, data):
+    everyone = data.contexts.ids()
+    assert model.recommend(everyone, n=5, memory=64).ids == model.recommend(everyone, n=5, memory="1GB").ids
+
+
+def test_fitting_loads_no_heavy_library(name, tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text("u,i\n" + "\n".join(f"u{k % 5},i{k % 7}" for k in range(60)))
+    settings = CASES[name].settings
+    script = (
+        "import sys, shortlist as sl\n"
+        f"events = sl.Interactions.read({str(path)!r}, context='u', item='i')\n"
+        f"sl.{name}(**{settings!r}).fit(events).recommend(['u1'])\n"
+        "heavy = {'torch', 'faiss', 'ray', 'fastapi', 'optuna', 'pandas', 'pyarrow', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

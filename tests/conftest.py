@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+import problems
+import pytest
+
+
+@pytest.fixture
+def make_problem():
+    return problems.make

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+import shortlist.metrics
+from shortlist.metrics import measures, ranks, spec
+
+
+@pytest.mark.parametrize("module", [shortlist.metrics, measures, ranks, spec], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_run(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0

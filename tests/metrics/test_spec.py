@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shortlist import metrics
+from shortlist.errors import SettingError
+from shortlist.metrics import Metric, Ranks, parse_metric, parse_metrics
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "n"),
+    [
+        ("precision@5", "precision", 5),
+        ("recall@20", "recall", 20),
+        ("capped_recall@50", "capped_recall", 50),
+        ("ap@10", "ap", 10),
+        ("map@10", "ap", 10),
+        ("average_precision@10", "ap", 10),
+        ("ndcg@100", "ndcg", 100),
+        (" NDCG@100 ", "ndcg", 100),
+        ("hit@1", "hit", 1),
+        ("hr@1", "hit", 1),
+        ("hit_rate@1", "hit", 1),
+        ("mrr", "mrr", None),
+        ("rr@10", "mrr", 10),
+        ("auc", "auc", None),
+    ],
+)
+def test_parse_and_write_again(text, name, n):
+    metric = parse_metric(text)
+    assert metric == Metric(name, n)
+    assert parse_metric(str(metric)) == metric
+    assert metric.needs_full_ranks == (n is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ndcg", "lacks its n.*'ndcg@10'"),
+        ("ndcg@0", "'ndcg@0' has '0' after the @.*'ndcg@10'"),
+        ("ndcg@-5", "has '-5' after"),
+        ("ndcg@x", "has 'x' after"),
+        ("ndcg@", "has '' after"),
+        ("ndcg@1.5", "has '1.5' after"),
+        ("ndcg@²", "has '²' after"),
+        ("ndcg@9999999999", "expected a whole number from 1"),
+        ("ndcg@" + "9" * 5000, "after the @"),
+        ("ndcg@5@5", "has '5@5' after"),
+        ("auc@10", "takes no n; write 'auc'"),
+        ("auc@x", "takes no n; write 'auc'"),
+        (
+            "recal@20",
+            "unknown metric 'recal'; did you mean 'recall'.*known: precision, recall, capped_recall, ap, ndcg",
+        ),
+        ("zzz", r"unknown metric 'zzz' \(known"),
+        ("", "unknown metric ''"),
+        (7, "a metric is 7; expected text"),
+    ],
+)
+def test_what_is_no_metric(text, message):
+    with pytest.raises(SettingError, match=message):
+        parse_metric(text)
+
+
+def test_metric_itself_checks():
+    with pytest.raises(SettingError, match="lacks its n"):
+        Metric("recall")
+    with pytest.raises(SettingError, match="takes no n"):
+        Metric("auc", 5)
+    with pytest.raises(SettingError, match="the n of metric 'ap' is 0"):
+        Metric("map", 0)
+    with pytest.raises(SettingError, match="unknown metric"):
+        Metric("nope", 5)
+
+
+def test_several():
+    assert parse_metrics("recall@20, map@10,auc,") == [Metric("recall", 20), Metric("ap", 10), Metric("auc")]
+    assert parse_metrics(["map@10", "ap@10", Metric("ap", 10)]) == [Metric("ap", 10)]
+    for nothing in ([], "", " , "):
+        with pytest.raises(SettingError, match="no metric was given"):
+            parse_metrics(nothing)
+    with pytest.raises(SettingError, match="unknown metric ''"):
+        parse_metrics(["recall@5", ""])
+
+
+def test_compute_calls_the_function_of_that_name():
+    ranks = Ranks.from_lists([[2, 9, 30], [5]], n_items=50)
+    same = {
+        "precision@10": metrics.precision(ranks, 10),
+        "recall@10": metrics.recall(ranks, 10),
+        "capped_recall@2": metrics.capped_recall(ranks, 2),
+        "ap@10": metrics.average_precision(ranks, 10),
+        "ndcg@10": metrics.ndcg(ranks, 10),
+        "hit@4": metrics.hit_rate(ranks, 4),
+        "mrr": metrics.reciprocal_rank(ranks),
+        "mrr@4": metrics.reciprocal_rank(ranks, 4),
+        "auc": metrics.auc(ranks),
+    }
+    for text, values in same.items():
+        np.testing.assert_array_equal(parse_metric(text).compute(ranks), values)
+        assert parse_metric(text).defined(ranks).all()
+
+
+def test_defined_marks_what_auc_refuses():
+    ranks = Ranks.from_lists([[1, 2], [2]], n_items=2)
+    assert Metric("auc").defined(ranks).tolist() == [False, True]
+    assert Metric("recall", 5).defined(ranks).tolist() == [True, True]

@@ -1,0 +1,73 @@
+"""The package as a whole: what importing costs, what is public, the first usage block of the plan."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as sl
+
+HEAVY = {"numpy", "polars", "numba", "scipy", "torch", "faiss", "ray", "fastapi", "optuna", "rich", "typer", "pandas"}
+
+
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_loads_nothing_heavy():
+    assert run(f"import sys, shortlist; print({HEAVY!r} & set(sys.modules))").strip() == "set()"
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in sl.__all__:
+        value = getattr(sl, name)
+        assert name == "__version__" or value.__doc__, name
+    assert set(sl.__all__) <= set(dir(sl))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        sl.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "module", [one.name for one in pkgutil.walk_packages(sl.__path__, "shortlist.") if not one.name.endswith("__main__")]
+)
+def test_examples_in_docstrings_run(module):
+    assert doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_the_first_usage_block_runs_as_written(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 3000
+    pl.DataFrame(
+        {
+            "user": [f"user-{u}" for u in rng.integers(0, 60, n)],
+            "product": rng.choice(["apple", "pear", *(f"fruit-{k}" for k in range(150))], n),
+            "when": pl.Series(np.sort(rng.integers(0, 10**6, n))).cast(pl.Datetime("ms")),
+        }
+    ).write_parquet(tmp_path / "events.parquet")
+    monkeypatch.chdir(tmp_path)
+
+    events = sl.Interactions.read("events.parquet", context="user", item="product", time="when")
+    split = sl.splits.by_time(events, test=0.1, repeats="drop")  # Split: .train, .history, .truth, .dropped
+    model = sl.IALS(dim=128, regularization=0.003, unobserved_weight=0.1, epochs=16, seed=0).fit(split.train)
+    result = sl.evaluate(model, split, metrics=["recall@20", "ndcg@100"])
+    assert isinstance(result["recall@20"], float)
+    assert isinstance(result.stderr["recall@20"], float)
+    assert isinstance(result.to_polars(), pl.DataFrame)
+    answer = model.recommend(["user-17"], n=10)
+    assert isinstance(answer, sl.Recommendations)
+    assert len(answer.ids[0]) == len(answer.scores[0]) == 10
+    assert "user user-17: " in repr(answer)
+    assert len(model.recommend(history=[["apple", "pear"]], n=10).ids[0]) == 10
+    assert 1 <= model.rank(["user-17"], [["apple"]])[0][0] <= split.train.n_items
+    model.save("models/retail")
+    model = sl.load("models/retail")
+    assert model.recommend(["user-17"], n=10).ids == answer.ids

@@ -1,0 +1,143 @@
+"""Kernels from many threads at once and after a fork; BLAS left as it was found."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import shortlist as sl
+from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    events = sl.datasets.synthetic(300, 120, 6000, seed=1)
+    return sl.IALS(dim=8, epochs=2).fit(events)
+
+
+def answer(model) -> list:
+    model.fold_in([[1, 2, 3]])
+    ids = model.recommend(list(range(300)), n=5, threads=2).ids
+    again = sl.IALS(dim=8, epochs=2).fit(sl.datasets.synthetic(300, 120, 6000, seed=1), threads=2)
+    assert again.recommend(list(range(300)), n=5).ids == ids
+    return ids
+
+
+def test_many_threads_at_once(model):
+    expected = answer(model)
+    with threadpool_limits(2, user_api="blas"):
+        with ThreadPoolExecutor(6) as pool:
+            for got in [pool.submit(answer, model) for _ in range(18)]:
+                assert got.result() == expected
+        assert blas_threads() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_after_a_fork(model):
+    expected = answer(model)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    children = [context.Process(target=lambda: queue.put(answer(model))) for _ in range(2)]
+    for child in children:
+        child.start()
+    got = [queue.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    assert got == [expected, expected]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_forked_from_within_gets_the_users_blas_setting_back():
+    with threadpool_limits(2, user_api="blas"):
+        with single_threaded_blas():
+            pid = os.fork()
+            if pid == 0:
+                with single_threaded_blas():
+                    inside = blas_threads()
+                os._exit(0 if inside == {1} and blas_threads() == {2} else 1)
+            _, status = os.waitpid(pid, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
+
+
+def test_overlapping_guards_restore_what_the_user_set():
+    with threadpool_limits(2, user_api="blas"):
+        inner, outer = threading.Event(), threading.Event()
+
+        def first():
+            with single_threaded_blas():
+                inner.set()
+                outer.wait(10)
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        inner.wait(10)
+        with single_threaded_blas():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}  # the other one is still inside
+        outer.set()
+        thread.join()
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_chunk_is_worked_on_once(threads):
+    seen = np.zeros(1000, np.int64)
+
+    def work(start, stop):
+        seen[start:stop] += 1
+
+    run_chunks(work, balanced_chunks(np.ones(1000), 37), threads)
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_stops_the_rest_and_reaches_the_caller(threads):
+    done = []
+
+    def work(start, stop):
+        if start == 0:
+            raise ValueError("first")
+        done.append(start)
+
+    with pytest.raises(ValueError, match="first"):
+        run_chunks(work, [(k, k + 1) for k in range(10000)], threads)
+    assert len(done) < 9999
+
+
+def test_chunks_are_balanced_by_work():
+    rng = np.random.default_rng(0)
+    work = rng.pareto(1.5, 5000) + 0.1
+    chunks = balanced_chunks(work, 16)
+    assert chunks[0][0] == 0
+    assert chunks[-1][1] == 5000
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(chunks))
+    sizes = [work[a:b].sum() for a, b in chunks]
+    assert max(sizes) < work.sum() / 16 + 2 * work.max()
+    assert balanced_chunks(np.ones(0), 4) == []
+
+
+def test_thread_count(monkeypatch):
+    assert thread_count(3) == 3
+    monkeypatch.setenv("SHORTLIST_THREADS", "5")
+    assert thread_count() == 5
+    monkeypatch.setenv("SHORTLIST_THREADS", "many")
+    with pytest.raises(sl.SettingError, match="SHORTLIST_THREADS"):
+        thread_count()
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(sl.SettingError, match="threads is"):
+            thread_count(wrong)
