@@ -15,8 +15,8 @@ DEFAULT_MEMORY = 256 * 2**20
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    """A whole number of at least `least`, within 63 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
         raise SettingError(f"{name} is {value!r}; expected a whole number of at least {least}")
     return int(value)
 

@@ -104,6 +104,18 @@ def single_threaded_blas() -> Iterator[None]:
         _guard.leave()
 
 
+@contextmanager
+def blas_threads(threads: int | None) -> Iterator[None]:
+    """Let BLAS use as many threads as asked for, where anything was asked for."""
+    if threads is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(thread_count(threads), user_api="blas"):
+        yield
+
+
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
     """Cut rows 0…len(work) into at most `n_chunks` runs of about equal total work.
 
@@ -134,6 +146,11 @@ def run_chunks(
     queue = iter(chunks)
     lock = threading.Lock()
 
+    def give_up() -> None:
+        with lock:
+            for _ in queue:
+                pass
+
     def drain() -> None:
         _guard.limit_this_thread()
         while True:
@@ -144,11 +161,14 @@ def run_chunks(
             try:
                 work(*chunk)
             except BaseException:
-                with lock:
-                    for _ in queue:
-                        pass
+                give_up()
                 raise
 
     with single_threaded_blas(), ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
-        for future in [pool.submit(drain) for _ in range(n_threads)]:
-            future.result()
+        futures = [pool.submit(drain) for _ in range(n_threads)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:  # Ctrl-C arrives here: the threads end with the chunk they are at
+            give_up()
+            raise

@@ -16,6 +16,7 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError
 from shortlist.evaluation.result import Evaluation
 from shortlist.metrics import Metric, Ranks, parse_metrics
+from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
@@ -54,7 +55,8 @@ def evaluate(
     codes = None
     if not split.fold_in:
         codes = model.contexts_.encode(split.truth.contexts.ids(), what="context")
-    queries = Queries(split.truth.contexts.frame, codes, history, [])
+    labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
+    queries = Queries(labels, codes, history)
     truth = _own_truth(model, split)
     filters = Filters(exclude=(history.indptr, history.indices)) if split.exclude_seen else None
     ranks = _ranks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,32 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist.data.vocabulary import Id, Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Whom or what each query is about: codes of a vocabulary, or, without one, just numbers from 0."""
+
+    vocabulary: Vocabulary | None
+    codes: npt.NDArray[np.int32]
+
+    def ids(self) -> list[Id]:
+        """The ids, or the numbers."""
+        return self.codes.tolist() if self.vocabulary is None else self.vocabulary.ids(self.codes)
+
+    def frame(self) -> pl.DataFrame:
+        """The same as a frame with the original columns, or with the column `history`."""
+        if self.vocabulary is None:
+            return pl.DataFrame({"history": self.codes})
+        return self.vocabulary.take(self.codes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of `frame`."""
+        return ("history",) if self.vocabulary is None else self.vocabulary.names
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
 
 class Recommendations:
@@ -22,7 +49,7 @@ class Recommendations:
 
     def __init__(
         self,
-        queries: pl.DataFrame,
+        labels: Labels,
         items: Vocabulary,
         codes: npt.NDArray[np.int32],
         scores: npt.NDArray[np.float32],
@@ -30,7 +57,7 @@ class Recommendations:
         answer: str | None = None,
         skipped: list[Id] | None = None,
     ) -> None:
-        self._queries = queries
+        self._labels = labels
         self._items = items
         self._codes = codes
         self._scores = scores
@@ -40,7 +67,7 @@ class Recommendations:
     @property
     def queries(self) -> list[Id]:
         """Whom or what each list is for: the contexts' ids, or the numbers of the histories from 0."""
-        return self._queries.rows() if self._queries.width > 1 else self._queries.to_series().to_list()
+        return self._labels.ids()
 
     @property
     def ids(self) -> list[list[Id]]:
@@ -60,13 +87,21 @@ class Recommendations:
         return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each recommendation: the query's columns, the item, its rank from 1, its score."""
+        """A row for each recommendation: the query's columns, the item, its `rank` from 1, its `score`.
+
+        Where the data has a column of such a name already, ours gets an underscore behind.
+        """
         counts = self._counts
         keep = self._codes >= 0
         rank = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)[keep]
-        repeated = self._queries[np.repeat(np.arange(len(self)), counts)]
+        columns = self._labels.frame()[np.repeat(np.arange(len(self)), counts)].get_columns()
         answer = self._items.take(self._codes[keep]).to_series().alias(self._answer)
-        return repeated.with_columns(answer, pl.Series("rank", rank), pl.Series("score", self._scores[keep]))
+        for one in (answer, pl.Series("rank", rank), pl.Series("score", self._scores[keep])):
+            name = one.name
+            while name in [column.name for column in columns]:
+                name += "_"
+            columns.append(one.alias(name))
+        return pl.DataFrame(columns)
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -81,10 +116,10 @@ class Recommendations:
 
     def __repr__(self) -> str:
         shown, width = 10, 5
-        names = self._queries.columns
+        names, queries = self._labels.names, self.queries[:shown]
         lines = [f"Recommendations for {len(self):,} queries"]
         for k in range(min(len(self), shown)):
-            query = ", ".join(map(str, self._queries.row(k)))
+            query = ", ".join(map(str, queries[k])) if isinstance(queries[k], tuple) else str(queries[k])
             best = [f"{one} ({score:.3f})" for one, score in self[k][:width]]
             more = int(self._counts[k]) - width
             lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import memory_bytes, whole
+from shortlist._settings import memory_bytes, one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
-from shortlist.recommenders.answers import Recommendations
+from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.als import Callback
@@ -30,13 +30,13 @@ ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 class Queries:
     """Whom answers are wanted for: known contexts by their codes, or histories of anyone."""
 
-    labels: pl.DataFrame
+    labels: Labels
     codes: Codes | None
     histories: Rows
-    skipped: list[Id]
+    skipped: list[Id] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return self.labels.height
+        return len(self.labels)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -151,6 +151,7 @@ class Recommender(ABC):
         """
         n = whole("n", n)
         queries = self._queries(contexts, history, unknown)
+        n = min(n, len(self.items_))
         codes, scores = top_n(
             self._scorer(queries),
             n,
@@ -220,15 +221,16 @@ class Recommender(ABC):
         *,
         allow: ItemLists | None = None,
         deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n items nearest to each given item, itself left out."""
+        """The n items nearest to each given item, itself left out. The filters are those of `recommend`."""
         self._require_fit()
-        n = whole("n", n)
-        codes = self.items_.encode(items, what="item")
+        n = min(whole("n", n), len(self.items_))
+        codes, skipped = self._known(self.items_, items, unknown, "item")
         own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        queries = Queries(self.items_.take(codes), None, own, [])
+        queries = Queries(Labels(self.items_, codes), None, own, skipped)
         found, scores = top_n(
             self._similarity(codes),
             n,
@@ -237,7 +239,8 @@ class Recommender(ABC):
             memory=memory_bytes(memory),
             threads=threads,
         )
-        return Recommendations(queries.labels, self.items_, found, scores, answer=f"similar_{self.items_.names[0]}")
+        answer = f"similar_{self.items_.names[0]}"
+        return Recommendations(queries.labels, self.items_, found, scores, answer=answer, skipped=queries.skipped)
 
     # --- questions into codes ----------------------------------------------------------------------------------------
 
@@ -245,28 +248,34 @@ class Recommender(ABC):
         self._require_fit()
         if (contexts is None) == (history is None):
             raise SettingError("pass either contexts (ids from the training data) or history=, one of the two")
-        if unknown not in ("raise", "skip"):
-            raise SettingError(f"unknown={unknown!r}; expected 'raise' or 'skip'")
         if history is not None:
             return self._history_queries(history, unknown)
-        ids = contexts if isinstance(contexts, str | bytes | int | pl.Series | np.ndarray) else list(contexts or [])
-        codes = self.contexts_.encode(ids, unknown="mark" if unknown == "skip" else "raise", what="context")
-        skipped = [one for one, code in zip(list(ids), codes) if code < 0] if (codes < 0).any() else []
-        codes = codes[codes >= 0]
-        return Queries(self.contexts_.take(codes), codes, self.seen_.take(codes), skipped)
+        codes, skipped = self._known(self.contexts_, contexts or (), unknown, "context")
+        return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), skipped)
+
+    @staticmethod
+    def _known(vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str) -> tuple[Codes, list[Id]]:
+        """The codes of the known ids, and the ids that were skipped."""
+        one_of("unknown", unknown, ("raise", "skip"))
+        if not isinstance(ids, str | bytes | int | pl.Series | np.ndarray):
+            ids = list(ids)
+        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what)
+        known = codes >= 0
+        return codes[known], [] if known.all() else [one for one, good in zip(ids, known) if not good]
 
     def _history_queries(self, history: History, unknown: Unknown) -> Queries:
+        one_of("unknown", unknown, ("raise", "skip"))
         if isinstance(history, Interactions):
-            labels = history.contexts.frame
+            labels = Labels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
             rows = self._with_own_items(history.by_context, history.items, unknown)
         else:
             if isinstance(history, str | bytes | Mapping):
                 raise SettingError(
                     f"history is a list with one history per query; got {history!r}; write [{history!r}]"
                 )
-            labels = pl.DataFrame({"history": np.arange(len(history), dtype=np.int32)})
+            labels = Labels(None, np.arange(len(history), dtype=np.int32))
             rows = self._rows_of_histories(history, unknown)
-        return Queries(labels, None, rows, [])
+        return Queries(labels, None, rows)
 
     def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
         """Rows over other items, as rows over this model's."""

@@ -1,20 +1,19 @@
-"""A progress bar for solvers that report epochs."""
+"""Progress of solvers that report epochs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from shortlist.solvers.als import Callback, Epoch
 
 
 @contextmanager
-def epoch_bar(title: str, progress: bool | None) -> Iterator[list[Callback]]:
-    """A callback that moves a bar, in a list; an empty list where none is wanted.
+def epoch_bar(title: str, progress: bool | None = None) -> Iterator[list[Callback]]:
+    """A callback that shows each epoch, in a list; an empty list where `progress` is False.
 
-    On a terminal it is a bar; where output goes to a file, a line an epoch.
+    On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts.
     """
     terminal = sys.stderr.isatty()
     if not (terminal if progress is None else progress):
@@ -24,21 +23,15 @@ def epoch_bar(title: str, progress: bool | None) -> Iterator[list[Callback]]:
         yield [lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[status]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: list[Any] = []
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[status]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
-            if not tasks:
-                tasks.append(bar.add_task(title, total=epoch.epochs, status=""))
-            bar.update(tasks[0], completed=epoch.number, status=line(epoch))
+            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}"
+            bar.update(task, total=epoch.epochs, completed=epoch.number, status=status)
 
         yield [report]
 

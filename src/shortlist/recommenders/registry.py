@@ -23,8 +23,8 @@ def recommender_class(name: str) -> type[Recommender]:
     exact = {known.lower(): known for known in REGISTRY}.get(name.lower())
     if exact is None:
         near = difflib.get_close_matches(name.lower(), [known.lower() for known in REGISTRY], 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"no recommender is called {name!r}{hint} There are: {', '.join(REGISTRY)}")
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise SettingError(f"no recommender is called {name!r}; {hint}there are {', '.join(REGISTRY)}")
     found: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
     return found
 

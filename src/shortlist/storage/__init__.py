@@ -1,0 +1,24 @@
+"""A model on disk: `manifest.json`, one safetensors file of arrays, one Arrow file per table of ids.
+
+Nothing in such a directory is ever executed, and the room knows nothing about recommenders: it keeps a name, settings,
+arrays and ids, whole or not at all. A crash at any moment of `save_model` leaves the old model or the new one.
+"""
+
+from __future__ import annotations
+
+from shortlist.storage.load import is_model, load_model, read_manifest
+from shortlist.storage.manifest import ArrayEntry, FileEntry, Manifest, TableEntry
+from shortlist.storage.model import StoredModel
+from shortlist.storage.save import save_model
+
+__all__ = [
+    "ArrayEntry",
+    "FileEntry",
+    "Manifest",
+    "StoredModel",
+    "TableEntry",
+    "is_model",
+    "load_model",
+    "read_manifest",
+    "save_model",
+]

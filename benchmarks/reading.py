@@ -1,0 +1,55 @@
+"""Is reading a file of events as fast as the reader underneath?
+
+    python benchmarks/reading.py [--rows 10000000 --runs 5]
+
+A Parquet file of synthetic events with string ids, to `Interactions`; against polars' own read of the two columns and a
+dictionary encoding (cast to Categorical) of each, all in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import polars as pl
+from machine import describe, interleaved, table
+
+import shortlist as sl
+
+
+def write_events(path: Path, rows: int, contexts: int, items: int) -> None:
+    events = sl.datasets.synthetic(contexts, items, rows, seed=0).to_polars()
+    events.select(
+        user=pl.format("user-{}", "context"),
+        product=pl.format("product-{}", "item"),
+    ).sample(fraction=1, shuffle=True, seed=0).write_parquet(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--contexts", type=int, default=138_000)
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "events.parquet"
+        write_events(path, arguments.rows, arguments.contexts, arguments.items)
+
+        def polars_alone() -> None:
+            frame = pl.read_parquet(path, columns=["user", "product"])
+            for name in frame.columns:
+                frame[name].cast(pl.Categorical(pl.Categories.random()))
+
+        def ours() -> None:
+            sl.Interactions.read(path, context="user", item="product")
+
+        describe("polars")
+        print(f"{arguments.rows:,} events with string ids, {path.stat().st_size / 2**20:.0f} MiB of Parquet")
+        table(interleaved(arguments.runs, **{"polars read + 2 encodings": polars_alone, "Interactions.read": ours}),
+              "polars read + 2 encodings")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

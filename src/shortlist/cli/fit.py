@@ -1,0 +1,120 @@
+"""`shortlist fit`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shortlist.cli import options as opt
+from shortlist.cli.events import Source, summary
+from shortlist.cli.output import Output, Stopwatch
+from shortlist.cli.settings import make_models
+
+if TYPE_CHECKING:
+    from shortlist.data.interactions import Interactions
+    from shortlist.recommenders.base import Recommender
+
+
+def fit(
+    ctx: typer.Context,
+    data: opt.Data,
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="Directory to save the model to; a Shortlist model that is there is replaced."
+        ),
+    ],
+    context: opt.Context = None,
+    item: opt.Item = None,
+    weight: opt.Weight = None,
+    time: opt.Time = None,
+    aggregate: opt.Aggregated = opt.Aggregate.SUM,
+    on_bad: opt.Bad = opt.OnBad.RAISE,
+    file_format: opt.FileFormat = None,
+    separator: opt.Separator = None,
+    model: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.")] = "ials",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the model; may be repeated.")
+    ] = None,
+    threads: opt.Threads = None,
+    as_json: opt.AsJson = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    r"""Fit a model to a file of events and save it.
+
+    For example:
+
+      shortlist fit events.csv --context user --item product \
+        --set dim=128 --out models/shop
+    """
+    say = Output(ctx, as_json=as_json, quiet=quiet)
+    source = Source(
+        data=data,
+        context=context,
+        item=item,
+        weight=weight,
+        time=time,
+        aggregate=aggregate,
+        on_bad=on_bad,
+        format=file_format,
+        separator=separator,
+    )
+    (recommender,) = make_models([model], settings or [])
+    refuse_foreign(out)
+    events = source.read(say)
+    seconds = fit_with_progress(recommender, events, say, threads)
+    recommender.save(out)
+    kind = type(recommender).__name__
+    result: dict[str, Any] = {
+        "model": kind,
+        "settings": recommender.settings(),
+        "data": summary(events),
+        "fit_seconds": seconds,
+        "path": out,
+    }
+    loss = last_loss(recommender)
+    if loss is not None:
+        result["loss"] = loss
+    if say.json:
+        say.document(result)
+        return
+    lines: list[tuple[str, object]] = [
+        ("model", kind),
+        ("settings", ", ".join(f"{name}={value}" for name, value in recommender.settings().items())),
+        ("fitted on", f"{events.n_contexts:,} contexts × {events.n_items:,} items, {events.n_pairs:,} distinct pairs"),
+        ("seconds", f"{seconds:.1f}"),
+    ]
+    if loss is not None:
+        lines.append(("loss", f"{loss:,.6g}"))
+    say.facts([*lines, ("saved to", out)])
+
+
+def fit_with_progress(
+    recommender: "Recommender", events: "Interactions", say: Output, threads: int | None = None
+) -> float:
+    """Fit, showing each epoch's loss; returns the seconds it took."""
+    name = type(recommender).__name__
+    with Stopwatch() as watch:
+        recommender.fit(events, progress=not say.quiet, threads=threads)
+    loss = last_loss(recommender)
+    say.note(f"fitted {name} in {watch.seconds:.1f} s" + ("" if loss is None else f", loss {loss:,.6g}"))
+    return watch.seconds
+
+
+def last_loss(recommender: "Recommender") -> float | None:
+    """The loss after the last epoch, where the recommender learns in epochs."""
+    training = getattr(recommender, "training_", None)
+    return float(training[-1].loss.total) if training else None
+
+
+def refuse_foreign(path: str) -> None:
+    """Refuse, before any work is done, a place to save to that holds something else than a Shortlist model."""
+    from pathlib import Path
+
+    from shortlist.errors import StorageError
+    from shortlist.storage import is_model
+
+    place = Path(path)
+    if not place.exists() or is_model(place) or (place.is_dir() and not any(place.iterdir())):
+        return
+    found = "a directory with other things in it" if place.is_dir() else "a file"
+    raise StorageError(f"cannot save to '{path}': it is {found}, not a Shortlist model; name another directory")

@@ -1,0 +1,134 @@
+"""What a command says: its result on standard output, as tables or as JSON, and notes on standard error."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import typer
+
+from shortlist.cli.text import shown
+
+
+class Output:
+    """The two streams of a command.
+
+    On a terminal tables are drawn by Rich and fit its width; elsewhere they are aligned lines, as long as they need to
+    be. With `--json` standard output holds one JSON document and nothing else.
+    """
+
+    def __init__(self, ctx: typer.Context, *, as_json: bool, quiet: bool) -> None:
+        ctx.obj.json = as_json
+        self.json = as_json
+        self.quiet = quiet
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def document(self, content: dict[str, Any]) -> None:
+        """Print the one JSON document; what is not a number becomes null."""
+        ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+        sys.stdout.write(json.dumps(_plain(content), ensure_ascii=ascii_only, indent=2, allow_nan=False) + "\n")
+
+    def line(self, text: str = "") -> None:
+        """Print a line as it is."""
+        sys.stdout.write(shown(text) + "\n")
+
+    def title(self, text: str) -> None:
+        """Print the line above a table."""
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.text import Text
+
+            Console(highlight=False).print(Text(shown(text), style="bold"))
+        else:
+            self.line(text)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Collection[str] = ()) -> None:
+        """Print rows under their columns; the columns in `right` are aligned on the right."""
+        cells = [[shown(cell) for cell in row] for row in rows]
+        heads = [shown(column) for column in columns]
+        if sys.stdout.isatty():
+            self._drawn(heads, cells, right)
+        else:
+            self._aligned([heads, *cells], [column in right for column in columns])
+
+    def facts(self, pairs: Sequence[tuple[str, object]]) -> None:
+        """Print names with their values, a line each."""
+        cells = [[shown(name), shown(value)] for name, value in pairs]
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+
+            grid = Table.grid(padding=(0, 2))
+            grid.add_column(no_wrap=True)
+            grid.add_column(overflow="fold")
+            for name, value in cells:
+                grid.add_row(Text(name, style="dim"), Text(value))
+            Console(highlight=False).print(grid)
+        else:
+            self._aligned(cells, [False, False])
+
+    @staticmethod
+    def _drawn(heads: list[str], cells: list[list[str]], right: Collection[str]) -> None:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for head in heads:
+            on_right = head in right
+            table.add_column(Text(head), justify="right" if on_right else "left", overflow="fold", no_wrap=on_right)
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        Console(highlight=False).print(table)
+
+    @staticmethod
+    def _aligned(cells: list[list[str]], right: list[bool]) -> None:
+        from rich.cells import cell_len
+
+        widths = [max(map(cell_len, column)) for column in zip(*cells)]
+        for row in cells:
+            blanks = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths)]
+            padded = [blank + cell if on_right else cell + blank for cell, blank, on_right in zip(row, blanks, right)]
+            sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+    # --- notes and progress ------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Say on standard error what is going on."""
+        if not self.quiet:
+            sys.stderr.write(shown(text) + "\n")
+
+
+class Stopwatch:
+    """Measures the block it is the context of.
+
+    >>> with Stopwatch() as watch:
+    ...     pass
+    >>> watch.seconds < 1
+    True
+    """
+
+    seconds = 0.0
+
+    def __enter__(self) -> "Stopwatch":
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._began
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither tuples nor NaN."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

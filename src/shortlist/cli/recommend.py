@@ -1,0 +1,157 @@
+"""`shortlist recommend` and `shortlist similar`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shortlist.cli import options as opt
+from shortlist.cli.ids import listed, parsed
+from shortlist.cli.output import Output
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.answers import Recommendations
+    from shortlist.recommenders.base import Recommender
+
+_LIST = "ids with commas between, or @FILE with one id a line"
+Allow = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Only these items: {_LIST}.", show_default=False)]
+Deny = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Never these items: {_LIST}.", show_default=False)]
+
+
+def recommend(
+    ctx: typer.Context,
+    model: opt.ModelPath,
+    contexts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONTEXT", help="Ids from the training data; a pair as u1,mon.", show_default=False),
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ITEMS",
+            help=f"Instead of a context, the items someone has had: {_LIST}; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    n: opt.Count = 10,
+    allow: Allow = None,
+    deny: Deny = None,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")] = False,
+    unknown: opt.UnknownIds = opt.Unknown.RAISE,
+    threads: opt.Threads = None,
+    as_json: opt.AsJson = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """The best items for contexts of the training data, or for anyone's history.
+
+    For example:
+
+      shortlist recommend models/shop user-17 -n 5
+
+      shortlist recommend models/shop --history apple,pear
+    """
+    from shortlist.recommenders.registry import load
+
+    say = Output(ctx, as_json=as_json, quiet=quiet)
+    if bool(contexts) == bool(history):
+        raise typer.BadParameter("give contexts or --history, one of the two", param_hint="CONTEXT")
+    recommender = load(model)
+    filters: dict[str, Any] = {
+        "exclude_seen": not keep_seen,
+        "allow": _filter(recommender, "allow", allow, say),
+        "deny": _filter(recommender, "deny", deny, say),
+        "threads": threads,
+    }
+    skipped: list[str] = []
+    if history:
+        had = []
+        for text in history:
+            ids, more = parsed(recommender.items_, listed(text), "item", unknown)
+            had.append(ids)
+            skipped += more
+        answer = recommender.recommend(history=had, n=min(n, len(recommender.items_)), **filters)
+        labels: list[tuple[Any, ...]] = [(text,) for text in history]
+        heads: tuple[str, ...] = ("history",)
+        queries = [{"history": ids} for ids in had]
+    else:
+        ids, skipped = parsed(recommender.contexts_, contexts or [], "context", unknown)
+        answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), **filters)
+        labels = [one if isinstance(one, tuple) else (one,) for one in ids]
+        heads = recommender.contexts_.names
+        queries = [{"context": one} for one in ids]
+    _show(say, answer, heads, labels, recommender.items_.names[0], queries, skipped)
+
+
+def similar(
+    ctx: typer.Context,
+    model: opt.ModelPath,
+    items: Annotated[list[str], typer.Argument(metavar="ITEM", help="Ids of items.", show_default=False)],
+    n: opt.Count = 10,
+    allow: Allow = None,
+    deny: Deny = None,
+    unknown: opt.UnknownIds = opt.Unknown.RAISE,
+    threads: opt.Threads = None,
+    as_json: opt.AsJson = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """The items nearest to given ones.
+
+    For example:
+
+      shortlist similar models/shop apple pear -n 5
+    """
+    from shortlist.recommenders.registry import load
+
+    say = Output(ctx, as_json=as_json, quiet=quiet)
+    recommender = load(model)
+    ids, skipped = parsed(recommender.items_, items, "item", unknown)
+    answer = recommender.similar_items(
+        ids,
+        n=min(n, len(recommender.items_)),
+        allow=_filter(recommender, "allow", allow, say),
+        deny=_filter(recommender, "deny", deny, say),
+        threads=threads,
+    )
+    name = recommender.items_.names[0]
+    _show(say, answer, (name,), [(one,) for one in ids], f"similar {name}", [{"item": one} for one in ids], skipped)
+
+
+def _filter(recommender: "Recommender", name: str, text: str | None, say: Output) -> list[Any] | None:
+    """The ids of a filter. Those that are not in the catalogue could not be recommended anyway: a note is enough."""
+    if text is None:
+        return None
+    texts = listed(text)
+    ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
+    if strange:
+        say.note(f"--{name}: {len(strange):,} of {len(texts):,} ids are not in the catalogue, such as {strange[0]!r}")
+    return ids
+
+
+def _show(
+    say: Output,
+    answer: "Recommendations",
+    heads: tuple[str, ...],
+    labels: Sequence[tuple[Any, ...]],
+    item: str,
+    queries: list[dict[str, Any]],
+    skipped: list[str],
+) -> None:
+    lists = list(zip(answer.ids, answer.scores))
+    if say.json:
+        found = [
+            {**query, "items": [{"id": one, "score": float(score)} for one, score in zip(ids, scores)]}
+            for query, (ids, scores) in zip(queries, lists)
+        ]
+        say.document({"answers": found, "skipped": skipped})
+        return
+    if skipped:
+        say.note(f"not known and left out: {', '.join(skipped)}")
+    for label, (ids, _) in zip(labels, lists):
+        if not ids:
+            say.note(f"{', '.join(map(str, label))}: the filters leave nothing")
+    rows = [
+        [*label, rank, one, f"{score:.4f}"]
+        for label, (ids, scores) in zip(labels, lists)
+        for rank, (one, score) in enumerate(zip(ids, scores), 1)
+    ]
+    say.table([*heads, "rank", item, "score"], rows, right=["rank", "score"])

@@ -1,0 +1,60 @@
+"""`--model NAME` and `--set NAME=VALUE`: recommenders from text, typed by their own fields. Nothing is evaluated."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from shortlist.errors import SettingError
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.base import Recommender
+
+
+def make_models(names: Sequence[str], settings: Sequence[str]) -> "list[Recommender]":
+    """The named recommenders with their settings: `dim=64`, or, with several models, `ials.dim=64`."""
+    from shortlist.recommenders.registry import recommender_class
+
+    classes = [recommender_class(name) for name in names]
+    known = {one.__name__.lower(): one for one in classes}
+    if len(known) < len(classes):
+        raise SettingError(f"--model {', '.join(names)}: each model can be named once")
+    values: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for setting in settings:
+        owner, name, text = _parts(setting, list(known))
+        if name in values[owner]:
+            raise SettingError(f"--set {setting}: {name} is set twice")
+        values[owner][name] = _typed(known[owner], name, text)
+    return [one(**values[name]) for name, one in known.items()]
+
+
+def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
+    left, equals, text = setting.partition("=")
+    if not equals:
+        raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64")
+    owner, dot, name = left.strip().rpartition(".")
+    if not dot and len(owners) > 1:
+        raise SettingError(f"--set {setting}: say whose setting it is, such as {owners[0]}.{left.strip()}={text}")
+    owner = owner.lower() if dot else owners[0]
+    if owner not in owners:
+        raise SettingError(f"--set {setting}: {owner!r} is not among the models: {', '.join(owners)}")
+    return owner, name, text.strip()
+
+
+def _typed(recommender: "type[Recommender]", name: str, text: str) -> Any:
+    """The value as the field's type wants it."""
+    names = [field.name for field in fields(recommender)]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise SettingError(f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}")
+    kind = get_type_hints(recommender)[name]
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            raise SettingError(f"--set {name}={text}: expected one of {', '.join(get_args(kind))}")
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = {int: "a whole number", float: "a number"}.get(kind, kind.__name__)
+        raise SettingError(f"--set {name}={text}: expected {wanted}") from None

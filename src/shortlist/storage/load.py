@@ -1,0 +1,115 @@
+"""Reading a model: believe nothing, allocate nothing on the word of a lie, read each file once."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shortlist.errors import StorageError
+from shortlist.storage import arrays as array_files
+from shortlist.storage import tables as table_files
+from shortlist.storage.files import file_size, open_regular, read_exactly
+from shortlist.storage.manifest import MAX_BYTES, Manifest, from_bytes, parse_ours
+from shortlist.storage.model import StoredModel
+from shortlist.storage.names import MANIFEST
+from shortlist.storage.wrap import storage_errors
+
+if TYPE_CHECKING:
+    import os
+    from io import FileIO
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_ATTEMPTS = 50
+_RESTORE = "restore it from a copy, or save the model again"
+
+
+def load_model(path: str | os.PathLike[str]) -> StoredModel:
+    """Read the model at `path`, or raise StorageError: what comes back is exactly what was saved.
+
+    Every file is read once and checked against the manifest: length before it is read, then sha256, names, dtypes,
+    shapes, rows. Arrays come back read-only, as views of one buffer.
+    """
+    directory = Path(path)
+    with storage_errors(f"cannot load the model at '{directory}'"), ExitStack() as files:
+        manifest, opened = _open(directory, files)
+        tables = {}
+        arrays_path = directory / manifest.arrays_file
+        with storage_errors(f"the arrays in '{arrays_path}' cannot be used", _RESTORE):
+            buffer = _content(arrays_path, manifest, opened)
+            arrays = array_files.decode(manifest.arrays, buffer)
+        for name, entry in manifest.tables.items():
+            with storage_errors(f"the table {name!r} in '{directory / entry.file}' cannot be used", _RESTORE):
+                raw = _content(directory / entry.file, manifest, opened).tobytes()
+                tables[name] = table_files.decode(entry, raw)
+    return StoredModel(manifest.kind, manifest.settings, arrays, tables, manifest.extra)
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """What the model at `path` says of itself, checked against its own sha256; arrays and ids are not read."""
+    directory = Path(path)
+    with storage_errors(f"cannot read '{directory / MANIFEST}'"):
+        return from_bytes(manifest_bytes(directory))
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is a directory whose manifest says it is a Shortlist model; `load_model` tells if it is whole."""
+    try:
+        with storage_errors(""):
+            parse_ours(manifest_bytes(Path(path)))
+    except StorageError:
+        return False
+    return True
+
+
+def manifest_bytes(directory: Path) -> bytes:
+    """The bytes of the manifest in `directory`; StorageError says what is there instead."""
+    try:
+        file = open_regular(directory / MANIFEST)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not directory.exists():
+            found = "there is nothing of that name"
+        elif not directory.is_dir():
+            found = "that is a file"
+        else:
+            found = f"the directory has no {MANIFEST}"
+        raise StorageError(
+            f"no model at '{directory}': {found}; expected a directory written by `save`, with a {MANIFEST} in it"
+        ) from error
+    with file:
+        size = file_size(file)
+        if size > MAX_BYTES:
+            raise StorageError(f"'{directory / MANIFEST}' has {size:,} bytes; a manifest has at most {MAX_BYTES:,}")
+        return read_exactly(file, size)[0].tobytes()
+
+
+def _open(directory: Path, files: ExitStack) -> tuple[Manifest, dict[str, FileIO]]:
+    """The manifest with all of its files open, which a save that replaces the model can no longer take away.
+
+    A save may replace the model between our reading its manifest and opening its files: then there is a new manifest.
+    """
+    seen = ""
+    for _ in range(_ATTEMPTS):
+        manifest = read_manifest(directory)
+        try:
+            return manifest, {name: files.enter_context(open_regular(directory / name)) for name in manifest.files}
+        except FileNotFoundError as error:
+            if manifest.sha256 == seen:
+                raise StorageError(
+                    f"'{error.filename}' is missing from the model at '{directory}'; {_RESTORE}"
+                ) from error
+            seen = manifest.sha256
+            files.close()
+    raise StorageError(f"the model at '{directory}' was replaced {_ATTEMPTS} times while being read; try again")
+
+
+def _content(path: Path, manifest: Manifest, opened: dict[str, FileIO]) -> NDArray[np.uint8]:
+    expected, size = manifest.files[path.name], file_size(opened[path.name])
+    if size != expected.bytes:
+        raise ValueError(f"it has {size:,} bytes, the manifest says {expected.bytes:,}")
+    content, sha256 = read_exactly(opened[path.name], size)
+    if sha256 != expected.sha256:
+        raise ValueError(f"it was altered: its sha256 is {sha256}, the manifest says {expected.sha256}")
+    return content

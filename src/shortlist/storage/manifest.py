@@ -1,0 +1,246 @@
+"""The manifest: what a model directory holds, and the proof that it holds it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from shortlist._version import __version__
+from shortlist.storage import arrays as array_files
+from shortlist.storage import tables as table_files
+from shortlist.storage.names import MANIFEST, is_plain, is_table_name
+from shortlist.storage.strict_json import canonical_sha256, check_json, parse_json
+
+FORMAT = "shortlist-model"
+FORMAT_VERSION = 1
+MAX_BYTES = 16 << 20
+
+_KEYS = {
+    *("format", "format_version", "shortlist_version", "created", "kind", "settings", "extra"),
+    *("arrays", "tables", "files", "sha256"),
+}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """An array: the name of its numpy dtype, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """A table of ids: the file it is in, its rows, and its columns as (name, polars dtype) in order."""
+
+    file: str
+    rows: int
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of the model: its length in bytes and the sha256 of its content."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `manifest.json` says.
+
+    Attributes:
+        shortlist_version: The version of Shortlist that saved the model.
+        created: When, in UTC, as ISO 8601.
+        kind: The registered name of the model's class.
+        settings: Its settings.
+        extra: Small facts besides.
+        arrays_file: The safetensors file that all arrays are in.
+        arrays: The arrays by name.
+        tables: The tables of ids by name.
+        files: Every file besides the manifest, by name.
+        format_version: The version of this layout.
+        sha256: Of the canonical JSON of all the above; it names this very version of the model.
+    """
+
+    shortlist_version: str
+    created: str
+    kind: str
+    settings: dict[str, Any]
+    extra: dict[str, Any]
+    arrays_file: str
+    arrays: dict[str, ArrayEntry]
+    tables: dict[str, TableEntry]
+    files: dict[str, FileEntry]
+    format_version: int = FORMAT_VERSION
+    sha256: str = ""
+
+    @property
+    def total_bytes(self) -> int:
+        """The length of all files besides the manifest."""
+        return sum(entry.bytes for entry in self.files.values())
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """`manifest.json`, readable and with its own sha256; ValueError when it is larger than could be read back."""
+    plain = {
+        "format": FORMAT,
+        "format_version": manifest.format_version,
+        "shortlist_version": manifest.shortlist_version,
+        "created": manifest.created,
+        "kind": manifest.kind,
+        "settings": manifest.settings,
+        "extra": manifest.extra,
+        "arrays": {
+            "file": manifest.arrays_file,
+            "entries": {name: {"dtype": e.dtype, "shape": list(e.shape)} for name, e in manifest.arrays.items()},
+        },
+        "tables": {
+            name: {"file": e.file, "rows": e.rows, "columns": [list(column) for column in e.columns]}
+            for name, e in manifest.tables.items()
+        },
+        "files": {name: {"bytes": e.bytes, "sha256": e.sha256} for name, e in manifest.files.items()},
+    }
+    text = json.dumps({**plain, "sha256": canonical_sha256(plain)}, indent=1, ensure_ascii=True, allow_nan=False)
+    raw = text.encode("ascii") + b"\n"
+    if len(raw) > MAX_BYTES:
+        raise ValueError(
+            f"{MANIFEST} would have {len(raw):,} bytes, at most {MAX_BYTES:,} are read back; "
+            "keep large things in arrays or tables, not in settings or extra"
+        )
+    return raw
+
+
+def parse_ours(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a manifest that says it is ours, whether whole or not; ValueError when it does not."""
+    found = parse_json(raw)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        shown = repr(found.get("format")) if isinstance(found, dict) else f"a {type(found).__name__}"
+        raise ValueError(f"it does not describe a Shortlist model: its format is {shown:.80}, expected {FORMAT!r}")
+    return found
+
+
+def check_version(found: dict[str, Any]) -> None:
+    """Raise ValueError unless this version of Shortlist knows the layout."""
+    version, writer = found.get("format_version"), found.get("shortlist_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        raise ValueError(
+            f"it was written by Shortlist {writer!s:.40} in format version {version}, this is Shortlist {__version__}, "
+            f"which reads version {FORMAT_VERSION}; upgrade Shortlist to read it"
+        )
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise ValueError(f"its format_version is {version!r:.40}, expected {FORMAT_VERSION}")
+
+
+def from_bytes(raw: bytes) -> Manifest:
+    """Parse and check `manifest.json`, every type and its own sha256 included; ValueError says what is wrong."""
+    found = parse_ours(raw)
+    check_version(found)
+    if found.keys() != _KEYS:
+        odd = sorted(found.keys() ^ _KEYS)
+        raise ValueError(f"its keys are not those of format version {FORMAT_VERSION}: {odd!r:.200}")
+    claimed = _typed(found.pop("sha256"), str, "sha256")
+    check_json(found, "the manifest")  # 1e999 is a number to the parser, and infinity to us
+    if canonical_sha256(found) != claimed:
+        raise ValueError("it was altered: its content does not fit its own sha256; restore it from a copy")
+    holder = _object(found["arrays"], "arrays", {"file", "entries"})
+    manifest = Manifest(
+        shortlist_version=_typed(found["shortlist_version"], str, "shortlist_version"),
+        created=_typed(found["created"], str, "created"),
+        kind=_typed(found["kind"], str, "kind"),
+        settings=_object(found["settings"], "settings"),
+        extra=_object(found["extra"], "extra"),
+        arrays_file=_typed(holder["file"], str, "arrays.file"),
+        arrays={name: _array(name, e) for name, e in _object(holder["entries"], "arrays.entries").items()},
+        tables={name: _table(name, e) for name, e in _object(found["tables"], "tables").items()},
+        files={name: _file(name, e) for name, e in _object(found["files"], "files").items()},
+        sha256=claimed,
+    )
+    _check_files(manifest)
+    return manifest
+
+
+def check_array_name(name: object) -> None:
+    """Raise ValueError unless `name` can name an array."""
+    if not isinstance(name, str) or not is_plain(name) or name == "__metadata__":
+        raise ValueError(f"{name!r:.80} cannot name an array; use at most 200 letters, digits, '_', '.' and '-'")
+
+
+def check_table_name(name: object) -> None:
+    """Raise ValueError unless `name` can name a table."""
+    if not isinstance(name, str) or not is_table_name(name):
+        raise ValueError(f"{name!r:.80} cannot name a table; use at most 64 letters, digits, '_', '.' and '-'")
+
+
+def _array(name: str, found: object) -> ArrayEntry:
+    where = f"arrays.entries[{name!r:.80}]"
+    check_array_name(name)
+    entry = _object(found, where, {"dtype", "shape"})
+    dtype = _typed(entry["dtype"], str, f"{where}.dtype")
+    if dtype not in array_files.CODES:
+        raise ValueError(f"{where}.dtype is {dtype!r:.40}, expected one of {', '.join(array_files.CODES)}")
+    shape = tuple(_count(n, f"{where}.shape") for n in _typed(entry["shape"], list, f"{where}.shape"))
+    if len(shape) > array_files.MAX_DIMENSIONS:
+        raise ValueError(f"{where} has {len(shape)} dimensions, expected at most {array_files.MAX_DIMENSIONS}")
+    return ArrayEntry(dtype, shape)
+
+
+def _table(name: str, found: object) -> TableEntry:
+    where = f"tables[{name!r:.80}]"
+    check_table_name(name)
+    entry = _object(found, where, {"file", "rows", "columns"})
+    columns = []
+    for column in _typed(entry["columns"], list, f"{where}.columns"):
+        if not isinstance(column, list) or len(column) != 2 or not all(isinstance(part, str) for part in column):
+            raise ValueError(f"{where}.columns has {column!r:.80}, expected pairs of name and dtype")
+        if column[1] not in table_files.DTYPES:
+            raise ValueError(f"{where}.columns has the dtype {column[1]!r:.40}, expected an integer or String")
+        columns.append((column[0], column[1]))
+    if not columns:
+        raise ValueError(f"{where} has no columns")
+    return TableEntry(_typed(entry["file"], str, f"{where}.file"), _count(entry["rows"], where), tuple(columns))
+
+
+def _file(name: str, found: object) -> FileEntry:
+    where = f"files[{name!r:.80}]"
+    if not is_plain(name) or name == MANIFEST:
+        raise ValueError(f"it names the file {name!r:.80}, which is not a plain file name")
+    entry = _object(found, where, {"bytes", "sha256"})
+    sha256 = _typed(entry["sha256"], str, f"{where}.sha256")
+    if not _SHA256.fullmatch(sha256):
+        raise ValueError(f"{where}.sha256 is {sha256!r:.80}, expected 64 hexadecimal digits")
+    return FileEntry(_count(entry["bytes"], f"{where}.bytes"), sha256)
+
+
+def _check_files(manifest: Manifest) -> None:
+    named = [manifest.arrays_file, *(table.file for table in manifest.tables.values())]
+    if sorted(named) != sorted(manifest.files):
+        raise ValueError("the files it lists are not the files that its arrays and tables name")
+    needed = len(array_files.header(manifest.arrays)) + sum(map(array_files.byte_count, manifest.arrays.values()))
+    listed = manifest.files[manifest.arrays_file].bytes
+    if needed != listed:
+        raise ValueError(f"its arrays take {needed:,} bytes, but their file is listed with {listed:,}")
+
+
+def _typed(value: object, kind: type[_T], where: str) -> _T:
+    if not isinstance(value, kind):
+        raise ValueError(f"{where} is of type {type(value).__name__}, expected {kind.__name__}")
+    return value
+
+
+def _count(value: object, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{where} has {value!r:.40} where a whole number of at least 0 was expected")
+    return value
+
+
+def _object(value: object, where: str, keys: set[str] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = _typed(value, dict, where)
+    if keys is not None and found.keys() != keys:
+        raise ValueError(f"{where} has the keys {sorted(found)!r:.200}, expected {sorted(keys)}")
+    return found

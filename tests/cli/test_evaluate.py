@@ -1,0 +1,78 @@
+import pytest
+
+from cli.helpers import COLUMNS, SMALL
+
+TIMED = [*COLUMNS, "--time", "when"]
+SEVERAL = [
+    "--model",
+    "popularity",
+    "--model",
+    "ease",
+    "--model",
+    "ials",
+    "--set",
+    "ials.dim=4",
+    "--set",
+    "ials.epochs=3",
+]
+
+
+@pytest.mark.parametrize("data", ["odd_csv", "int_csv"])
+def test_one_model(run, data, request):
+    result = run("evaluate", request.getfixturevalue(data), *TIMED, *SMALL, "--repeats", "keep")
+    assert "recall@20" in result.stdout
+    assert "ndcg@20" in result.stdout
+    assert "±" in result.stdout
+    assert "Split by time" in result.stdout
+    assert "dropped" in result.stdout
+    assert "difference" not in result.stdout
+
+
+def test_several_models_are_compared(run, odd_csv):
+    text = run("evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics", "recall@2, mrr").stdout
+    assert all(name in text for name in ("Popularity", "EASE", "IALS", "recall@2", "mrr", "best"))
+    assert "Which differences are real" in text
+
+
+def test_json(run_json, odd_csv):
+    told = run_json("evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics", "recall@2", "--threads", 1)
+    assert [one["model"] for one in told["models"]] == ["Popularity", "EASE", "IALS"]
+    assert told["models"][2]["settings"]["dim"] == 4
+    for one in told["models"]:
+        assert 0 <= one["metrics"]["recall@2"]["mean"] <= 1
+        assert one["metrics"]["recall@2"]["stderr"] > 0
+        assert one["fit_seconds"] >= 0
+    assert told["split"]["repeats"] == "keep"
+    assert told["split"]["truth"]["pairs"] > 0
+    assert len(told["comparison"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--split", "time", "--test", "2024-01-10"], "time: test from 2024-01-10"),
+        (["--split", "time", "--test", "0.3"], "time: test from"),
+        (["--split", "last", "--test", "2"], "each context's last 2"),
+        (["--split", "random", "--test", ".3", "--seed", "5"], "chance: 30% of events, seed 5"),
+        (["--split", "contexts", "--test", "3", "--fold-in", ".6"], "held-out contexts: 3, 60% shown"),
+        (["--split", "contexts", "--test", ".5"], "held-out contexts: 4, 80% shown"),
+    ],
+)
+def test_splits(run_json, odd_csv, args, words):
+    repeats = [] if "contexts" in args else ["--repeats", "keep"]
+    told = run_json("evaluate", odd_csv, *TIMED, "--model", "popularity", *args, *repeats)
+    assert words in told["split"]["protocol"]
+    assert told["comparison"] is None
+
+
+def test_the_default_model_and_the_seed(run_json, odd_csv):
+    args = ["evaluate", odd_csv, *TIMED, "--repeats", "keep", *SMALL]
+    told = [run_json(*args)["models"][0] for _ in range(2)]
+    assert told[0]["model"] == "IALS"
+    assert told[0]["metrics"] == told[1]["metrics"]
+
+
+def test_a_standard_error_of_one_context_is_null(run_json, int_csv):
+    args = ["--split", "contexts", "--test", "1", "--model", "popularity", "--fold-in", "0.5"]
+    told = run_json("evaluate", int_csv, *TIMED, *args)
+    assert told["models"][0]["metrics"]["recall@20"]["stderr"] is None

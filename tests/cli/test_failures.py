@@ -1,0 +1,200 @@
+import json
+import warnings
+
+import pytest
+
+from cli.helpers import COLUMNS, SMALL, program
+from shortlist.cli.failures import in_words
+from shortlist.errors import ShortlistWarning
+
+
+def fails(run, *args, code=1):
+    """The message of a failing command: on standard error, in one line, with nothing on standard output."""
+    result = run(*args, code=code)
+    assert result.stdout == ""
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    return last
+
+
+@pytest.fixture
+def fit_args(odd_csv, tmp_path):
+    return ["fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "deep" / "model"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(tmp_path):
+    before = set(tmp_path.rglob("*"))
+    yield
+    made = {one for one in tmp_path.rglob("*") if one.suffix not in (".csv", ".txt")} - before
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--item", "produkt"], "no column 'produkt'"),
+        (["--weight", "day"], "--on-bad drop"),
+        (["--time", "product"], "cannot be read as a time"),
+        (["--model", "ialss"], "did you mean 'ials'"),
+        (["--set", "dims=4"], "did you mean 'dim'"),
+        (["--set", "dims=4"], "regularization"),
+        (["--set", "seed=many"], "expected a whole number"),
+        (["--set", "regularization=little"], "expected a number"),
+        (["--set", "weighting=odd"], "binary, log, raw"),
+        (["--set", "seed"], "NAME=VALUE"),
+        (["--set", "dim=8"], "set twice"),
+        (["--set", "ease.regularization=1"], "not among the models"),
+        (["--set", "init_scale=-1"], "init_scale"),
+        (["--set", "seed=__import__('os').getcwd()"], "expected a whole number"),
+    ],
+)
+def test_fit_refuses(run, fit_args, more, words):
+    assert words in fails(run, *fit_args, *more)
+
+
+def test_fit_refuses_files(run, tmp_path):
+    def message(path):
+        return fails(run, "fit", path, *COLUMNS, "--out", tmp_path / "model")
+
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    assert "empty" in message(empty)
+    bare = tmp_path / "bare.csv"
+    bare.write_text("user,product\n")
+    assert "no rows" in message(bare)
+    other = tmp_path / "events.txt"
+    other.write_text("user,product\n1,2\n")
+    assert "--format" in message(other)
+    semicolons = tmp_path / "semi.csv"
+    semicolons.write_text("user;product\n1;2\n")
+    assert "--separator ';'" in message(semicolons)
+    assert "no such file" in message(tmp_path / "nowhere.csv")
+    assert "no file matches" in message(tmp_path / "*.parquet")
+    assert "did you mean 'online-retail'" in message("online-retial")
+
+
+def test_fit_does_not_touch_what_is_not_a_model(run, odd_csv, tmp_path):
+    note = tmp_path / "notes.txt"
+    note.write_text("mine")
+    args = ["fit", odd_csv, *COLUMNS, *SMALL, "--out"]
+    assert "not a Shortlist model" in fails(run, *args, tmp_path)
+    assert "not a Shortlist model" in fails(run, *args, note)
+    assert "not a Shortlist model" in fails(run, "demo", "--out", tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    assert note.read_text() == "mine"
+
+
+def test_unknown_ids(run, odd_model, int_model):
+    assert "unknown context 'nobody'" in fails(run, "recommend", odd_model, "nobody")
+    assert "--unknown skip" in fails(run, "recommend", odd_model, "nobody")
+    assert "integers" in fails(run, "recommend", int_model, "ann")
+    assert "unknown context 999" in fails(run, "recommend", int_model, "999")
+    assert "unknown item 'coffee'" in fails(run, "recommend", odd_model, "--history", "tea,coffee")
+    assert "unknown item 'coffee'" in fails(run, "similar", odd_model, "coffee")
+    assert "cannot be read" in fails(run, "recommend", odd_model, "--history", "@at")
+
+
+def test_wrong_models(run, odd_csv, odd_model, tmp_path):
+    for command in (["recommend", "MODEL", "ann"], ["similar", "MODEL", "tea"]):
+        for place in (tmp_path, tmp_path / "nowhere", odd_csv):
+            args = [place if one == "MODEL" else one for one in command]
+            assert "no model at" in fails(run, *args)
+    assert "no model at" in fails(run, "inspect", tmp_path)
+    assert "no such file" in fails(run, "inspect", tmp_path / "nowhere")
+
+
+def test_evaluate_refuses(run, odd_csv):
+    args = ["evaluate", odd_csv, *COLUMNS, *SMALL]
+    assert "--time" in fails(run, *args)
+    timed = [*args, "--time", "when"]
+    assert "did you mean 'recall'" in fails(run, *timed, "--metrics", "recal@20")
+    assert "lacks its n" in fails(run, *timed, "--metrics", "recall")
+    assert "say whose setting" in fails(run, *timed, "--model", "ials", "--model", "ease")
+    assert "once" in fails(run, *timed, "--model", "ials", "--model", "IALS")
+    assert "cannot be read as a moment" in fails(run, *timed, "--test", "yesterday")
+    assert "moment" in fails(run, *timed, "--test", "nan")
+    assert "nothing is left" in fails(run, *timed, "--test", "2030-01-01")
+    assert "--test 1.5; expected a share" in fails(run, *timed, "--split", "random", "--test", "1.5")
+
+
+def test_errors_as_json(run, odd_model):
+    result = run("recommend", odd_model, "nobody", "--json", code=1)
+    assert result.stdout == ""
+    error = json.loads(result.stderr)["error"]
+    assert error["type"] == "UnknownIdError"
+    assert "--unknown skip" in error["message"]
+
+
+def test_bugs_are_70_and_debug_shows_where(run, odd_model, monkeypatch):
+    def broken(path):
+        raise RuntimeError("boom\nand more")
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", broken)
+    message = fails(run, "inspect", odd_model, code=70)
+    assert "RuntimeError: boom" in message
+    assert "--debug" in message
+    error = json.loads(run("inspect", odd_model, "--json", code=70).stderr)["error"]
+    assert error["type"] == "RuntimeError"
+
+
+def test_debug_shows_the_traceback(odd_model):
+    done = program("--debug", "recommend", odd_model, "nobody")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: unknown context")
+
+
+def test_panics_that_are_no_exceptions(run, odd_model, monkeypatch):
+    class PanicError(BaseException):
+        pass
+
+    def broken(path):
+        raise PanicError("a Rust panic")
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", broken)
+    assert "a Rust panic" in fails(run, "inspect", odd_model, code=70)
+
+
+def test_too_little_memory(run, odd_model, monkeypatch):
+    def greedy(path):
+        raise MemoryError
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", greedy)
+    assert fails(run, "inspect", odd_model) == "error: not enough memory"
+
+
+def test_warnings_are_one_line(run, odd_csv):
+    before = warnings.showwarning
+    result = run("evaluate", odd_csv, *COLUMNS, *SMALL, "--time", "when", "--split", "last", "--quiet")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("warning: leave-last-out")
+    assert warnings.showwarning is before
+
+
+def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
+    def odd(path):
+        warnings.warn("hm", ShortlistWarning, stacklevel=1)
+        warnings.warn("old", FutureWarning, stacklevel=1)
+        raise RuntimeError
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", odd)
+    with pytest.warns(FutureWarning, match="old"):
+        result = run("inspect", odd_model, code=70)
+    assert result.stderr.splitlines()[0] == "warning: hm"
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("pass unknown='skip' to drop them", "pass --unknown skip to drop them"),
+        ("Then pass separator=';'", "Then pass --separator ';'"),
+        ("expected CSV; pass format=", "expected CSV; pass --format"),
+        ("column with time= when", "column with --time when"),
+        ("test=1.5; expected", "--test 1.5; expected"),
+        ("fold_in=nan; expected", "--fold-in nan; expected"),
+        ("latest=3 and x='y'", "latest=3 and x='y'"),
+    ],
+)
+def test_advice_is_in_the_words_of_the_command_line(python, shell):
+    assert in_words(python) == shell

@@ -1,0 +1,80 @@
+import polars as pl
+import pytest
+
+import shortlist as sl
+from cli.helpers import COLUMNS, ODD_ITEMS, ODD_USERS, SMALL
+
+
+def test_saves_a_model_that_answers_by_the_same_ids(odd_model, int_model):
+    model = sl.load(odd_model)
+    assert set(model.contexts_.ids()) == set(ODD_USERS)
+    assert set(model.items_.ids()) == set(ODD_ITEMS)
+    assert sl.load(int_model).contexts_.ids() == list(range(101, 109))
+
+
+def test_says_what_it_did(run, odd_csv, tmp_path):
+    result = run("fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m")
+    assert "IALS" in result.stdout
+    assert str(tmp_path / "m") in result.stdout
+    assert result.stderr.count("epoch") == 3
+    assert run("fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m", "--quiet").stderr == ""
+
+
+def test_settings_are_typed(run_json, odd_csv, tmp_path):
+    settings = ["--set", "dim=3", "--set", "ials.regularization=.02", "--set", "epochs=2", "--set", "weighting=log"]
+    args = [*COLUMNS, "--weight", "quantity", "--time", "when", "--aggregate", "latest", "--threads", 1]
+    told = run_json("fit", odd_csv, *args, "--model", "IALS", *settings, "--out", tmp_path / "m")
+    assert told["model"] == "IALS"
+    assert {name: told["settings"][name] for name in ("dim", "regularization", "weighting")} == {
+        "dim": 3,
+        "regularization": 0.02,
+        "weighting": "log",
+    }
+    assert told["data"]["events"] == 96
+    assert told["loss"] > 0
+    assert sl.load(tmp_path / "m").settings() == told["settings"]
+
+
+@pytest.mark.parametrize("model", ["ease", "popularity"])
+def test_other_models(run_json, int_csv, tmp_path, model):
+    told = run_json("fit", int_csv, *COLUMNS, "--model", model, "--out", tmp_path / "m")
+    assert "loss" not in told
+    assert type(sl.load(tmp_path / "m")).__name__ == told["model"]
+
+
+def test_replaces_a_model(run, odd_csv, tmp_path):
+    run("fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m")
+    run("fit", odd_csv, *COLUMNS, "--model", "popularity", "--out", tmp_path / "m")
+    assert type(sl.load(tmp_path / "m")).__name__ == "Popularity"
+
+
+def test_contexts_of_two_columns(run, run_json, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, "--context", "day", *SMALL, "--out", tmp_path / "m"]
+    run(*args)
+    (answer,) = run_json("recommend", tmp_path / "m", "ann,mon", "-n", 2)["answers"]
+    assert answer["context"] == ["ann", "mon"]
+    assert "user" in run("recommend", tmp_path / "m", "ann,mon").stdout.splitlines()[0]
+    assert "day" in run("recommend", tmp_path / "m", "ann,mon").stdout.splitlines()[0]
+
+
+def test_formats_and_bad_rows(run, run_json, odd_csv, tmp_path):
+    frame = pl.read_csv(odd_csv)
+    frame.write_parquet(tmp_path / "events.parquet")
+    frame.write_csv(tmp_path / "events.txt", separator="\t")
+    out = ["--out", tmp_path / "m", *SMALL]
+    for args in ([tmp_path / "events.parquet"], [tmp_path / "events.txt", "--format", "csv", "--separator", r"\t"]):
+        assert run_json("fit", *args, *COLUMNS, *out)["data"]["events"] == 96
+    with odd_csv.open() as old, (tmp_path / "bad.csv").open("w") as new:
+        new.write(old.read() + ",tea,1,2024-01-01,mon\n")
+    run("fit", tmp_path / "bad.csv", *COLUMNS, *out, code=1)
+    told = run("fit", tmp_path / "bad.csv", *COLUMNS, *out, "--on-bad", "drop")
+    assert "left out: 1" in told.stderr
+    assert run_json("fit", f"{tmp_path}/*.parquet", *COLUMNS, *out)["data"]["pairs"] > 0
+
+
+def test_bundled_data_knows_its_columns(run_json, tmp_path):
+    args = ["fit", "online-retail", "--model", "popularity", "--out", tmp_path / "m", "--aggregate", "count"]
+    told = run_json(*args)
+    assert told["data"]["contexts"] == 4334
+    model = sl.load(tmp_path / "m")
+    assert model.seen_.values.max() < 1000  # counts, not the quantities of up to 80,995

@@ -1,0 +1,101 @@
+import pytest
+
+import shortlist as sl
+from cli.helpers import ODD_ITEMS
+
+
+@pytest.fixture(scope="module")
+def model(odd_model):
+    return sl.load(odd_model)
+
+
+def ids(told):
+    return [[item["id"] for item in answer["items"]] for answer in told["answers"]]
+
+
+def test_contexts(run, run_json, odd_model, model):
+    told = run_json("recommend", odd_model, "ann", "bob, jr.", "-n", 3)
+    expected = model.recommend(["ann", "bob, jr."], n=3)
+    assert ids(told) == expected.ids
+    assert [answer["context"] for answer in told["answers"]] == ["ann", "bob, jr."]
+    assert told["answers"][0]["items"][0]["score"] == pytest.approx(float(expected.scores[0][0]))
+    lines = run("recommend", odd_model, "ann", "-n", 3, "--keep-seen").stdout.splitlines()
+    assert lines[0].split() == ["user", "rank", "product", "score"]
+    assert len(lines) == 4
+    assert run("recommend", odd_model, "-n", 1, "--", "--flag").stdout.splitlines()[1].startswith("--flag")
+
+
+def test_integers(run, run_json, int_model):
+    (answer,) = run_json("recommend", int_model, "101", "-n", 2)["answers"]
+    assert answer["context"] == 101
+    assert all(isinstance(item["id"], int) for item in answer["items"])
+    assert ids(run_json("recommend", int_model, "--history", "1,2", "--deny", "3,4,no"))
+    (answer,) = run_json("recommend", int_model, "101", "--allow", "3,5", "--keep-seen")["answers"]
+    assert {item["id"] for item in answer["items"]} == {3, 5}
+    assert "101" in run("recommend", int_model, "101").stdout
+
+
+def test_histories(run, run_json, odd_model, model, tmp_path):
+    listed = tmp_path / "had.txt"
+    listed.write_bytes(b"a,b\r\n@at\r\n\r\n")
+    told = run_json(
+        "recommend", odd_model, "--history", "tea,-dash", "--history", f"@{listed}", "--history", "", "-n", 2
+    )
+    assert ids(told) == model.recommend(history=[["tea", "-dash"], ["a,b", "@at"], []], n=2).ids
+    assert [answer["history"] for answer in told["answers"]] == [["tea", "-dash"], ["a,b", "@at"], []]
+    assert "tea,-dash" in run("recommend", odd_model, "--history", "tea,-dash").stdout
+
+
+def test_filters(run, run_json, odd_model, tmp_path):
+    keep = ["--keep-seen", "-n", 10]
+    everything = ids(run_json("recommend", odd_model, "ann", *keep))[0]
+    assert set(everything) == set(ODD_ITEMS)
+    assert set(ids(run_json("recommend", odd_model, "ann", *keep, "--allow", "tea, spaced "))[0]) == {"tea", " spaced "}
+    deny = tmp_path / "deny.txt"
+    deny.write_text("a,b\nžluť 🐎\n", encoding="utf-8")
+    left = set(ids(run_json("recommend", odd_model, "ann", *keep, "--deny", f"@{deny}"))[0])
+    assert left == set(ODD_ITEMS) - {"a,b", "žluť 🐎"}
+    result = run("recommend", odd_model, "ann", "--allow", "coffee,milk")
+    assert "2 of 2 ids are not in the catalogue" in result.stderr
+    assert "the filters leave nothing" in result.stderr
+
+
+def test_unknown_is_skipped_on_request(run, run_json, odd_model, int_model):
+    told = run_json("recommend", odd_model, "nobody", "ann", "--unknown", "skip")
+    assert told["skipped"] == ["nobody"]
+    assert len(told["answers"]) == 1
+    assert run_json("recommend", int_model, "ann", "999", "101", "--unknown", "skip")["skipped"] == ["ann", "999"]
+    assert run_json("recommend", odd_model, "--history", "tea,coffee", "--unknown", "skip")["skipped"] == ["coffee"]
+    assert "left out: nobody" in run("recommend", odd_model, "nobody", "ann", "--unknown", "skip").stderr
+    assert run_json("similar", odd_model, "coffee", "tea", "--unknown", "skip")["skipped"] == ["coffee"]
+    assert run_json("recommend", odd_model, "nobody", "--unknown", "skip")["answers"] == []
+
+
+def test_more_than_there_are(run_json, odd_model):
+    assert len(ids(run_json("recommend", odd_model, "ann", "--keep-seen", "-n", 10**14))[0]) == len(ODD_ITEMS)
+    assert len(ids(run_json("similar", odd_model, "tea", "-n", 10**14))[0]) == len(ODD_ITEMS) - 1
+
+
+def test_similar(run, run_json, odd_model, model):
+    told = run_json("similar", odd_model, "tea", "a,b", "-n", 3, "--threads", 1)
+    assert ids(told) == model.similar_items(["tea", "a,b"], n=3).ids
+    assert [answer["item"] for answer in told["answers"]] == ["tea", "a,b"]
+    assert "similar product" in run("similar", odd_model, "tea").stdout
+    assert "tea" not in ids(run_json("similar", odd_model, "a,b", "--deny", "tea"))[0]
+
+
+def test_odd_ids_come_out_whole_and_harmless(run, odd_model):
+    text = run("recommend", odd_model, "ann", "[red]", "Ünï", "--keep-seen").stdout
+    for one in ("[bold]x[/bold]", "žluť 🐎", 'quo"te', "[red]", "Ünï", r"tab\tid", r"esc\x1b[31mred"):
+        assert one in text
+    assert len(text.splitlines()) == 1 + 3 * 10
+
+
+def test_columns_are_aligned_and_not_cut(run, tmp_path):
+    long = "x" * 300
+    (tmp_path / "events.csv").write_text(f"user,product\n1,{long}\n2,short\n3,{long}\n3,short\n")
+    columns = ["--context", "user", "--item", "product", "--model", "popularity"]
+    run("fit", tmp_path / "events.csv", *columns, "--out", tmp_path / "m")
+    lines = run("recommend", tmp_path / "m", "1", "2", "--keep-seen").stdout.splitlines()
+    assert sum(long in line for line in lines) == 2
+    assert len({len(line) for line in lines}) == 1
