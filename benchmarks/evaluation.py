@@ -16,9 +16,10 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
-from machine import describe, interleaved, table
+from threadpoolctl import threadpool_limits
 
 import shortlist as sl
+from machine import describe, interleaved, table
 
 
 def gemm_bound(contexts: np.ndarray, items: np.ndarray) -> tuple[str, Callable[[], None]]:
@@ -54,7 +55,9 @@ def gemm_bound(contexts: np.ndarray, items: np.ndarray) -> tuple[str, Callable[[
     return best[1], best[2]
 
 
-def implicit_contestant(model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matrix) -> Callable[[], dict[str, float]] | None:
+def implicit_contestant(
+    model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matrix
+) -> Callable[[], dict[str, float]] | None:
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from implicit.evaluation import ranking_metrics_at_k
@@ -64,12 +67,15 @@ def implicit_contestant(model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matri
     peer.user_factors, peer.item_factors = model.context_embeddings_, model.item_embeddings_
 
     def run() -> dict[str, float]:
-        return dict(ranking_metrics_at_k(peer, train, test, K=20, show_progress=False, num_threads=2))
+        with threadpool_limits(1, user_api="blas"):  # as its documentation asks for
+            return dict(ranking_metrics_at_k(peer, train, test, K=20, show_progress=False, num_threads=2))
 
     return run
 
 
-def rectools_contestant(model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matrix) -> Callable[[], dict[str, float]] | None:
+def rectools_contestant(
+    model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matrix
+) -> Callable[[], dict[str, float]] | None:
     try:
         import pandas as pd
         from rectools import Columns
@@ -83,7 +89,8 @@ def rectools_contestant(model: sl.IALS, train: sp.csr_matrix, test: sp.csr_matri
 
     def run() -> dict[str, float]:
         ranker = ImplicitRanker(Distance.DOT, model.context_embeddings_, model.item_embeddings_, num_threads=2)
-        users, items, scores = ranker.rank(np.arange(train.shape[0]), k=20, filter_pairs_csr=train)
+        with threadpool_limits(1, user_api="blas"):
+            users, items, scores = ranker.rank(np.arange(train.shape[0]), k=20, filter_pairs_csr=train)
         top = pd.DataFrame({Columns.User: users, Columns.Item: items, Columns.Score: scores})
         top[Columns.Rank] = top.groupby(Columns.User, sort=False).cumcount() + 1
         return dict(calc_metrics(metrics, reco=top, interactions=truth))
@@ -100,9 +107,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
 
-    events = sl.datasets.synthetic(arguments.contexts, arguments.items, arguments.interactions, seed=1)
+    # Some contexts get nothing to be asked for: make more of them than are wanted.
+    events = sl.datasets.synthetic(
+        arguments.contexts * 5 // 4, arguments.items, arguments.interactions * 5 // 4, seed=1
+    )
     split = sl.splits.at_random(events, 0.1, seed=1)
     train = split.train
+    split = sl.splits.given(train, split.truth.select(split.truth.context_codes < arguments.contexts))
     # The time of evaluation does not depend on how good the embeddings are: one epoch of a small model, padded.
     model = sl.IALS(dim=min(16, arguments.dim), epochs=1).fit(train)
     rng = np.random.default_rng(0)
@@ -116,7 +127,9 @@ def main() -> None:
     contexts, items = model.context_embeddings_[everyone], model.item_embeddings_
     shape, bound = gemm_bound(contexts, items)
     seen = split.history.by_context
-    train_csr = sp.csr_matrix((np.ones(len(seen), np.float32), seen.indices, seen.indptr), (len(everyone), train.n_items))
+    train_csr = sp.csr_matrix(
+        (np.ones(len(seen), np.float32), seen.indices, seen.indptr), (len(everyone), train.n_items)
+    )
     truth = split.truth.by_context
     test_csr = sp.csr_matrix((np.ones(len(truth), np.float32), truth.indices, truth.indptr), train_csr.shape)
     peer_model = sl.IALS(dim=arguments.dim)
@@ -140,8 +153,8 @@ def main() -> None:
         contestants[name] = run
     describe("scipy", "numba", *[name for name in ("implicit", "rectools") if name in contestants])
     print(
-        f"{len(everyone):,} contexts × {train.n_items:,} items, d = {arguments.dim}, {len(seen) / len(everyone):.0f} seen items "
-        f"a context left out; the bound's block is {shape}"
+        f"{len(everyone):,} contexts × {train.n_items:,} items, d = {arguments.dim}, "
+        f"{len(seen) / len(everyone):.0f} seen items a context left out; the bound's block is {shape}"
     )
     table(interleaved(arguments.runs, **contestants), "GEMM bound")
     print("figures (implicit's ndcg and 'precision' have other normalisers):")

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 import polars as pl
-from machine import describe, interleaved, table
 
 import shortlist as sl
+from machine import describe, interleaved, table
 
 
 def write_events(path: Path, rows: int, contexts: int, items: int) -> None:

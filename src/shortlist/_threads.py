@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -140,8 +140,10 @@ def run_chunks(
     """
     n_threads = min(thread_count(threads), len(chunks))
     if n_threads <= 1:
-        for start, stop in chunks:
-            work(start, stop)
+        # One chunk may well use all of BLAS's threads, unless one thread is what was asked for.
+        with single_threaded_blas() if threads == 1 else nullcontext():
+            for start, stop in chunks:
+                work(start, stop)
         return
     queue = iter(chunks)
     lock = threading.Lock()

@@ -40,8 +40,16 @@ class SubsetScorer(Protocol):
         """A scorer over the same queries whose item k is `items[k]` of this one."""
 
 
+MANY_QUERIES = 4096
+TURNED_AT_MOST = 128 * 2**20  # bytes
+
+
 class DotProductScorer:
-    """Scores ⟨φ(c), ψ(i)⟩: context vectors (queries × d) against item vectors (items × d), in float32."""
+    """Scores ⟨φ(c), ψ(i)⟩: context vectors (queries × d) against item vectors (items × d), in float32.
+
+    For many queries the item vectors are copied once with one column per item, unless they are large: BLAS takes in
+    columns faster than rows, which is felt (7 % of a search) because every chunk of queries reads all of them anew.
+    """
 
     def __init__(self, contexts: npt.ArrayLike, items: npt.ArrayLike) -> None:
         self.contexts = _vectors(contexts, "contexts")
@@ -53,10 +61,15 @@ class DotProductScorer:
             )
         self.n_queries = len(self.contexts)
         self.n_items = len(self.items)
+        self._columns = self.items.T
+        if self.n_queries >= MANY_QUERIES and self.items.nbytes <= TURNED_AT_MOST:
+            self._columns = np.empty(self._columns.shape, np.float32)
+            for start in range(0, self.n_items, 256):  # in one go it would take four times as long
+                self._columns[:, start : start + 256] = self.items[start : start + 256].T
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
         """Fill `out` with one matrix product."""
-        np.matmul(self.contexts[queries], self.items[items].T, out=out)
+        np.matmul(self.contexts[queries], self._columns[:, items], out=out)
 
     def subset(self, items: npt.NDArray[np.int32]) -> DotProductScorer:
         """The same contexts against the named items only."""

@@ -1,0 +1,172 @@
+"""Which items may be returned: filters as a caller states them, and as kernels read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import kernel
+from shortlist.errors import SettingError
+from shortlist.retrieval.order import FILTERED_BITS
+from shortlist.scoring.blocks import BlockScorer, SubsetScorer
+
+Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What may be returned, in item codes; an item must pass every filter that is given.
+
+    Rows are `(indptr, indices)` as in a CSR matrix, one row per query, in any order and with repeats allowed.
+
+    Attributes:
+        exclude: items never to return, per query: what was seen, and what is denied for this query.
+        deny: items never to return, for all queries.
+        allow: the only items to return, for all queries.
+        allow_rows: the only items to return, per query.
+    """
+
+    exclude: Rows | None = None
+    deny: npt.NDArray[np.int32] | None = None
+    allow: npt.NDArray[np.int32] | None = None
+    allow_rows: Rows | None = None
+
+
+class Masks(NamedTuple):
+    """Filters in the columns of a scorer; an empty array stands for a filter that was not given."""
+
+    exclude_starts: npt.NDArray[np.int64]
+    exclude: npt.NDArray[np.int32]
+    allow_starts: npt.NDArray[np.int64]
+    allow: npt.NDArray[np.int32]
+    blocked: npt.NDArray[np.int32]  # columns that no query may return, ascending
+    columns: npt.NDArray[np.int32]  # the column of each item code, -1 for none; empty: a code is its column
+
+
+def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, Masks, npt.NDArray[np.int32]]:
+    """The scorer to ask, the masks to lay on it, and the item code of each of its columns (empty: the column itself).
+
+    Where `allow` names at most half of the items and the scorer can be narrowed to them, only they are scored.
+    """
+    filters = filters or Filters()
+    n_items = scorer.n_items
+    none = np.empty(0, np.int32)
+    exclude = item_rows(filters.exclude, scorer, "exclude")
+    allow_rows = item_rows(filters.allow_rows, scorer, "allow_rows")
+    if filters.allow is None and filters.deny is None:
+        return scorer, Masks(*exclude, *allow_rows, none, none), none
+    kept = np.full(n_items, filters.allow is None)
+    if filters.allow is not None:
+        kept[_codes(filters.allow, n_items, "allow")] = True
+    if filters.deny is not None:
+        kept[_codes(filters.deny, n_items, "deny")] = False
+    if filters.allow is None or not isinstance(scorer, SubsetScorer) or 2 * np.count_nonzero(kept) > n_items:
+        blocked = np.flatnonzero(~kept).astype(np.int32)
+        return scorer, Masks(*exclude, *allow_rows, blocked, none), none
+    codes = np.flatnonzero(kept).astype(np.int32)
+    columns = np.full(n_items, -1, np.int32)
+    columns[codes] = np.arange(len(codes), dtype=np.int32)
+    return scorer.subset(codes), Masks(*exclude, *allow_rows, none, columns), codes
+
+
+def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int32]:
+    """The array in one form, copied if it is read-only: kernels are compiled anew for every other form."""
+    codes = np.ascontiguousarray(given, dtype=np.int32).reshape(-1)
+    if len(codes) and not 0 <= codes.min() <= codes.max() < n_items:
+        raise SettingError(f"{name} holds item codes {codes.min()}…{codes.max()}; expected 0…{n_items - 1}")
+    return codes if codes.flags.writeable else codes.copy()
+
+
+def item_rows(given: Rows | None, scorer: BlockScorer, name: str) -> Rows:
+    """Check that `given` is one row of item codes per query; None becomes two empty arrays."""
+    if given is None:
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    starts, codes = np.array(given[0], dtype=np.int64), _codes(given[1], scorer.n_items, name)
+    expected = (scorer.n_queries + 1,)
+    if starts.shape != expected or starts[0] < 0 or starts[-1] > len(codes) or np.any(starts[1:] < starts[:-1]):
+        raise SettingError(
+            f"{name} is not one row of items per query: its row starts have shape {starts.shape} over {len(codes)} "
+            f"items; expected {expected[0]} ascending starts"
+        )
+    return starts, codes
+
+
+@kernel
+def sorted_starts(q0: int, masks: Masks, n_rows: int) -> npt.NDArray[np.int64]:
+    """Where each query's exclusions begin, for queries whose exclusions ascend; -1 for the others."""
+    cursors = np.full(n_rows, -1, np.int64)
+    if len(masks.exclude_starts) > 0:
+        for r in range(n_rows):
+            row = masks.exclude[masks.exclude_starts[q0 + r] : masks.exclude_starts[q0 + r + 1]]
+            falls = 0
+            for p in range(1, len(row)):
+                falls += row[p] < row[p - 1]
+            if falls == 0:
+                cursors[r] = masks.exclude_starts[q0 + r]
+    return cursors
+
+
+@kernel
+def keep_only(
+    x: npt.NDArray[np.int32],
+    j0: int,
+    allowed: npt.NDArray[np.int32],
+    columns: npt.NDArray[np.int32],
+    room: npt.NDArray[np.int32],
+) -> None:
+    """Overwrite all of x, the bits of a query's scores from column j0 on, but for the allowed items."""
+    w = len(x)
+    room[:w] = FILTERED_BITS
+    for i in allowed:
+        j = columns[i] - j0 if len(columns) > 0 else i - j0
+        if 0 <= j < w:
+            room[j] = x[j]
+    x[:] = room[:w]
+
+
+@kernel
+def exclude_some(
+    x: npt.NDArray[np.int32],
+    j0: int,
+    excluded: npt.NDArray[np.int32],
+    columns: npt.NDArray[np.int32],
+    cursor: int,
+    start: int,
+    stop: int,
+) -> int:
+    """Overwrite the scores of `excluded[start:stop]` in x, the bits of a query's scores from column j0 on.
+
+    `cursor` is where to go on if these items ascend, or -1; the next one is returned. Bound by the latency of
+    scattered writes into a block that the product has just left in the cache.
+    """
+    w = len(x)
+    if cursor >= 0:
+        for p in range(cursor, stop):
+            j = columns[excluded[p]] - j0 if len(columns) > 0 else excluded[p] - j0
+            if j >= w:
+                return p
+            if j >= 0:  # an item without a column has -1
+                x[j] = FILTERED_BITS
+        return stop
+    for p in range(start, stop):
+        j = columns[excluded[p]] - j0 if len(columns) > 0 else excluded[p] - j0
+        if 0 <= j < w:
+            x[j] = FILTERED_BITS
+    return cursor
+
+
+def left_numpy(filters: Filters, q: int, n_items: int) -> npt.NDArray[np.bool_]:
+    """NumPy twin of the kernels above: which items the filters leave for query q."""
+    left = np.ones(n_items, bool)
+    for rows, kept in ((filters.exclude, False), (filters.allow_rows, True)):
+        if rows is not None:
+            named = np.isin(np.arange(n_items), rows[1][rows[0][q] : rows[0][q + 1]])
+            left &= named == kept
+    if filters.deny is not None:
+        left[filters.deny] = False
+    if filters.allow is not None:
+        left &= np.isin(np.arange(n_items), filters.allow)
+    return left

@@ -1,0 +1,138 @@
+"""The one order of items that search and ranks share, as whole numbers that kernels compare quickly.
+
+An item is placed by its score, higher first; equal scores by a tie number, lower first; equal ties by the item code,
+lower first. Inside kernels a score is its *sort key*: the int32 that orders as the float does, with -0 taken as 0 and
+every NaN as one value below -inf. Score and tie together are a *standing*: one int64, higher is better.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import kernel
+from shortlist.errors import SettingError
+
+# A filtered score is overwritten with the bits 0xffffffff, the one float whose key is the lowest int32: a NaN that no
+# arithmetic produces. So a filtered item differs from an item that the model itself scores -inf or NaN.
+FILTERED_BITS = np.int32(-1)
+FILTERED = np.int32(-(2**31))
+NAN_KEY = np.int32(-(2**31) + 1)
+MINUS_INFINITY_KEY = np.int32(-(2**31) + 0x7FFFFF)
+INFINITY_KEY = np.int32(0x7F800000)
+
+BY_CODE, BY_PRIORITY, BY_HASH = 0, 1, 2
+
+
+class Order(NamedTuple):
+    """How ties are broken; `codes` maps columns to item codes where only some items are scored (empty: all are)."""
+
+    mode: int
+    priority: npt.NDArray[np.uint32]  # BY_PRIORITY: the tie number of each item code
+    seed: np.uint64  # BY_HASH
+    query_keys: npt.NDArray[np.int64]  # BY_HASH: one per query
+    codes: npt.NDArray[np.int32]
+
+
+def make_order(
+    n_queries: int,
+    n_items: int,
+    priority: npt.ArrayLike | None,
+    tie_seed: int | None,
+    query_keys: npt.ArrayLike | None,
+    codes: npt.NDArray[np.int32],
+) -> Order:
+    """Check the arguments that break ties and bring them into the form that kernels read."""
+    ranks, seed, keys = np.empty(0, np.uint32), np.uint64(0), np.empty(0, np.int64)
+    mode = BY_CODE
+    if tie_seed is not None:
+        mode = BY_HASH
+        seed = np.uint64(int(tie_seed) & 0xFFFFFFFFFFFFFFFF)
+        keys = np.arange(n_queries) if query_keys is None else np.array(query_keys, dtype=np.int64)
+        if keys.shape != (n_queries,):
+            raise SettingError(f"query_keys has shape {keys.shape}; expected ({n_queries},), one key per query")
+    elif priority is not None:
+        mode = BY_PRIORITY
+        given = np.asarray(priority)
+        if given.shape != (n_items,) or given.dtype.kind not in "iu":
+            raise SettingError(f"priority is {given.dtype} of shape {given.shape}; expected ({n_items},) whole numbers")
+        if n_items and (int(given.max()) >= 2**31 or int(given.min()) < -(2**31)):
+            given = np.unique(given, return_inverse=True)[1].reshape(-1)  # only the order counts
+        ranks = (given.astype(np.int64) + 2**31).astype(np.uint32)
+    return Order(mode, ranks, seed, keys, codes)
+
+
+@kernel
+def raw_key_of(x: np.int32) -> np.int32:
+    """The sort key of the float32 whose bits are x, but for -0 (which comes below 0) and NaN (below -inf or above inf).
+
+    Also the bits of the float32 whose sort key is x. The casts keep Numba from widening to int64.
+    """
+    return np.int32(x ^ np.int32(np.int32(x >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+
+
+@kernel
+def key_of(x: np.int32) -> np.int32:
+    """The sort key of the float32 whose bits are x."""
+    s = raw_key_of(x)
+    if s > INFINITY_KEY or (s < MINUS_INFINITY_KEY and s != FILTERED):
+        return NAN_KEY
+    if s == np.int32(-1):  # -0
+        return np.int32(0)
+    return s
+
+
+def keys_numpy(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+    """NumPy twin of `key_of`, for scores of which none is filtered."""
+    bits = (scores + np.float32(0)).view(np.int32)
+    keys = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+    return np.where(np.isnan(scores), NAN_KEY, keys).astype(np.int32)
+
+
+@kernel
+def mixed(z: np.uint64) -> np.uint64:
+    """Spread the bits of z evenly (the finaliser of SplitMix64)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def row_seed(order: Order, q: int) -> np.uint64:
+    """The seed of query q's hash: a function of the seed and the query's key alone."""
+    if order.mode != BY_HASH:
+        return np.uint64(0)
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    return mixed(mixed(order.seed + golden) + np.uint64(order.query_keys[q]) * golden)
+
+
+@kernel
+def standing(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
+    """Sort key s and the tie number of item i in one int64; higher is better. `seed` is the query's `row_seed`."""
+    if mode == BY_CODE:
+        tie = np.int64(i)
+    elif mode == BY_PRIORITY:
+        tie = np.int64(priority[i])
+    else:
+        tie = np.int64(mixed(seed + np.uint64(i + 1) * np.uint64(0xD1342543DE82EF95)) >> np.uint64(32))
+    return (np.int64(s) << np.int64(32)) | (np.int64(0xFFFFFFFF) - tie)
+
+
+def ties_numpy(order: Order, q: int, items: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """NumPy twin of the tie number inside `standing`, for query q."""
+
+    def mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+    if order.mode == BY_CODE:
+        return items.astype(np.int64)
+    if order.mode == BY_PRIORITY:
+        return order.priority[items].astype(np.int64)
+    golden = np.array([0x9E3779B97F4A7C15], np.uint64)
+    seed = mix(mix(order.seed + golden) + order.query_keys[q : q + 1].astype(np.uint64) * golden)
+    hashes = mix(seed + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD1342543DE82EF95))
+    return (hashes >> np.uint64(32)).astype(np.int64)
