@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import problems
 import pytest
+
+import problems
 
 
 @pytest.fixture

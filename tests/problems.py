@@ -36,7 +36,13 @@ class Problem:
 
 
 def make(
-    n_contexts: int = 12, n_items: int = 9, dim: int = 4, density: float = 0.3, seed: int = 0, weighted: bool = True, **kw: Any
+    n_contexts: int = 12,
+    n_items: int = 9,
+    dim: int = 4,
+    density: float = 0.3,
+    seed: int = 0,
+    weighted: bool = True,
+    **kw: Any,
 ) -> Problem:
     rng = np.random.default_rng(seed)
     mask = rng.random((n_contexts, n_items)) < density
@@ -70,7 +76,9 @@ def problems(draw: Any) -> Problem:
     )
 
 
-def dense_loss(problem: Problem, W: np.ndarray | None = None, H: np.ndarray | None = None) -> tuple[float, float, float]:
+def dense_loss(
+    problem: Problem, W: np.ndarray | None = None, H: np.ndarray | None = None
+) -> tuple[float, float, float]:
     """The loss as the docstring of `PointwiseSquare` prints it, pair by pair."""
     o = problem.objective
     W = (problem.W if W is None else W).astype(np.float64)
@@ -90,5 +98,7 @@ def dense_loss(problem: Problem, W: np.ndarray | None = None, H: np.ndarray | No
     regularizer = 0.0
     for X, sizes, others in ((W, mask.sum(axis=1), len(H)), (H, mask.sum(axis=0), len(W))):
         for x, size in zip(X, sizes):
-            regularizer += o.regularization * (size + o.unobserved_weight * others) ** o.regularization_exponent * (x @ x)
+            regularizer += (
+                o.regularization * (size + o.unobserved_weight * others) ** o.regularization_exponent * (x @ x)
+            )
     return observed, unobserved, regularizer

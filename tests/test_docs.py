@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +38,14 @@ def test_code_blocks_run(page, folder, capsys):
     assert blocks
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, page, "exec"), names)  # noqa: S102
+        exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("script", sorted(one.name for one in (ROOT / "examples").glob("*.py")))
+def test_examples_run(script):
+    done = subprocess.run([sys.executable, ROOT / "examples" / script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 def test_links_lead_somewhere():

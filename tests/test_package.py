@@ -37,7 +37,8 @@ def test_every_public_name_is_there_and_documented():
 
 
 @pytest.mark.parametrize(
-    "module", [one.name for one in pkgutil.walk_packages(sl.__path__, "shortlist.") if not one.name.endswith("__main__")]
+    "module",
+    [one.name for one in pkgutil.walk_packages(sl.__path__, "shortlist.") if not one.name.endswith("__main__")],
 )
 def test_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0

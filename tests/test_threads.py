@@ -22,24 +22,32 @@ def blas_threads() -> set[int]:
 
 @pytest.fixture(scope="module")
 def model():
-    events = sl.datasets.synthetic(300, 120, 6000, seed=1)
-    return sl.IALS(dim=8, epochs=2).fit(events)
+    return fitted()
+
+
+def fitted():
+    return sl.IALS(dim=8, epochs=2).fit(sl.datasets.synthetic(300, 120, 6000, seed=1), threads=2)
 
 
 def answer(model) -> list:
-    model.fold_in([[1, 2, 3]])
-    ids = model.recommend(list(range(300)), n=5, threads=2).ids
-    again = sl.IALS(dim=8, epochs=2).fit(sl.datasets.synthetic(300, 120, 6000, seed=1), threads=2)
-    assert again.recommend(list(range(300)), n=5).ids == ids
-    return ids
+    """Everything a server asks of a model."""
+    known = model.recommend(list(range(300)), n=5, threads=2, deny=[3, 4])
+    told = model.recommend(history=[[1, 2, 3], []], n=5, allow=[[1, 2, 5, 6], [7, 8]])
+    similar = model.similar_items([1, 2], n=3)
+    ranks = model.rank([5], [[1, 2, 3]])[0].tolist()
+    scores = [float(score) for score in known.scores[0]]
+    return [known.ids, told.ids, similar.ids, ranks, scores, model.fold_in([[1, 2, 3]]).tolist()]
 
 
 def test_many_threads_at_once(model):
     expected = answer(model)
     with threadpool_limits(2, user_api="blas"):
         with ThreadPoolExecutor(6) as pool:
+            fits = [pool.submit(fitted) for _ in range(6)]
             for got in [pool.submit(answer, model) for _ in range(18)]:
                 assert got.result() == expected
+            for fit in fits:
+                assert answer(fit.result()) == expected
         assert blas_threads() == {2}
 
 
@@ -52,11 +60,14 @@ def test_after_a_fork(model):
     children = [context.Process(target=lambda: queue.put(answer(model))) for _ in range(2)]
     for child in children:
         child.start()
-    got = [queue.get(timeout=60) for _ in children]
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
-    assert got == [expected, expected]
+    try:
+        assert [queue.get(timeout=60) for _ in children] == [expected, expected]
+        for child in children:
+            child.join(60)
+            assert child.exitcode == 0
+    finally:
+        for child in children:
+            child.kill()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

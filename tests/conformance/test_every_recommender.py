@@ -272,7 +272,9 @@ def test_similar_items(name, model, data):
     assert not set(model.similar_items(items, n=25, deny=items).ids[0]) & set(items)
     assert answer.to_polars().columns == ["product", "similar_product", "rank", "score"]
     # Even items are liked by even contexts, so the neighbours of an item share its parity.
-    number = [int(one.split("-")[1].split()[0]) for ids in model.similar_items(data.items.ids(), n=3).ids for one in ids]
+    number = [
+        int(one.split("-")[1].split()[0]) for ids in model.similar_items(data.items.ids(), n=3).ids for one in ids
+    ]
     own = np.repeat([int(one.split("-")[1].split()[0]) for one in data.items.ids()], 3)
     assert np.mean((np.array(number) - own) % 2 == 0) > 0.9
 
@@ -347,7 +349,9 @@ def test_the_same_seed_gives_the_same_scores_at_any_thread_count(name, data):
 
 def test_the_order_of_rows_does_not_matter(name, data):
     frame = data.to_polars()
-    shuffled = sl.Interactions.from_frame(frame.sample(fraction=1, shuffle=True, seed=5), context="user", item="product")
+    shuffled = sl.Interactions.from_frame(
+        frame.sample(fraction=1, shuffle=True, seed=5), context="user", item="product"
+    )
     a, b = make(name).fit(data), make(name).fit(shuffled)
     assert a.recommend(data.contexts.ids(), n=5).ids == b.recommend(data.contexts.ids(), n=5).ids
 

@@ -18,7 +18,10 @@ def events():
     rng = np.random.default_rng(0)
     n = 900
     return sl.Interactions.from_frame(
-        {"u": rng.integers(0, 40, n), "i": rng.zipf(1.4, n) % 30, "t": rng.permutation(n)}, context="u", item="i", time="t"
+        {"u": rng.integers(0, 40, n), "i": rng.zipf(1.4, n) % 30, "t": rng.permutation(n)},
+        context="u",
+        item="i",
+        time="t",
     )
 
 
@@ -66,7 +69,9 @@ def test_equals_the_textbook(events, kind):
         ranked = model.recommend(**query, n=1000, exclude_seen=split.exclude_seen).ids[0]
         expected = textbook(ranked, set(split.truth.history(context)))
         for metric in METRICS:
-            np.testing.assert_allclose(result.of(metric)[k], expected[metric], rtol=1e-12, err_msg=f"{metric} {context}")
+            np.testing.assert_allclose(
+                result.of(metric)[k], expected[metric], rtol=1e-12, err_msg=f"{metric} {context}"
+            )
     assert result.contexts.to_series().to_list() == everyone
 
 
@@ -176,7 +181,7 @@ class TestCandidates:
         assert (counts[1:4] > 60).all()  # three places, a hundred times each
 
     def test_what_does_not_fit(self):
-        model, truth, negatives = self.make({"a": 5, "b": 5}, "a", ["b"])
+        model, _, negatives = self.make({"a": 5, "b": 5}, "a", ["b"])
         two = sl.Interactions.from_frame({"u": ["me", "me"], "i": ["a", "b"]}, context="u", item="i")
         with pytest.raises(sl.DataError, match="one true item each"):
             sl.evaluate_candidates(model, two, negatives)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import dense_loss, problems
 
+from problems import dense_loss, problems
 from shortlist.errors import SettingError
 from shortlist.objectives import PointwiseSquare, strengths
 

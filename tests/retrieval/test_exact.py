@@ -156,7 +156,7 @@ def test_a_narrow_allow_scores_only_its_items():
         np.testing.assert_array_equal(found[0], top_n_oracle(table, 20, filters, **order)[0])
 
 
-@pytest.mark.parametrize("memory", [exact.MEMORY, 4000])
+@pytest.mark.parametrize("memory", [exact.DEFAULT_MEMORY, 4000])
 def test_random_ties_give_every_item_the_same_chance_at_every_rank(memory):
     n_queries, n_items, n = 6000, 40, 5
     items, _ = top_n(TableScorer(np.zeros((n_queries, n_items))), n, tie_seed=11, memory=memory)
@@ -194,7 +194,7 @@ def test_wide_rows_and_long_lists():
     table[8] = -rng.integers(1, 2**22, 20_000).astype(np.int32).view(np.float32)
     table[8].view(np.int32)[:] |= 0x7FC00000  # NaNs of many kinds
     for n in (1, 20, 300, 1000):
-        for memory in (exact.MEMORY, 60_000):
+        for memory in (exact.DEFAULT_MEMORY, 60_000):
             for order in ({}, {"tie_seed": 0}):
                 items, scores = top_n(TableScorer(table), n, memory=memory, **order)
                 expected = top_n_oracle(table, n, **order)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
-from problems import dense_loss, make, problems
 
+from problems import dense_loss, make, problems
 from shortlist.solvers.als import alternate, initial_embeddings
 from shortlist.solvers.rows import solve_rows_reference
 
@@ -14,14 +16,16 @@ def test_the_loss_never_rises(problem):
     epochs = []
     alternate(problem.objective, problem.by_context, problem.by_item, problem.H, epochs=4, callbacks=[epochs.append])
     losses = [epoch.loss.total for epoch in epochs]
-    assert all(b <= a * (1 + 1e-4) + 1e-5 for a, b in zip(losses, losses[1:])), losses
+    assert all(b <= a * (1 + 1e-4) + 1e-5 for a, b in pairwise(losses)), losses
     assert [epoch.number for epoch in epochs] == [1, 2, 3, 4]
 
 
 def test_reported_loss_is_that_of_the_result():
     problem = make(n_contexts=30, n_items=20)
     epochs = []
-    W, H = alternate(problem.objective, problem.by_context, problem.by_item, problem.H, epochs=3, callbacks=[epochs.append])
+    W, H = alternate(
+        problem.objective, problem.by_context, problem.by_item, problem.H, epochs=3, callbacks=[epochs.append]
+    )
     np.testing.assert_allclose(epochs[-1].loss.total, sum(dense_loss(problem, W=W, H=H)), rtol=1e-4)
 
 
@@ -30,7 +34,10 @@ def test_ends_on_a_context_half_step():
     o = problem.objective
     W, H = alternate(o, problem.by_context, problem.by_item, problem.H, epochs=2)
     np.testing.assert_allclose(
-        W, solve_rows_reference(problem.by_context, o.terms(problem.by_context), H, o.unobserved_weight), rtol=1e-3, atol=1e-4
+        W,
+        solve_rows_reference(problem.by_context, o.terms(problem.by_context), H, o.unobserved_weight),
+        rtol=1e-3,
+        atol=1e-4,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from problems import dense_loss, make, problems
 
+from problems import dense_loss, make, problems
 from shortlist.solvers.rows import solve_rows, solve_rows_reference
 
 

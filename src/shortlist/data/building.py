@@ -37,14 +37,18 @@ class Columns:
     @classmethod
     def named(cls, context: str | Sequence[str], item: str, weight: str | None, time: str | None) -> Columns:
         """Check the names a user gave."""
-        contexts = (context,) if isinstance(context, str) else tuple(context)
-        every = [*contexts, item, *(name for name in (weight, time) if name is not None)]
-        if not contexts or not all(isinstance(name, str) and name for name in every):
-            raise SettingError(f"column names must be text; got context={context!r}, item={item!r}")
-        twice = {name for name in every if every.count(name) > 1}
-        if twice - {time}:  # a time may be anything else as well: a context by the day, a weight that grows
-            name = min(twice - {time})
-            raise SettingError(f"column {name!r} is named for two parts; each part needs a column of its own")
+        several = isinstance(context, Sequence) and not isinstance(context, str)
+        contexts: tuple[str, ...] = tuple(context) if several else (context,)  # type: ignore[assignment]
+        parts = [*contexts, item, *([] if weight is None else [weight])]
+        if not contexts or not all(
+            isinstance(name, str) and name for name in [*parts, "time" if time is None else time]
+        ):
+            raise SettingError(
+                f"column names must be text; got context={context!r}, item={item!r}, weight={weight!r}, time={time!r}"
+            )
+        twice = [name for name in parts if parts.count(name) > 1]
+        if twice:  # the time may be anything else as well: contexts by the day, a weight that grows
+            raise SettingError(f"column {twice[0]!r} is named for two parts; each part needs a column of its own")
         return cls(contexts, item, weight, time)
 
     @property

@@ -53,8 +53,7 @@ class Interactions:
         dropped: Mapping[str, int] | None = None,
     ) -> None:
         """Put together from codes; users call `read`, `from_frame` or `from_csr`."""
-        if aggregate not in _MERGE:
-            raise SettingError(f"aggregate={aggregate!r}; expected 'sum', 'count' or 'latest'")
+        _check_aggregate(aggregate)
         self.contexts = contexts
         self.items = items
         self.context_codes = context_codes
@@ -105,6 +104,7 @@ class Interactions:
             format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
             separator: of text files; a comma, in TSV a tab.
         """
+        _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
         built = build_from_files(find_files(path, format, separator), columns, on_bad)
         return cls._from_built(built, columns, aggregate)
@@ -124,6 +124,7 @@ class Interactions:
         """Take events from a frame: polars (also lazy), pandas, Arrow, a mapping of columns, or whatever else speaks
         the Arrow stream interface. The arguments are those of `read`.
         """  # noqa: D205
+        _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
         return cls._from_built(build(_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
 
@@ -220,7 +221,7 @@ class Interactions:
             self.context_codes,
             self.item_codes,
             self.weights,
-            self._time_order if self.aggregate == "latest" else None,
+            time_order(self.times) if self.aggregate == "latest" else None,
             self.n_contexts,
             self.n_items,
             _MERGE[self.aggregate],
@@ -231,18 +232,10 @@ class Interactions:
         """The same pairs, a row an item."""
         return self.by_context.transpose()
 
-    @property
-    def _time_order(self) -> npt.NDArray[np.uint32] | None:
-        """The events' positions from the oldest to the newest, equal times in their order; None where they stand so."""
-        if self.times is None or bool(np.all(self.times[1:] >= self.times[:-1])):
-            return None
-        order: npt.NDArray[np.uint32] = np.argsort(self.times, kind="stable").astype(np.uint32)
-        return order
-
     @cached_property
     def histories(self) -> Rows:
         """A row a context: its items in time order, repeats included (`values` is None; columns are not sorted)."""
-        indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, self._time_order)
+        indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, time_order(self.times))
         return Rows(indptr, items, None, self.n_items)
 
     def history(self, context: Id) -> list[Id]:
@@ -338,6 +331,19 @@ class Interactions:
         return ", ".join(parts) + ")"
 
 
+def _check_aggregate(aggregate: str) -> None:
+    if aggregate not in _MERGE:
+        raise SettingError(f"aggregate={aggregate!r}; expected 'sum', 'count' or 'latest'")
+
+
+def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
+    """The places of events from the oldest to the newest, equal times as they stand; None where all stand so."""
+    if times is None or bool(np.all(times[1:] >= times[:-1])):
+        return None
+    order: npt.NDArray[np.uint32] = np.argsort(times, kind="stable").astype(np.uint32)
+    return order
+
+
 def compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
     """The ids that occur among `codes`, in their old order, and the new code of each old one, −1 where it is gone."""
     used = np.zeros(len(vocabulary), np.bool_)
@@ -393,7 +399,7 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
             except DataError as error:
                 kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
                 raise DataError(
-                    f"the frame: column {name!r} mixes types or is of none that can be used ({kinds}); "
+                    f"the frame: column {name!r} mixes types or holds objects ({kinds}); "
                     "ids are all integers or all text"
                 ) from error
         raise
@@ -410,26 +416,27 @@ def _stream(frame: Any) -> pl.LazyFrame:
 
 
 def _from_columns(data: dict[str, Any]) -> pl.LazyFrame:
-    series = []
-    for name, values in data.items():
-        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-            raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with a value a row")
-        try:
-            listed = _plain_list(values) if isinstance(values, np.ndarray) and values.dtype == object else values
-            mixed = isinstance(listed, list | tuple) and {bool, int} <= set(map(type, listed))  # True is not 1
-            series.append(None if mixed else pl.Series(name, listed, strict=True))
-        except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
-            series.append(None)
-        if series[-1] is None:
-            kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-            raise DataError(f"column {name!r} mixes types ({kinds}); ids are all integers or all text")
-    columns = [one for one in series if one is not None]
-    lengths = {one.name: len(one) for one in columns}
+    series = [_column(name, values) for name, values in data.items()]
+    lengths = {one.name: len(one) for one in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
-    return pl.DataFrame(columns).lazy()
+    return pl.DataFrame(series).lazy()
 
 
-def _plain_list(values: npt.NDArray[Any]) -> list[Any]:
-    """The objects of an array, with None for what pandas calls missing (NaN and NA equal nothing)."""
-    return [None if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value else value for value in values.tolist()]  # noqa: E501, PLR0124
+def _column(name: str, values: Any) -> pl.Series:
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with one value a row")
+    try:
+        if isinstance(values, np.ndarray) and values.dtype == object:
+            values = [None if _is_missing(value) else value for value in values.tolist()]
+        if isinstance(values, list | tuple) and {bool, int} <= set(map(type, values)):
+            raise TypeError("polars would take True for 1")
+        return pl.Series(name, values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise DataError(f"column {name!r} mixes types ({kinds}); ids are all integers or all text") from error
+
+
+def _is_missing(value: Any) -> bool:
+    """NaN, NaT and NA: what pandas puts where there is nothing. None of them equals itself."""
+    return type(value).__name__ == "NAType" or value != value  # noqa: PLR0124

@@ -110,6 +110,32 @@ def rows_of(
     return Rows(indptr, indices, None if plain else values, n_columns)
 
 
+def by_key(
+    keys: npt.NDArray[np.int32], values: Array, n_keys: int, order: npt.NDArray[np.uint32] | None = None
+) -> tuple[npt.NDArray[np.int64], Array]:
+    """The values key by key, those of key k at `indptr[k]:indptr[k + 1]`, in `order` (else as they stand) in each."""
+    no_order = np.empty(0, np.uint32)
+    indptr, out, _ = _sort_by_key(keys, values, np.empty(0, np.float32), no_order if order is None else order, n_keys)
+    return indptr, out
+
+
+@kernel
+def has_pairs(indptr: Array, indices: Array, rows: Array, columns: Array) -> Array:
+    """Whether each pair (row, column) is an entry of a sparse matrix with sorted rows."""
+    found = np.zeros(len(rows), np.bool_)
+    for p in range(len(rows)):
+        low, end = indptr[rows[p]], indptr[rows[p] + 1]
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            if indices[middle] < columns[p]:
+                low = middle + 1
+            else:
+                high = middle
+        found[p] = low < end and indices[low] == columns[p]
+    return found
+
+
 @kernel
 def _sort_by_key(keys: Array, payload: Array, weights: Array, order: Array, n_keys: int) -> tuple[Array, Array, Array]:
     """Stable counting sort of (payload, weight) by key, taking the events in `order` where one is given."""
@@ -120,7 +146,7 @@ def _sort_by_key(keys: Array, payload: Array, weights: Array, order: Array, n_ke
     for k in range(n_keys):
         start[k + 1] += start[k]
     cursor = start[:-1].copy()
-    out = np.empty(n, np.int32)
+    out = np.empty(n, payload.dtype)
     out_weights = np.empty(len(weights), np.float32)
     for position in range(n):
         e = int(order[position]) if len(order) > 0 else position

@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.interactions import Interactions
-from shortlist.data.vocabulary import Vocabulary
+from shortlist.data.interactions import Interactions, compacted, time_order
+from shortlist.data.rows import by_key, has_pairs
+from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
 Repeats: TypeAlias = Literal["drop", "keep"]
@@ -36,8 +37,10 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 class Split:
     """A training set and a question about it.
 
-    `truth` holds each relevant pair once; its contexts are the ones to ask for, and they are also the contexts of
-    `history`, which holds what is known of them at that moment. The items of all three are those of `train`.
+    `truth` holds each relevant pair once (its newest event stands for it); its contexts are the ones to ask for, and
+    they are also the contexts of `history`, which holds what is known of them at that moment. The items of all three
+    are those of `train`. `dropped` counts what was left out, by reason: its counts of events and pairs, the truth, the
+    training events and, with `fold_in`, the history add up to all the events there were.
     """
 
     train: Interactions
@@ -86,9 +89,13 @@ def by_time(
       dropped  nothing
     """
     times = _times(events, "by_time")
+    test = getattr(test, "item", lambda: test)()  # a NumPy number as a plain one
     if isinstance(test, float) and 0 < test < 1:
-        cut = np.sort(times)[min(len(times) - 1, int(np.ceil(len(times) * (1 - test) - 1e-9)))]
-    elif isinstance(test, bool) or (isinstance(test, int | float) and test <= 0):
+        place = min(len(times) - 1, int(np.ceil(len(times) * (1 - test) - 1e-9)))
+        cut = np.partition(times, place)[place]
+        if cut == times.min() < times.max():  # so many share the first moment; something must be left to train on
+            cut = times[times > cut].min()
+    elif isinstance(test, bool) or (isinstance(test, int | float) and test <= min(0, times.min())):
         raise SettingError(f"test={test!r}; expected a share between 0 and 1, or the moment at which the test begins")
     else:
         cut = _moment(test, events)
@@ -116,12 +123,11 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
         ShortlistWarning,
         stacklevel=2,
     )
-    order = np.lexsort([np.arange(len(events)), times, events.context_codes])
-    sizes = np.bincount(events.context_codes, minlength=events.n_contexts)
-    from_end = np.empty(len(events), np.int64)
-    ends = np.cumsum(sizes)[events.context_codes[order]]
-    from_end[order] = ends - np.arange(len(events))
-    late = (from_end <= n) & (sizes[events.context_codes] > n)
+    everywhere = np.arange(len(events), dtype=np.uint32)
+    indptr, places = by_key(events.context_codes, everywhere, events.n_contexts, time_order(times))
+    sizes = np.diff(indptr)
+    late = np.zeros(len(events), np.bool_)
+    late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, n, 0), sizes)
     if not late.any():
         raise DataError(f"no context has more than {n} events, so nothing can be left out")
     short = int((sizes <= n).sum())
@@ -131,7 +137,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
 def at_random(events: Interactions, test: float = 0.1, *, seed: int = 0, repeats: Repeats = "drop") -> Split:
     """Ask for a random share of the events. Leaks the future like any random split; `by_time` does not."""
     share = _share(test, "test")
-    late = np.random.default_rng([seed, 1]).random(len(events)) < share
+    late = np.random.default_rng([_whole(seed, "seed", 0), 1]).random(len(events)) < share
     if late.all() or not late.any():
         raise DataError(f"{len(events):,} events are too few to take a share of {share:g} from")
     return _weak(events, late, f"chance: {share:.0%} of events, seed {seed}", repeats)
@@ -165,7 +171,8 @@ def held_out_contexts(
         raise SettingError(
             f"test={test!r} holds {count:,} of {events.n_contexts:,} contexts out; leave some on both sides"
         )
-    chosen = np.random.default_rng([seed, 2]).permutation(events.n_contexts)[:count]
+    _check_fold_in(events, fold_in, by)
+    chosen = np.random.default_rng([_whole(seed, "seed", 0), 2]).permutation(events.n_contexts)[:count]
     held = np.zeros(events.n_contexts, np.bool_)
     held[chosen] = True
     return _strong(events, held, fold_in, by, seed, f"held-out contexts: {count:,}, {fold_in:.0%} shown, seed {seed}")
@@ -179,14 +186,23 @@ def k_fold_contexts(
     by: Literal["random", "time"] = "random",
     seed: int = 0,
 ) -> Iterator[Split]:
-    """`held_out_contexts` k times, each context being held out once."""
+    """`held_out_contexts` k times, each context being held out once; a split is made when it is asked for."""
     k = _whole(k, "k", 2)
     if k > events.n_contexts:
         raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts")
-    fold = np.random.default_rng([seed, 2]).permutation(events.n_contexts) % k
-    for f in range(k):
-        name = f"held-out contexts: fold {f + 1} of {k}, {fold_in:.0%} shown, seed {seed}"
-        yield _strong(events, fold == f, fold_in, by, seed, name)
+    _check_fold_in(events, fold_in, by)
+    fold = np.random.default_rng([_whole(seed, "seed", 0), 2]).permutation(events.n_contexts) % k
+    return (
+        _strong(
+            events,
+            fold == f,
+            fold_in,
+            by,
+            seed,
+            f"held-out contexts: fold {f + 1} of {k}, {fold_in:.0%} shown, seed {seed}",
+        )
+        for f in range(k)
+    )
 
 
 def given(
@@ -198,22 +214,28 @@ def given(
     `train`. Contexts and items that `train` does not know are left out and counted, as everywhere.
     """
     _check_repeats(repeats)
+    known = train if history is None else history
+    _check_same_type(known.contexts, truth.contexts, "truth")
+    _check_same_type(train.items, truth.items, "truth")
+    _check_same_type(train.items, known.items, "history")
+    truth_contexts = known.contexts.encode(truth.contexts.frame, unknown="mark")[truth.context_codes]
+    truth_items = train.items.encode(truth.items.frame, unknown="mark")[truth.item_codes]
     dropped: dict[str, int] = {}
-    truth_items = train.items.encode(truth.items.frame.to_series(), unknown="mark")[truth.item_codes]
-    if history is None:
-        contexts = train.contexts
-        truth_contexts = contexts.encode(_ids(truth.contexts), unknown="mark")[truth.context_codes]
-        return _assemble(
-            train, train, truth, truth_contexts, truth_items, "a given split", repeats, fold_in=False, dropped=dropped
-        )
-    contexts = history.contexts
-    truth_contexts = contexts.encode(_ids(truth.contexts), unknown="mark")[truth.context_codes]
-    history_items = train.items.encode(history.items.frame.to_series(), unknown="mark")[history.item_codes]
-    known = history_items >= 0
-    dropped["history events with items not in train"] = int((~known).sum())
-    history = history.with_codes(contexts, train.items, history.context_codes[known], history_items[known], known)
+    if history is not None:
+        items = train.items.encode(history.items.frame, unknown="mark")[history.item_codes]
+        warm = items >= 0
+        dropped["history events with items not in train"] = int((~warm).sum())
+        known = history.with_codes(history.contexts, train.items, history.context_codes[warm], items[warm], warm)
     return _assemble(
-        train, history, truth, truth_contexts, truth_items, "a given split", repeats, fold_in=True, dropped=dropped
+        train,
+        known,
+        truth,
+        truth_contexts,
+        truth_items,
+        "a given split",
+        repeats,
+        fold_in=history is not None,
+        dropped=dropped,
     )
 
 
@@ -225,14 +247,13 @@ def _weak(
 ) -> Split:
     """Contexts are known from training. What is new after the cut, contexts or items, is counted and left out."""
     _check_repeats(repeats)
-    train = events.select(~late, compact=True)
-    truth = events.select(late)
+    train, context_map, item_map = _part(events, ~late)
     return _assemble(
         train,
         train,
-        truth,
-        train.contexts.encode(_ids(events.contexts), unknown="mark")[truth.context_codes],
-        train.items.encode(_ids(events.items), unknown="mark")[truth.item_codes],
+        events.select(late),
+        context_map[events.context_codes[late]],
+        item_map[events.item_codes[late]],
         protocol,
         repeats,
         fold_in=False,
@@ -240,42 +261,48 @@ def _weak(
     )
 
 
+def _part(events: Interactions, keep: Mask) -> tuple[Interactions, Codes, Codes]:
+    """Some of the events, with those ids only that occur in them, and the new codes of the old ids (−1: none)."""
+    context_codes, item_codes = events.context_codes[keep], events.item_codes[keep]
+    contexts, context_map = compacted(events.contexts, context_codes)
+    items, item_map = compacted(events.items, item_codes)
+    part = events.with_codes(contexts, items, context_map[context_codes], item_map[item_codes], keep)
+    return part, context_map, item_map
+
+
 def _strong(
     events: Interactions, held: Mask, fold_in: float, by: Literal["random", "time"], seed: int, protocol: str
 ) -> Split:
+    """Each pair of a held-out context, with all its events, goes either into the history or into the truth."""
     share = _share(fold_in, "fold_in")
-    if by not in ("random", "time"):
-        raise SettingError(f"by={by!r}; expected 'random' or 'time'")
-    if by == "time":
-        _times(events, "held_out_contexts with by='time'")
-    train = events.select(~held[events.context_codes], compact=True)
-    others = events.select(held[events.context_codes])
-    item_codes = train.items.encode(_ids(events.items), unknown="mark")[others.item_codes]
+    theirs = held[events.context_codes]
+    train, _, item_map = _part(events, ~theirs)
+    item_codes = item_map[events.item_codes[theirs]]
     known = item_codes >= 0
+    others = events.select(np.flatnonzero(theirs)[known])
+    others = others.with_codes(others.contexts, train.items, others.context_codes, item_codes[known], slice(None))
     dropped = {"events with items not in train": int((~known).sum())}
-    others = others.with_codes(others.contexts, train.items, others.context_codes[known], item_codes[known], known)
-    # Each pair once, standing for itself with its newest event.
-    first = _newest_of_pairs(others)
-    pair_contexts = others.context_codes[first]
+
+    places, ends = _by_pair(others.context_codes, others.item_codes, others.times, others.n_contexts, others.n_items)
+    newest = places[ends]
+    pair_contexts = others.context_codes[newest]
     sizes = np.bincount(pair_contexts, minlength=others.n_contexts)
     n_asked = np.floor((1 - share) * sizes + 1e-9).astype(np.int64)
-    dropped["held-out contexts with too few pairs"] = int(((n_asked == 0) & (sizes > 0)).sum())
-    if by == "random":
-        key: npt.NDArray[Any] = np.random.default_rng([seed, 3]).random(len(first))
-    else:
-        key = others.times[first] if others.times is not None else first
-    order = np.lexsort([key, pair_contexts])
-    position = np.empty(len(first), np.int64)
-    position[order] = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    asked_pair = position >= (sizes - n_asked)[pair_contexts]
-    asked = np.zeros(len(others), np.bool_)
-    pair_key = others.context_codes.astype(np.int64) * train.n_items + others.item_codes
-    asked_keys = np.sort(pair_key[first[asked_pair]])
-    if not len(asked_keys):
+    n_asked = np.minimum(n_asked, np.maximum(sizes - 1, 0))  # something must be shown
+    if not n_asked.any():
         raise DataError(f"no held-out context has enough pairs to ask for {1 - share:.0%} of them; lower fold_in")
-    at = np.minimum(np.searchsorted(asked_keys, pair_key), len(asked_keys) - 1)
-    asked = asked_keys[at] == pair_key
-    keep = (n_asked > 0)[others.context_codes]
+    few = held & (n_asked == 0)
+    dropped["held-out contexts with too few pairs"] = int(few.sum())
+    dropped["events of held-out contexts with too few pairs"] = int(few[others.context_codes].sum())
+
+    key = np.random.default_rng([seed, 3]).random(len(newest)) if by == "random" else others.times[newest]  # type: ignore[index]
+    order = np.lexsort([key, pair_contexts])
+    rank = np.empty(len(newest), np.int64)
+    rank[order] = np.arange(len(newest)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    asked_pair = rank >= (sizes - n_asked)[pair_contexts]
+    asked = np.empty(len(others), np.bool_)
+    asked[places] = np.repeat(asked_pair, np.diff(np.flatnonzero(ends), prepend=-1))
+    keep = ~few[others.context_codes]
     history = others.select(~asked & keep)
     truth = others.select(asked)
     return _assemble(
@@ -317,31 +344,30 @@ def _assemble(
         dropped: what has been left out already.
     """
     dropped = dict(dropped)
-    strange = truth_contexts < 0
+    has_history = np.append(np.bincount(history.context_codes, minlength=history.n_contexts) > 0, False)  # [-1]: False
+    strange = ~has_history[truth_contexts]
+    cold = (truth_items < 0) & ~strange
     dropped["test events of contexts without history"] = int(strange.sum())
     dropped["test contexts without history"] = len(np.unique(truth.context_codes[strange]))
-    cold = (truth_items < 0) & ~strange
     dropped["test events with items not in train"] = int(cold.sum())
     dropped["test items not in train"] = len(np.unique(truth.item_codes[truth_items < 0]))
-    keep = np.flatnonzero(~strange & ~cold)
-    key = truth_contexts[keep].astype(np.int64) * train.n_items + truth_items[keep]
-    _, last = np.unique(key[::-1], return_index=True)
-    distinct = np.sort(len(key) - 1 - last)
-    dropped["test events that repeat a test pair"] = len(keep) - len(distinct)
-    keep, key = keep[distinct], key[distinct]
+    usable = np.flatnonzero(~strange & ~cold)
+    times = None if truth.times is None else truth.times[usable]
+    places, ends = _by_pair(truth_contexts[usable], truth_items[usable], times, history.n_contexts, train.n_items)
+    keep = np.sort(usable[places[ends]])
+    dropped["test events that repeat a test pair"] = len(usable) - len(keep)
     if repeats == "drop":
-        seen = history.context_codes.astype(np.int64) * train.n_items + history.item_codes
-        known = np.isin(key, seen)
-        dropped["test pairs that repeat a pair of the history"] = int(known.sum())
-        keep = keep[~known]
+        view = history.by_context
+        seen = has_pairs(view.indptr, view.indices, truth_contexts[keep], truth_items[keep])
+        dropped["test pairs that repeat a pair of the history"] = int(seen.sum())
+        keep = keep[~seen]
     if not len(keep):
         counts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
         raise DataError(f"the split by {protocol} leaves nothing to ask for: {counts}")
-    used = np.zeros(history.n_contexts, np.bool_)
-    used[truth_contexts[keep]] = True
-    contexts = Vocabulary(history.contexts.take(np.flatnonzero(used)))
-    remap = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
-    known_events = used[history.context_codes]
+    contexts, remap = compacted(history.contexts, truth_contexts[keep])
+    known_events = remap[history.context_codes] >= 0
+    if fold_in:
+        dropped["history events of contexts that are not asked for"] = int((~known_events).sum())
     return Split(
         train=train,
         history=history.with_codes(
@@ -359,18 +385,20 @@ def _assemble(
     )
 
 
-def _newest_of_pairs(events: Interactions) -> npt.NDArray[np.int64]:
-    """One place per distinct pair, in rising order: its newest event (the last row where times are equal or absent)."""
-    times = np.zeros(len(events)) if events.times is None else events.times
-    order = np.lexsort([np.arange(len(events)), times, events.item_codes, events.context_codes])
-    contexts, items = events.context_codes[order], events.item_codes[order]
-    ends = np.ones(len(events), np.bool_)
-    ends[:-1] = (contexts[1:] != contexts[:-1]) | (items[1:] != items[:-1])
-    return np.sort(order[ends])
+def _by_pair(
+    contexts: Codes, items: Codes, times: npt.NDArray[Any] | None, n_contexts: int, n_items: int
+) -> tuple[npt.NDArray[np.uint32], Mask]:
+    """The places of events sorted by context, item and time, and at which of them a pair's newest event stands.
 
-
-def _ids(vocabulary: Vocabulary) -> Any:
-    return vocabulary.ids() if vocabulary.is_tuple else vocabulary.frame.to_series()
+    So what is chosen depends on the order of rows only between events of one pair at one time.
+    """
+    places = np.arange(len(contexts), dtype=np.uint32)
+    _, by_item = by_key(items, places, n_items, time_order(times))
+    _, by_pair = by_key(contexts, places, n_contexts, by_item)
+    context, item = contexts[by_pair], items[by_pair]
+    ends = np.ones(len(places), np.bool_)
+    ends[:-1] = (context[1:] != context[:-1]) | (item[1:] != item[:-1])
+    return by_pair, ends
 
 
 def _times(events: Interactions, who: str) -> npt.NDArray[Any]:
@@ -383,23 +411,52 @@ def _moment(value: int | float | str | dt.date | dt.datetime, events: Interactio
     """The moment as a number in the events' own unit."""
     if isinstance(value, int | float):
         return value
-    if events.time_dtype is None or not events.time_dtype.is_temporal():
-        raise SettingError(f"the time column holds plain numbers, so the moment must be one too; got {value!r}")
+    dtype = events.time_dtype
+    if not isinstance(dtype, pl.Date | pl.Datetime):
+        raise SettingError(f"the time column holds plain numbers, so the moment must be one too; got test={value!r}")
     try:
-        text = pl.Series([value.isoformat() if isinstance(value, dt.date) else value])
-        moment = text.str.to_datetime(time_unit="us", strict=True)
-        if moment.dtype.time_zone is None and getattr(events.time_dtype, "time_zone", None):  # type: ignore[attr-defined]
-            moment = moment.dt.replace_time_zone(events.time_dtype.time_zone)  # type: ignore[attr-defined]
-        return moment.cast(events.time_dtype).to_physical().item()
-    except pl.exceptions.PolarsError as error:
+        moment = value if isinstance(value, dt.date) else dt.datetime.fromisoformat(value)
+    except (TypeError, ValueError):
         raise SettingError(
-            f"test={value!r} cannot be read as a moment; expected a date such as '2011-11-01'"
-        ) from error
+            f"test={value!r} cannot be read as a moment; expected a date such as '2011-11-01', or a share such as 0.1"
+        ) from None
+    if not isinstance(moment, dt.datetime):
+        moment = dt.datetime(moment.year, moment.month, moment.day)
+    own_zone = getattr(dtype, "time_zone", None)
+    if moment.tzinfo is not None and own_zone is None:
+        raise SettingError(f"test={value!r} has a time zone, but the time column has none; leave it out")
+    if moment.tzinfo is None and own_zone is not None:
+        series = pl.Series([moment], dtype=pl.Datetime("us")).dt.replace_time_zone(own_zone)
+    else:
+        series = pl.Series([moment]).cast(pl.Datetime("us", own_zone))
+    cut = series.cast(dtype)
+    # A coarser unit rounds down; what comes before the moment must stay before it.
+    early = bool((cut.cast(series.dtype) < series).item())
+    return cut.to_physical().item() + early
 
 
 def _shown(time: Any, events: Interactions) -> str:
-    series = pl.Series([time])
-    return str(series.item() if events.time_dtype is None else series.cast(events.time_dtype).item())
+    if isinstance(events.time_dtype, pl.Date | pl.Datetime):
+        return str(pl.Series([int(time)]).cast(events.time_dtype).item())
+    return str(time)
+
+
+def _check_same_type(own: Vocabulary, other: Vocabulary, what: str) -> None:
+    """Ids of unlike types never match, so that a whole side of the split would go as unknown."""
+    found, expected = other.frame.dtypes, own.frame.dtypes
+    if [dtype == pl.String for dtype in found] != [dtype == pl.String for dtype in expected]:
+        raise DataError(
+            f"the ids of {', '.join(other.names)} in {what} are of type {', '.join(map(str, found))}, those of "
+            f"{', '.join(own.names)} of type {', '.join(map(str, expected))}; cast one of them"
+        )
+
+
+def _check_fold_in(events: Interactions, fold_in: float, by: str) -> None:
+    _share(fold_in, "fold_in")
+    if by not in ("random", "time"):
+        raise SettingError(f"by={by!r}; expected 'random' or 'time'")
+    if by == "time":
+        _times(events, "a split with by='time'")
 
 
 def _check_repeats(repeats: str) -> None:

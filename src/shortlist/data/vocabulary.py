@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -51,8 +52,8 @@ class Vocabulary:
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
         """Make a vocabulary of distinct ids in the given order; tuples become several columns named by `name`."""
         frame = _frame_of(ids, [name] if isinstance(name, str) else list(name))
-        if frame.height != frame.unique().height:
-            raise DataError(f"ids of {name!r} are not distinct: {frame.height - frame.unique().height:,} are repeated")
+        if repeats := frame.height - frame.unique().height:
+            raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
         return cls(frame)
 
     @property
@@ -72,41 +73,56 @@ class Vocabulary:
 
     def ids(self, codes: Sequence[int] | npt.NDArray[Any] | None = None) -> list[Id]:
         """The ids with these codes (all of them by default) as Python values."""
-        frame = self._frame if codes is None else self.take(np.asarray(codes))
-        return frame.rows() if self.is_tuple else frame.to_series().to_list()
+        if codes is None:
+            return list(self._values)
+        if len(codes) < _JOIN_FROM:
+            # Without polars, whose threads do not survive a fork: a server may load a model and then fork.
+            return [self._values[code] for code in codes]
+        return _rows(self.take(np.asarray(codes)))
+
+    @cached_property
+    def _values(self) -> list[Id]:
+        return _rows(self._frame)
+
+    def _one(self, code: int) -> Id:
+        row = self._frame.row(code)
+        return row if self.is_tuple else row[0]
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """The ids with these codes as a frame with the original columns and types."""
         return self._frame[np.asarray(codes, dtype=np.int64)]
 
-    def encode(self, ids: Iterable[Id] | pl.Series, *, unknown: Unknown = "raise", what: str = "id") -> Codes:
+    def encode(
+        self, ids: Iterable[Id] | pl.Series | pl.DataFrame, *, unknown: Unknown = "raise", what: str = "id"
+    ) -> Codes:
         """The codes of these ids.
 
         Args:
-            ids: ids as in the data: a list, a NumPy array, a polars Series.
+            ids: ids as in the data: a list, a NumPy array, a polars Series, or a frame such as `frame`, whose columns
+                are taken by their places.
             unknown: `"raise"` an error, `"skip"` (leave them out of the answer), or `"mark"` them with −1.
             what: the word for an id in the error message.
         """
         if unknown not in ("raise", "skip", "mark"):
             raise SettingError(f"unknown={unknown!r}; expected 'raise', 'skip' or 'mark'")
-        if isinstance(ids, str | bytes | int | np.integer):
-            raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
-        if isinstance(ids, Sized) and len(ids) >= _JOIN_FROM:
+        _refuse_single(ids, what)
+        if not isinstance(ids, Sized):
+            ids = list(ids)
+        if len(ids) >= _JOIN_FROM or isinstance(ids, pl.DataFrame):
             codes = self._encode_by_join(ids)
         else:
-            listed = ids.to_list() if isinstance(ids, pl.Series) else ids
-            codes = np.fromiter((self._code(one) for one in listed), dtype=np.int32)
+            codes = self._encode_one_by_one(ids)
         missing = codes < 0
         if unknown != "mark" and missing.any():
             if unknown == "raise":
-                listed = list(ids)
-                first = listed[int(np.argmax(missing))]
+                first = _listed(ids)[int(np.argmax(missing))]
                 raise UnknownIdError(self._unknown_message(first, int(missing.sum()), len(codes), what))
             codes = codes[~missing]
         return codes
 
     def extend(self, ids: Iterable[Id] | pl.Series) -> Vocabulary:
         """A vocabulary with the new ones among `ids` appended in their order; no old code changes."""
+        _refuse_single(ids, "id")
         more = _frame_of(ids, list(self.names), self._frame.schema)
         new = more.unique(maintain_order=True).join(self._frame, on=list(self.names), how="anti", maintain_order="left")
         return Vocabulary(pl.concat([self._frame, new.select(self.names)])) if new.height else self
@@ -130,30 +146,28 @@ class Vocabulary:
 
     def _code(self, one: Id) -> int:
         if self._index is None:
-            self._index = {key: code for code, key in enumerate(self.ids())}
-        if isinstance(one, bool | float | np.floating):
-            return -1  # 1.0 and True equal 1 in a dictionary, but they are not ids
-        try:
-            return self._index.get(one, -1)
-        except TypeError:
+            self._index = {key: code for code, key in enumerate(self._values)}
+        if not _is_id(one):
             return -1
+        return self._index.get(one, -1)
 
-    def _encode_by_join(self, ids: Iterable[Id]) -> Codes:
+    def _encode_one_by_one(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
+        return np.fromiter((self._code(one) for one in _listed(ids)), dtype=np.int32)
+
+    def _encode_by_join(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         try:
-            frame = _frame_of(ids, list(self.names), self._frame.schema)
+            asked = _frame_of(ids, list(self.names), self._frame.schema)
         except DataError:
-            return np.fromiter((self._code(one) for one in ids), dtype=np.int32)
-        coded = frame.join(
-            self._frame.with_row_index("__code"),
-            on=list(self.names),
-            how="left",
-            maintain_order="left",
-            nulls_equal=False,
-        )
-        return coded["__code"].cast(pl.Int32).fill_null(-1).to_numpy()
+            return self._encode_one_by_one(ids)  # among them is something that cannot be an id here
+        # The user's names might be ours: columns are numbered for the join.
+        numbers = [str(k) for k in range(asked.width)]
+        known = self._frame.rename(dict(zip(self.names, numbers))).with_row_index("code")
+        asked = asked.rename(dict(zip(asked.columns, numbers)))
+        coded = asked.join(known, on=numbers, how="left", maintain_order="left", nulls_equal=False)
+        return coded["code"].cast(pl.Int32).fill_null(-1).to_numpy()
 
     def _unknown_message(self, first: Id, n_missing: int, n_asked: int, what: str) -> str:
-        example = self.ids([0])[0] if len(self) else None
+        example = self._one(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" (ids here are like {example!r}, of type {type(example).__name__})"
@@ -182,30 +196,72 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         types = ", ".join(str(dtype) for dtype in self._frame.dtypes)
-        span = f", {self.ids([0])[0]!r} … {self.ids([len(self) - 1])[0]!r}" if len(self) else ""
+        span = f", {self._one(0)!r} … {self._one(-1)!r}" if len(self) else ""
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 
-def _frame_of(ids: Iterable[Id] | pl.Series, names: list[str], schema: pl.Schema | None = None) -> pl.DataFrame:
-    """A frame of ids; with a schema, ids of another type that mean the same number are accepted."""
+def _is_id(one: Id) -> bool:
+    """Whether this can be an id at all; 1.0 and True equal 1 in a dictionary, but they are not ids."""
+    if isinstance(one, tuple):
+        return all(map(_is_id, one))
+    return isinstance(one, int | str | np.integer) and not isinstance(one, bool)
+
+
+def _refuse_single(ids: object, what: str) -> None:
+    if isinstance(ids, str | bytes | int | np.integer):
+        raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
+
+
+def _listed(ids: Iterable[Id] | pl.Series | pl.DataFrame) -> list[Id]:
+    if isinstance(ids, pl.DataFrame):
+        return ids.rows() if ids.width > 1 else ids.to_series().to_list()
+    return ids.to_list() if isinstance(ids, pl.Series) else list(_plain(ids))
+
+
+def _frame_of(
+    ids: Iterable[Id] | pl.Series | pl.DataFrame, names: list[str], schema: pl.Schema | None = None
+) -> pl.DataFrame:
+    """A frame of ids; with a schema, integers of another width are accepted where they fit."""
     try:
         if isinstance(ids, pl.DataFrame):
-            frame = ids.rename(dict(zip(ids.columns, names)))
+            if ids.width != len(names):
+                raise ValueError(f"found {ids.width} columns, expected {len(names)}")
+            columns = ids.get_columns()
         elif len(names) == 1:
-            series = ids if isinstance(ids, pl.Series) else pl.Series(list(_plain(ids)), strict=True)
-            frame = series.alias(names[0]).to_frame()
+            columns = [ids if isinstance(ids, pl.Series) else _series(list(_plain(ids)))]
         else:
-            frame = pl.DataFrame([tuple(one) for one in ids], schema=names, orient="row", strict=True)
+            tuples = [tuple(one) for one in ids]
+            columns = [_series(list(part)) for part in zip(*tuples, strict=True)] or [pl.Series([])] * len(names)
+            if len(columns) != len(names):
+                raise ValueError(f"found tuples of {len(columns)}, expected {len(names)} parts")
+        columns = [_as_text(column) for column in columns]
+        frame = pl.DataFrame([column.alias(name) for column, name in zip(columns, names)])
         if schema is not None:
             if not frame.height:
                 return pl.DataFrame(schema=schema)
-            if any((a == pl.String) != (b == pl.String) for a, b in zip(frame.dtypes, schema.dtypes())):
-                raise TypeError(f"found {frame.dtypes}, expected {schema.dtypes()}")  # '5' never stands for 5
+            for found, expected in zip(frame.dtypes, schema.dtypes()):
+                if found != expected and not (found.is_integer() and expected.is_integer()):
+                    raise TypeError(f"found {found}, expected {expected}")  # neither '5' nor 5.0 stands for 5
             frame = frame.cast(schema, strict=True)
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"ids of {', '.join(names)} are not all of one integer or string type: {error}") from None
     return frame
 
 
+def _series(values: list[Id]) -> pl.Series:
+    if bool in set(map(type, values)):  # polars would take True for 1
+        raise TypeError("found True or False")
+    return pl.Series(values, strict=True)
+
+
+def _as_text(column: pl.Series) -> pl.Series:
+    """Categories and enums as the strings they stand for."""
+    return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
+
+
 def _plain(ids: Iterable[Id]) -> Iterable[Id]:
     return ids.tolist() if isinstance(ids, np.ndarray) else ids
+
+
+def _rows(frame: pl.DataFrame) -> list[Id]:
+    return frame.rows() if frame.width > 1 else frame.to_series().to_list()

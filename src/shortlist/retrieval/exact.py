@@ -24,8 +24,8 @@ from shortlist.errors import SettingError
 from shortlist.retrieval.filters import Filters, Rows, item_rows, narrow, sorted_starts
 from shortlist.retrieval.order import make_order
 from shortlist.retrieval.ranks import rank_block
-from shortlist.scoring.blocks import BlockScorer
 from shortlist.retrieval.select import finish, no_candidates, select_block
+from shortlist.scoring.blocks import BlockScorer
 
 CHUNK = 512  # queries: fewer make the product slower, more balance the threads worse
 TILE = 1_300_000  # scores in a tile, 5 MB: more fall out of the cache before they are looked at

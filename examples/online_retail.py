@@ -1,0 +1,22 @@
+"""From events to a shortlist in a few lines, on the bundled data.
+
+python examples/online_retail.py
+"""
+
+import shortlist as sl
+
+data = sl.datasets.load("online-retail")
+split = sl.splits.by_time(data.interactions, test=0.1, repeats="drop")
+print(split, "\n")
+
+model = sl.IALS(dim=64, regularization=0.003, unobserved_weight=1.0, epochs=6).fit(split.train)
+popularity = sl.Popularity().fit(split.train)
+print(sl.compare(sl.evaluate(model, split), sl.evaluate(popularity, split)), "\n")
+
+customer = split.truth.contexts.ids()[0]
+offers = model.recommend([customer], n=5).to_polars()
+print(offers.join(data.items, on="product", maintain_order="left"))
+
+# Someone who was never seen, by what they have in their basket.
+basket = ["22423", "85123A"]
+print(model.recommend(history=[basket], n=5).to_polars().join(data.items, on="product", maintain_order="left"))

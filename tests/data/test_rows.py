@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, has_pairs, rows_of
+
+
+@st.composite
+def events(draw):
+    n_rows, n_columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    n = draw(st.integers(0, 40))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n_rows - 1), st.integers(0, n_columns - 1)), min_size=n, max_size=n))
+    keys = np.array([r for r, _ in pairs], np.int32)
+    columns = np.array([c for _, c in pairs], np.int32)
+    weights = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)), np.float32)
+    times = np.array(draw(st.lists(st.integers(0, 5), min_size=n, max_size=n)), np.int64)
+    return keys, columns, weights, times, n_rows, n_columns
+
+
+@settings(max_examples=150, deadline=None)
+@given(events(), st.sampled_from([SUM, COUNT, LATEST]), st.booleans(), st.booleans())
+def test_rows_of_against_a_dictionary(data, merge, weighted, timed):
+    keys, columns, weights, times, n_rows, n_columns = data
+    order = np.argsort(times, kind="stable").astype(np.uint32) if timed else None
+    rows = rows_of(keys, columns, weights if weighted else None, order, n_rows, n_columns, merge)
+
+    expected: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for e in range(len(keys)) if order is None else order:
+        expected[int(keys[e]), int(columns[e])].append(float(weights[e]) if weighted else 1.0)
+    value = {SUM: sum, COUNT: len, LATEST: lambda seen: seen[-1]}[merge]
+    assert rows.n_rows == n_rows
+    assert rows.n_columns == n_columns
+    assert len(rows) == len(expected)
+    assert rows.indptr.dtype == np.int64
+    assert rows.indices.dtype == np.int32
+    found = {}
+    for r in range(n_rows):
+        assert np.all(np.diff(rows.row(r)) > 0)
+        for p in range(rows.indptr[r], rows.indptr[r + 1]):
+            found[r, int(rows.indices[p])] = 1.0 if rows.values is None else float(rows.values[p])
+    assert found == {pair: float(value(seen)) for pair, seen in expected.items()}
+    if not weighted and (merge == LATEST or len(expected) == len(keys)):
+        assert rows.values is None
+
+    turned = rows.transpose()
+    assert (turned.n_rows, turned.n_columns) == (n_columns, n_rows)
+    back = {}
+    for c in range(n_columns):
+        assert np.all(np.diff(turned.row(c)) > 0)
+        for p in range(turned.indptr[c], turned.indptr[c + 1]):
+            back[int(turned.indices[p]), c] = 1.0 if turned.values is None else float(turned.values[p])
+    assert back == found
+    asked = np.array([(r, c) for r in range(n_rows) for c in range(n_columns)], np.int32)
+    answers = has_pairs(rows.indptr, rows.indices, asked[:, 0].copy(), asked[:, 1].copy())
+    assert answers.tolist() == [(r, c) in found for r, c in asked.tolist()]
+
+
+@settings(max_examples=80, deadline=None)
+@given(events(), st.booleans())
+def test_by_key_keeps_the_order(data, timed):
+    keys, columns, _, times, n_rows, _ = data
+    order = np.argsort(times, kind="stable").astype(np.uint32) if timed else None
+    indptr, values = by_key(keys, columns, n_rows, order)
+    walk = range(len(keys)) if order is None else order
+    for r in range(n_rows):
+        assert values[indptr[r] : indptr[r + 1]].tolist() == [columns[e] for e in walk if keys[e] == r]
+    indptr, places = by_key(keys, np.arange(len(keys), dtype=np.uint32), n_rows, order)
+    assert places.dtype == np.uint32
+    assert [int(e) for e in places] == [int(e) for r in range(n_rows) for e in walk if keys[e] == r]
+
+
+def test_take_and_from_lists():
+    rows = Rows.from_lists([np.array([3, 1, 3]), np.array([]), np.array([0])], 4)
+    assert rows.indptr.tolist() == [0, 2, 2, 3]
+    assert rows.indices.tolist() == [1, 3, 0]
+    assert rows.lengths.tolist() == [2, 0, 1]
+    picked = rows.take(np.array([2, 0, 0, 1]))
+    assert [picked.row(r).tolist() for r in range(4)] == [[0], [1, 3], [1, 3], []]
+    weighted = Rows(rows.indptr, rows.indices, np.array([1, 2, 3], np.float32), 4).take(np.array([2, 0]))
+    assert weighted.values is not None
+    assert weighted.values.tolist() == [3, 1, 2]
+    assert len(rows.take(np.array([], np.int64))) == 0
+    assert Rows.from_lists([], 4).n_rows == 0
+
+
+def test_sums_are_exact_beyond_float32():
+    n = 1_000_001
+    rows = rows_of(np.zeros(n, np.int32), np.zeros(n, np.int32), np.full(n, 0.1, np.float32), None, 1, 1, SUM)
+    assert rows.values is not None
+    assert rows.values[0] == pytest.approx(n * float(np.float32(0.1)), rel=1e-7)
