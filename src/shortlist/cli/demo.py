@@ -126,7 +126,7 @@ def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
     """What to try next: every one works as it stands, in this order."""
     path = shlex.quote(out)
     item = example["bought"][0]
-    return [
+    commands = [
         ("the same recommendations by product code, with scores", f"shortlist recommend {path} {example['customer']}"),
         (f"products like {item['title'].strip()}", f"shortlist similar {path} {item['product']}"),
         ("for someone who was never seen", f"shortlist recommend {path} --history {item['product']}"),
@@ -138,6 +138,21 @@ def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
             "--model ials --set ials.dim=32",
         ),
     ]
+    program = _program()
+    return [(comment, f"{program}{command.removeprefix('shortlist')}") for comment, command in commands]
+
+
+def _program() -> str:
+    """How to call this program again: by its name where the shell finds it, else by its path."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    called = Path(sys.argv[0])
+    found = shutil.which("shortlist")
+    if called.name != "shortlist" or (found is not None and Path(found).resolve() == called.resolve()):
+        return "shortlist"
+    return shlex.quote(str(called))
 
 
 def _name(tried: list[Tried], best: "Recommender") -> str:

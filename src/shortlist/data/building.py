@@ -126,10 +126,13 @@ class _IdColumn:
     def physical(self, text: pl.Expr) -> pl.Expr:
         return text.cast(pl.Categorical(self.categories)).to_physical()
 
-    def seen(self) -> pl.Series:
-        """The distinct ids as text, in the order of their first codes."""
-        old = not hasattr(self.categories, "to_series")  # polars 1
-        text: pl.Series = self.anchor.cat.get_categories() if old else self.categories.to_series()  # type: ignore[attr-defined,unused-ignore]
+    def text_of(self, codes: pl.Series) -> pl.Series:
+        """The ids with these first codes as text; nothing is looked up after this, so the dictionary goes."""
+        if hasattr(codes.cat, "to"):
+            text: pl.Series = codes.cat.to(pl.Categorical(self.categories)).cast(pl.String)
+        else:  # polars 1
+            text = self.anchor.cat.get_categories().gather(codes)  # type: ignore[attr-defined,unused-ignore]
+        del self.anchor, self.categories
         return text
 
     def typed(self, text: pl.Series) -> pl.Series:
@@ -214,6 +217,7 @@ def build(
     with _polars_errors(origin):
         # Not `collect_batches`: in polars 1 an error half-way ends its batches early and is never heard of.
         source.select(expressions).sink_batches(take, chunk_size=_BATCH, engine="streaming")
+    del expressions  # they hold the dictionaries
     if n_records is not None:
         without_anything = n_records - troubles.rows  # lines such as ',,' look as blank ones do
         if not 0 <= without_anything <= n_empty:
@@ -334,37 +338,36 @@ def _joined(chunks: list[npt.NDArray[Any]], remap: npt.NDArray[np.int32] | None 
 
 
 def _finish(column: _IdColumn, thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    text = column.seen()
-    used = _used(column, len(text), thin)
-    return _sorted_codes(column, column.typed(text if used is None else text.gather(used)).to_frame(), used)
+    codes = _first_codes(column, thin)
+    return _sorted_codes(column, codes, column.typed(column.text_of(pl.Series(codes))).to_frame())
 
 
 def _finish_tuples(pair: _IdColumn, parts: list[_IdColumn], thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    text = pair.seen()
-    used = _used(pair, len(text), thin)
-    codes = (text if used is None else text.gather(used)).str.split_exact(",", len(parts) - 1).struct.unnest()
-    columns = [part.typed(part.seen().gather(one.cast(pl.UInt32))) for part, one in zip(parts, codes.get_columns())]
-    return _sorted_codes(pair, pl.DataFrame(columns), used)
+    codes = _first_codes(pair, thin)
+    fields = pair.text_of(pl.Series(codes)).str.split_exact(",", len(parts) - 1).struct.unnest().get_columns()
+    columns = [part.typed(part.text_of(field.cast(pl.UInt32))) for part, field in zip(parts, fields)]
+    return _sorted_codes(pair, codes, pl.DataFrame(columns))
 
 
-def _used(column: _IdColumn, n_seen: int, thin: bool) -> npt.NDArray[np.int64] | None:
-    """The first codes that occur, where some may stand in dropped rows only (`thin`); None for all."""
+def _first_codes(column: _IdColumn, thin: bool) -> npt.NDArray[np.uint32]:
+    """The codes that occur; all there are, but for ids that stand in dropped rows only (`thin`)."""
+    size = 1 + max(int(chunk.max()) for chunk in column.chunks if len(chunk))
     if not thin:
-        return None
-    used = np.zeros(n_seen, np.bool_)
+        return np.arange(size, dtype=np.uint32)
+    used = np.zeros(size, np.bool_)
     for chunk in column.chunks:
         used[chunk] = True
-    return np.flatnonzero(used)
+    return np.flatnonzero(used).astype(np.uint32)
 
 
 def _sorted_codes(
-    column: _IdColumn, ids: pl.DataFrame, first_codes: npt.NDArray[np.int64] | None
+    column: _IdColumn, first_codes: npt.NDArray[np.uint32], ids: pl.DataFrame
 ) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    """Give codes in the order of the ids, which had `first_codes` (0, 1, … by default)."""
-    order = ids.select(pl.arg_sort_by(ids.columns)).to_series().to_numpy()
-    old = order if first_codes is None else first_codes[order]
-    remap = np.full(int(old.max()) + 1, -1, np.int32)
-    remap[old] = np.arange(len(old), dtype=np.int32)
+    """Give codes in the order of the ids, which had `first_codes`."""
+    several = ids.width > 1
+    order = (ids.select(pl.arg_sort_by(ids.columns)).to_series() if several else ids.to_series().arg_sort()).to_numpy()
+    remap = np.full(int(first_codes[-1]) + 1, -1, np.int32)
+    remap[first_codes[order]] = np.arange(len(order), dtype=np.int32)
     return Vocabulary(ids[order].rechunk()), _joined(column.chunks, remap)
 
 
