@@ -14,8 +14,8 @@ CONTEXTS, ITEMS = 200_000, 20_000
 ROW_GROUP = 500_000
 
 # polars' streaming engine decodes some row groups ahead of the one in hand, and its allocator keeps what it has freed.
-# That does not grow with the number of rows: files of 1 to 20 million of them take 60 to 130 MB and 26 bytes
-# a row (32 with times). How far ahead it is depends on how busy the processors are, so the allowance is twice as much.
+# That does not grow with the number of rows. Files of 1 to 20 million of them took 26 bytes a row (32 with times) and,
+# beside these, 60 to 130 MB; as polars 1.34 itself writes them, and reads them back, some 300 MB.
 ALLOWANCE = 256 * 2**20
 
 SCRIPT = """

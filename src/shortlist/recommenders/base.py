@@ -69,7 +69,7 @@ class Recommender(ABC):
 
     @abstractmethod
     def _check_arrays(self) -> None:
-        """After loading: refuse arrays whose shapes do not fit together."""
+        """After loading: refuse arrays whose shapes do not fit together, and derive what is not stored."""
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 

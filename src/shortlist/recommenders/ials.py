@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shortlist._settings import number, one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
+from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs, gramian
 from shortlist.objectives.weighting import Weighting
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.solvers.als import Callback, Epoch, alternate, initial_embeddings
@@ -100,10 +100,16 @@ class IALS(DotProduct):
         )
         self.context_embeddings_, self.item_embeddings_ = contexts, items  # type: ignore[misc]
         self.training_ = training
+        self._item_gramian = gramian(items)
 
     def _fold_in(self, histories: Rows) -> npt.NDArray[np.float32]:
         """The context half-step for these rows: what `fit` gives a training context with the same history."""
         objective = self.objective()
         out = np.zeros((histories.n_rows, self.item_embeddings_.shape[1]), np.float32)
-        solve_rows(histories, objective.terms(histories), self.item_embeddings_, objective.unobserved_weight, out)
+        terms, alpha0 = objective.terms(histories), objective.unobserved_weight
+        solve_rows(histories, terms, self.item_embeddings_, alpha0, out, G=self._item_gramian)
         return out
+
+    def _check_arrays(self) -> None:
+        super()._check_arrays()
+        self._item_gramian = gramian(self.item_embeddings_)

@@ -23,15 +23,17 @@ def solve_rows(
     unobserved_weight: float,
     out: npt.NDArray[np.float32],
     threads: int | None = None,
+    *,
+    G: npt.NDArray[np.float64] | None = None,
 ) -> None:
     """Set every row of `out` to the minimiser of the objective, the other side being fixed.
 
     Row by row (α₀G + Σ excess·ψψᵀ + λI) w = Σ target·ψ with G = Σψψᵀ over all of `other`, by Cholesky. Rows without
     observed pairs become zero. Rows are dealt to threads in chunks of equal work, and each is computed by itself, so
-    the result does not depend on the number of threads.
+    the result does not depend on the number of threads. `G` may be given where it is known already.
     """
     d = other.shape[1]
-    base = (unobserved_weight * gramian(other)).astype(np.float32)
+    base = (unobserved_weight * (gramian(other) if G is None else G)).astype(np.float32)
     work = rows.lengths * d + d * d / 3 + 1.0
 
     def solve(start: int, stop: int) -> None:
