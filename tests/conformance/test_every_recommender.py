@@ -182,6 +182,7 @@ def test_unknown_contexts_are_refused_or_skipped(model):
         model.recommend([3])
     assert len(model.recommend(["nobody"], unknown="skip")) == 0
     assert len(model.recommend([])) == 0
+    assert model.rank([], []) == model.score([], []) == []
 
 
 def test_unknown_items_in_a_history_are_refused_or_skipped(model, data):

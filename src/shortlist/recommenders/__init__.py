@@ -1,0 +1,1 @@
+"""What a user names and fits: each a short composition of the other rooms."""

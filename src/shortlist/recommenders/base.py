@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -151,16 +152,28 @@ class Recommender(ABC):
         """
         n = whole("n", n)
         queries = self._queries(contexts, history, unknown)
-        n = min(n, len(self.items_))
+        filters = self._filters(queries, exclude_seen, allow, deny)
+        return self._search(self._scorer(queries), n, queries, filters, memory, threads)
+
+    def _search(
+        self,
+        scorer: BlockScorer,
+        n: int,
+        queries: Queries,
+        filters: Filters,
+        memory: int | str | None,
+        threads: int | None,
+        answer: str | None = None,
+    ) -> Recommendations:
         codes, scores = top_n(
-            self._scorer(queries),
-            n,
-            filters=self._filters(queries, exclude_seen, allow, deny),
+            scorer,
+            min(n, len(self.items_)),
+            filters=filters,
             priority=self._priority,
             memory=memory_bytes(memory),
             threads=threads,
         )
-        return Recommendations(queries.labels, self.items_, codes, scores, skipped=queries.skipped)
+        return Recommendations(queries.labels, self.items_, codes, scores, answer=answer, skipped=queries.skipped)
 
     def score(
         self,
@@ -212,7 +225,7 @@ class Recommender(ABC):
             memory=memory_bytes(memory),
             threads=threads,
         )
-        return np.split(ranks, indptr[1:-1])
+        return [ranks[start:stop] for start, stop in pairwise(indptr)]
 
     def similar_items(
         self,
@@ -227,20 +240,13 @@ class Recommender(ABC):
     ) -> Recommendations:
         """The n items nearest to each given item, itself left out. The filters are those of `recommend`."""
         self._require_fit()
-        n = min(whole("n", n), len(self.items_))
+        n = whole("n", n)
         codes, skipped = self._known(self.items_, items, unknown, "item")
         own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         queries = Queries(Labels(self.items_, codes), None, own, skipped)
-        found, scores = top_n(
-            self._similarity(codes),
-            n,
-            filters=self._filters(queries, True, allow, deny),
-            priority=self._priority,
-            memory=memory_bytes(memory),
-            threads=threads,
-        )
+        filters = self._filters(queries, True, allow, deny)
         answer = f"similar_{self.items_.names[0]}"
-        return Recommendations(queries.labels, self.items_, found, scores, answer=answer, skipped=queries.skipped)
+        return self._search(self._similarity(codes), n, queries, filters, memory, threads, answer)
 
     # --- questions into codes ----------------------------------------------------------------------------------------
 
@@ -427,7 +433,7 @@ def _merged(
         return second
     rows = [
         np.concatenate([first[1][a:b], second[1][c:d]])
-        for a, b, c, d in zip(first[0][:-1], first[0][1:], second[0][:-1], second[0][1:])
+        for (a, b), (c, d) in zip(pairwise(first[0]), pairwise(second[0]))
     ]
     return first[0] + second[0], np.concatenate([np.empty(0, np.int32), *rows])
 
