@@ -157,7 +157,7 @@ def main() -> None:
         f"{len(seen) / len(everyone):.0f} seen items a context left out; the bound's block is {shape}"
     )
     table(interleaved(arguments.runs, **contestants), "GEMM bound")
-    print("figures (implicit's ndcg and 'precision' have other normalisers):")
+    print("figures (implicit's precision and RecTools' ndcg have other normalisers):")
     for name, result in results.items():
         shown = dict(result) if isinstance(result, sl.Evaluation) else result
         print(f"  {name}: {shown}")

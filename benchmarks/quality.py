@@ -13,6 +13,8 @@ import statistics
 import time
 from pathlib import Path
 
+import numpy as np
+
 import shortlist as sl
 
 STRONG = {  # reference figures: popularity and EASE on the test contexts, capped recall@20, @50 and ndcg@100
@@ -28,18 +30,33 @@ def read(path: Path) -> sl.Interactions:
 
 
 def ncf(folder: Path, seeds: int) -> None:
-    """Leave-one-out with 99 published negatives; Rendle et al. 2020 report HR@10 .730 and NDCG@10 .453 for iALS."""
+    """Leave-one-out with 99 published negatives; Rendle et al. report about HR@10 .730 and NDCG@10 .453 for iALS.
+
+    156 users have their true item once more among the negatives. The published evaluation takes the two for one item;
+    here it is a tie, settled at random (figures are means over ten orders of the ties). A last row leaves those
+    duplicates out, as the published evaluation does.
+    """
     train, truth, negatives = (read(folder / f"{name}.parquet") for name in ("train", "test", "test_negatives"))
     train = train.extend(items=[*truth.items, *negatives.items])  # two items of the catalogue are in the test only
-    popularity = [
-        sl.evaluate_candidates(sl.Popularity().fit(train), truth, negatives, seed=seed) for seed in range(seeds)
-    ]
-    show("ml-1m-ncf", "Popularity", popularity, (0.4538, 0.2536), 0.0)
-    results, began = [], time.perf_counter()
+
+    others = negatives.to_polars().join(truth.to_polars(), on=["user", "item"], how="anti")
+    distinct = sl.Interactions.from_frame(others, context="user", item="item")
+
+    def evaluated(model: sl.Recommender, candidates: sl.Interactions = negatives) -> sl.Evaluation:
+        orders = [sl.evaluate_candidates(model, truth, candidates, seed=order) for order in range(10)]
+        values = {metric: np.mean([one.of(metric) for one in orders], axis=0) for metric in orders[0]}
+        return sl.Evaluation(orders[0].model, orders[0].protocol, orders[0].contexts, values)
+
+    show("ml-1m-ncf", "Popularity", [evaluated(sl.Popularity().fit(train))], (0.4538, 0.2536), 0.0)
+    results, without, seconds = [], [], 0.0
     for seed in range(seeds):
+        began = time.perf_counter()
         model = sl.IALS(dim=192, regularization=0.007, unobserved_weight=0.3, epochs=12, seed=seed).fit(train)
-        results.append(sl.evaluate_candidates(model, truth, negatives, seed=seed))
-    show("ml-1m-ncf", "IALS d=192", results, (0.730, 0.453), (time.perf_counter() - began) / seeds)
+        seconds += (time.perf_counter() - began) / seeds
+        results.append(evaluated(model))
+        without.append(evaluated(model, distinct))
+    show("ml-1m-ncf", "IALS d=192", results, (0.730, 0.453), seconds)
+    show("ml-1m-ncf", "no duplicates", without, (0.730, 0.453), seconds)
 
 
 def strong(name: str, folder: Path) -> None:
@@ -61,7 +78,7 @@ def show(name: str, model: str, results: list[sl.Evaluation], reference: tuple[f
         if len(values) > 1:
             spread += f" ± {statistics.stdev(values):.4f} ({len(values)} seeds)"
         print(
-            f"{name:<18}{model:<12}{metric:<18}ours {statistics.mean(values):.4f} {spread}  reference {expected:.4f}  "
+            f"{name:<18}{model:<14}{metric:<18}ours {statistics.mean(values):.4f} {spread}  reference {expected:.4f}  "
             f"fit {seconds:.1f} s",
             flush=True,
         )
