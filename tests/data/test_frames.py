@@ -423,7 +423,10 @@ def test_text_times_do_not_depend_on_batches(monkeypatch):
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        (["2020-01-01", "x", ""], r"column 't': 2 of 3 rows are null or cannot be read as a time \(first: row 2\)"),
+        (
+            ["2020-01-01", "x", ""],
+            r"column 't': 2 of 3 rows are null or cannot be read as a time such as 2011-12-01 08:26 \(first: row 2\)",
+        ),
         (["03/04/2020"] * 3, r"column 't': 3 of 3 rows are null or cannot be read as a time"),
         (["10:00:00"] * 3, r"3 of 3 rows are null or cannot be read as a time"),
         ([None, "2020-01-01", None], r"2 of 3 rows are null or cannot"),

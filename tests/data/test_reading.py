@@ -479,10 +479,13 @@ def test_a_time_of_another_kind_further_down_is_refused(tmp_path, column):
     late = "2020-01-02 10:00:00"
     path = put(tmp_path, "e.csv", "u,i,t\n" + f"1,a,{column}\n" * 2000 + f"1,a,{late}\n")
     with pytest.raises(
-        DataError, match=r"column 't': 1 of 2,001 rows are null or cannot be read as a time \(first: row 2,001\)"
+        DataError,
+        match=r"1 of 2,001 rows are null or cannot be read as a time such as 2011-12-01 08:26 \(first: row 2,001\)",
     ):
         read(path, time="t")
-    assert read(path, time="t", on_bad="drop").dropped == {"'t' are null or cannot be read as a time": 1}
+    assert read(path, time="t", on_bad="drop").dropped == {
+        "'t' are null or cannot be read as a time such as 2011-12-01 08:26": 1
+    }
 
 
 def test_temporal_parquet(tmp_path):

@@ -101,12 +101,12 @@ def _model(path: str, say: Output) -> None:
 
 def _data(path: str, file_format: opt.Format | None, separator: str | None, say: Output) -> None:
     from shortlist.cli.events import one_character
-    from shortlist.data.building import _polars_errors
+    from shortlist.data.building import polars_errors
     from shortlist.data.reading import find_files
 
     files = find_files(path, file_format.value if file_format else None, one_character(separator))
     size = sum(one.stat().st_size for one in files.paths)
-    with _polars_errors(files.name):
+    with polars_errors(files.name):
         columns, rows = _columns_and_rows(files, size)
     if say.json:
         say.document(
@@ -167,12 +167,12 @@ def _kind_of_text(column: "pl.Series") -> str:
     """What a column of text would be read as, judged by its first rows."""
     import polars as pl
 
-    from shortlist.data.building import _WHOLE_NUMBER
+    from shortlist.data.building import WHOLE_NUMBER
 
     values = column.drop_nulls()
     if not len(values):
         return "empty"
-    if values.str.contains(_WHOLE_NUMBER).all():
+    if values.str.contains(WHOLE_NUMBER).all():
         return "integer"
     if not values.cast(pl.Float64, strict=False).null_count() and not values.str.contains(r"^0\d").any():
         return "number"

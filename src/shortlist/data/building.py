@@ -20,7 +20,7 @@ from shortlist.errors import DataError, SettingError
 
 OnBad: TypeAlias = Literal["raise", "drop"]
 _BATCH = 1 << 20
-_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
+WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _TIME_SAMPLE = 1000
 
@@ -140,7 +140,7 @@ class _IdColumn:
         text = text.alias(self.name)
         if self.dtype.is_integer():
             return text.cast(self.dtype)
-        if self.from_text and len(text) and text.str.contains(_WHOLE_NUMBER).all():
+        if self.from_text and len(text) and text.str.contains(WHOLE_NUMBER).all():
             numbers = text.cast(pl.Int64, strict=False)
             if not numbers.null_count():
                 return numbers
@@ -168,7 +168,7 @@ def build(
     from_text = n_records is not None
     if on_bad not in ("raise", "drop"):
         raise SettingError(f"on_bad={on_bad!r}; expected 'raise' or 'drop'")
-    with _polars_errors(origin):
+    with polars_errors(origin):
         schema = source.collect_schema()
     missing = [name for name in columns.all if name not in schema]
     if missing:
@@ -187,7 +187,7 @@ def build(
     if columns.weight is not None:
         expressions.append(_weight(columns.weight, schema[columns.weight], from_text).alias("weight"))
     if columns.time is not None:
-        with _polars_errors(origin):
+        with polars_errors(origin):
             stored, expression = _time(source, columns.time, schema[columns.time])
         expressions.append(expression.alias("time"))
 
@@ -214,7 +214,7 @@ def build(
         if columns.time is not None:
             times.append(_array(batch["time"], np.float64 if stored.is_float() else np.int64))
 
-    with _polars_errors(origin):
+    with polars_errors(origin):
         # Not `collect_batches`: in polars 1 an error half-way ends its batches early and is never heard of.
         source.select(expressions).sink_batches(take, chunk_size=_BATCH, engine="streaming")
     del expressions  # they hold the dictionaries
@@ -318,7 +318,7 @@ def _good_rows(batch: pl.DataFrame, ids: list[_IdColumn], columns: Columns, trou
     if columns.time is not None:
         time = batch["time"]
         missing = time.is_null() | ~time.is_finite().fill_null(True) if time.dtype.is_float() else time.is_null()
-        check(columns.time, "are null or cannot be read as a time", missing)
+        check(columns.time, "are null or cannot be read as a time such as 2011-12-01 08:26", missing)
     return pl.Series(~bad) if bad.any() else None
 
 
@@ -371,7 +371,7 @@ def _sorted_codes(
     return Vocabulary(ids[order].rechunk()), _joined(column.chunks, remap)
 
 
-class _polars_errors:  # noqa: N801
+class polars_errors:  # noqa: N801
     """Turn what polars raises, panics included, into a `DataError` with the first line of its message."""
 
     def __init__(self, origin: str) -> None:

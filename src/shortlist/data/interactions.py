@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.building import Built, Columns, OnBad, _polars_errors, build
+from shortlist.data.building import Built, Columns, OnBad, build, polars_errors
 from shortlist.data.reading import Format, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
@@ -407,7 +407,7 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
 
 def _stream(frame: Any) -> pl.LazyFrame:
     try:
-        with _polars_errors("the frame"):
+        with polars_errors("the frame"):
             return pl.DataFrame(frame).lazy()
     except (TypeError, ValueError) as error:  # pyarrow's complaints about mixed types are of these kinds
         if isinstance(error, DataError):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._numba import kernel
-from shortlist.data.building import Built, Columns, OnBad, _polars_errors, build
+from shortlist.data.building import Built, Columns, OnBad, build, polars_errors
 from shortlist.errors import DataError, SettingError
 
 Format: TypeAlias = Literal["csv", "tsv", "parquet", "jsonl"]
@@ -95,7 +95,7 @@ def column_names(files: Files) -> list[str]:
     """The columns of the first file."""
     if files.format in ("csv", "tsv"):
         return _header(files.paths[0], files.separator)
-    with _polars_errors(files.name):
+    with polars_errors(files.name):
         return list(_scan(files).collect_schema())
 
 
