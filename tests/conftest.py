@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-import pytest
+import os
 
 import problems
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines differ in speed, so no example has a deadline; where CI is set, the examples are the same in every run.
+settings.register_profile(
+    "shortlist", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shortlist")
 
 
 @pytest.fixture

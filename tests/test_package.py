@@ -72,3 +72,17 @@ def test_the_first_usage_block_runs_as_written(tmp_path, monkeypatch):
     model.save("models/retail")
     model = sl.load("models/retail")
     assert model.recommend(["user-17"], n=10).ids == answer.ids
+
+
+def test_kernels_compile_where_no_cache_can_be_kept():
+    """A read-only installation without a home directory."""
+    run(
+        "import numba.core.caching as caching\n"
+        "for name in dir(caching):\n"
+        "    one = getattr(caching, name)\n"
+        "    if isinstance(one, type) and hasattr(one, 'from_function'):\n"
+        "        one.from_function = classmethod(lambda *_: None)\n"
+        "import shortlist as sl\n"
+        "events = sl.Interactions.from_frame({'u': [1, 2], 'i': [1, 2]}, context='u', item='i')\n"
+        "assert events.n_pairs == 2"
+    )

@@ -16,10 +16,18 @@ def kernel(function: F) -> F:
     Kernels never use `prange`: threads are driven from outside (`shortlist._threads`), so that work is balanced
     dynamically and calls from many threads, or after a fork, are safe.
     """
-    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    return _compiled(function, fastmath=False)
 
 
 def fast_kernel(function: F) -> F:
     """`kernel` with reassociated sums: for dot products and reductions whose last bits do not matter."""
-    flags = {"reassoc", "contract", "nsz", "arcp"}  # not nnan/ninf: infinities mark excluded items
-    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=flags)(function))
+    # Not nnan and ninf: infinities mark excluded items.
+    return _compiled(function, fastmath={"reassoc", "contract", "nsz", "arcp"})
+
+
+def _compiled(function: F, **options: Any) -> F:
+    options |= {"nogil": True, "error_model": "numpy"}
+    try:
+        return cast("F", numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # no folder to keep a cache in, as in a read-only container: compile in every process
+        return cast("F", numba.njit(**options)(function))
