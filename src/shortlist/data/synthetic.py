@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import kernel
+from shortlist._random import GOLDEN, mixed
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.errors import SettingError
 
@@ -41,10 +42,7 @@ _MAIN_TOPIC = 0.7  # of an item's topical demand; the rest is for its second top
 _ITEMS_PER_TOPIC = 20  # at least, when the number of topics is left open
 _TRIES = 16  # draws per wanted item before a context is filled up without drawing
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_S11, _S27, _S30, _S31, _S32 = (np.uint64(s) for s in (11, 27, 30, 31, 32))
+_S11, _S32 = np.uint64(11), np.uint64(32)
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _ONE, _63 = np.uint64(1), np.uint64(63)
 
@@ -251,14 +249,6 @@ def _alias_tables(bounds: Ints, item: Words, weight: Floats, threshold: Words, o
 
 
 @kernel
-def _mix(z: np.uint64) -> np.uint64:
-    """The output function of splitmix64."""
-    z = (z ^ (z >> _S30)) * _MIX_1
-    z = (z ^ (z >> _S27)) * _MIX_2
-    return z ^ (z >> _S31)
-
-
-@kernel
 def _unit(bits: np.uint64) -> np.float64:
     """A double in (0, 1)."""
     return (np.float64(bits >> _S11) + 0.5) * (1.0 / 9007199254740992.0)
@@ -288,15 +278,15 @@ def _draw(
     topics = np.empty(_TOPICS_OF_CONTEXT + 1, np.int64)
     ends = np.empty(_TOPICS_OF_CONTEXT + 1, np.float64)
     for c in range(start, stop):
-        state = _mix(_mix(seed + _GOLDEN) + np.uint64(c) * _GOLDEN)
+        state = mixed(mixed(seed + GOLDEN) + np.uint64(c) * GOLDEN)
 
         topics[0], ends[0] = 0, 0.0
         for k in range(1, _TOPICS_OF_CONTEXT + 1):
-            state += _GOLDEN
-            u = _unit(_mix(state))
+            state += GOLDEN
+            u = _unit(mixed(state))
             topics[k] = 1 + min(int(np.searchsorted(topic_ends, u)), len(topic_ends) - 1)
-            state += _GOLDEN
-            ends[k] = ends[k - 1] - np.log(_unit(_mix(state)))
+            state += GOLDEN
+            ends[k] = ends[k - 1] - np.log(_unit(mixed(state)))
         for k in range(_TOPICS_OF_CONTEXT + 1):
             ends[k] = common + (1.0 - common) * ends[k] / ends[_TOPICS_OF_CONTEXT]
 
@@ -305,14 +295,14 @@ def _draw(
         tries = _TRIES * (end - first)
         while at < end and tries > 0:
             tries -= 1
-            state += _GOLDEN
-            u = _unit(_mix(state))
+            state += GOLDEN
+            u = _unit(mixed(state))
             k = 0
             while k < _TOPICS_OF_CONTEXT and u >= ends[k]:
                 k += 1
             left, right = bounds[topics[k]], bounds[topics[k] + 1]
-            state += _GOLDEN
-            bits = _mix(state)
+            state += GOLDEN
+            bits = mixed(state)
             x = left + _below(bits, right - left)
             i = item[x] if (bits & _LOW_32) < threshold[x] else other[x]
             word, bit = int(i) >> 6, _ONE << (np.uint64(i) & _63)
@@ -326,9 +316,9 @@ def _draw(
             for rank in range(n_items):
                 if at == end:
                     break
-                state += _GOLDEN
+                state += GOLDEN
                 word, bit = rank >> 6, _ONE << (np.uint64(rank) & _63)
-                if taken[word] & bit == 0 and (turn == 1 or _mix(state) & _ONE == 0):
+                if taken[word] & bit == 0 and (turn == 1 or mixed(state) & _ONE == 0):
                     taken[word] |= bit
                     items[at] = rank
                     at += 1
@@ -339,8 +329,8 @@ def _draw(
             items[x] = code_of_rank[items[x]]
         # Popular items tend to be drawn early: shuffle.
         for x in range(end - 1, first, -1):
-            state += _GOLDEN
-            y = first + _below(_mix(state), x - first + 1)
+            state += GOLDEN
+            y = first + _below(mixed(state), x - first + 1)
             items[x], items[y] = items[y], items[x]
 
 

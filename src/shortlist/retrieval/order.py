@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import kernel
+from shortlist._random import GOLDEN, mixed
 from shortlist.errors import SettingError
 
 # A filtered score is overwritten with the bits 0xffffffff, the one float whose key is the lowest int32: a NaN that no
@@ -92,20 +93,11 @@ def keys_numpy(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
 
 
 @kernel
-def mixed(z: np.uint64) -> np.uint64:
-    """Spread the bits of z evenly (the finaliser of SplitMix64)."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@kernel
 def row_seed(order: Order, q: int) -> np.uint64:
     """The seed of query q's hash: a function of the seed and the query's key alone."""
     if order.mode != BY_HASH:
         return np.uint64(0)
-    golden = np.uint64(0x9E3779B97F4A7C15)
-    return mixed(mixed(order.seed + golden) + np.uint64(order.query_keys[q]) * golden)
+    return mixed(mixed(order.seed + GOLDEN) + np.uint64(order.query_keys[q]) * GOLDEN)
 
 
 @kernel
@@ -132,7 +124,7 @@ def ties_numpy(order: Order, q: int, items: npt.NDArray[np.int32]) -> npt.NDArra
         return items.astype(np.int64)
     if order.mode == BY_PRIORITY:
         return order.priority[items].astype(np.int64)
-    golden = np.array([0x9E3779B97F4A7C15], np.uint64)
+    golden = np.array([GOLDEN])
     seed = mix(mix(order.seed + golden) + order.query_keys[q : q + 1].astype(np.uint64) * golden)
     hashes = mix(seed + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD1342543DE82EF95))
     return (hashes >> np.uint64(32)).astype(np.int64)
