@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import os
 
-import problems
 import pytest
 from hypothesis import HealthCheck, settings
+
+import problems
 
 # Machines differ in speed, so no example has a deadline; where CI is set, the examples are the same in every run.
 settings.register_profile(
