@@ -36,6 +36,8 @@ def answer(model) -> list:
     similar = model.similar_items([1, 2], n=3)
     ranks = model.rank([5], [[1, 2, 3]])[0].tolist()
     scores = [float(score) for score in known.scores[0]]
+    many = model.recommend(list(range(300)) * 20, n=2, deny=list(range(5000)))  # more ids than polars is faster for
+    assert many.ids == [[]] * 6000
     return [known.ids, told.ids, similar.ids, ranks, scores, model.fold_in([[1, 2, 3]]).tolist()]
 
 
@@ -102,6 +104,15 @@ def test_overlapping_guards_restore_what_the_user_set():
         assert blas_threads() == {1}  # the other one is still inside
         outer.set()
         thread.join()
+        assert blas_threads() == {2}
+
+
+def test_parallel_fits_leave_blas_as_it_was():
+    events = sl.datasets.synthetic(60, 40, 900, seed=1)
+    with threadpool_limits(2, user_api="blas"):
+        with ThreadPoolExecutor(3) as pool:
+            for fit in [pool.submit(sl.EASE().fit, events, threads=1 + k % 2) for k in range(24)]:
+                fit.result()
         assert blas_threads() == {2}
 
 

@@ -31,7 +31,7 @@ def number(name: str, value: object, least: float = 0.0, *, above: bool = False)
 
 def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     """One of the allowed words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
     return str(value)
 
@@ -48,5 +48,5 @@ def memory_bytes(memory: int | str | None) -> int:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
         if match is None or match[2].upper() not in _UNITS:
             raise SettingError(f"memory is {memory!r}; expected bytes or text such as '256MB' or '1GiB'")
-        return int(float(match[1]) * _UNITS[match[2].upper()])
+        return int(min(float(match[1]), 1e18) * _UNITS[match[2].upper()])
     return whole("memory", memory)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import whole
 from shortlist.errors import SettingError
 
 
@@ -25,13 +26,11 @@ def thread_count(threads: int | None = None) -> int:
     if threads is None:
         setting = os.environ.get("SHORTLIST_THREADS", "").strip()
         if setting:
-            if not setting.isdigit() or int(setting) < 1:
+            if not (setting.isascii() and setting.isdigit()) or int(setting) < 1:
                 raise SettingError(f"SHORTLIST_THREADS is {setting!r}; expected a whole number of at least 1")
             return int(setting)
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise SettingError(f"threads is {threads!r}; expected a whole number of at least 1, or None for all CPUs")
-    return threads
+    return whole("threads", threads)
 
 
 class _BlasGuard:
@@ -42,6 +41,7 @@ class _BlasGuard:
         self._inside = 0
         self._controller: Any = None
         self._before: list[int] = []
+        self._count = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -71,12 +71,16 @@ class _BlasGuard:
             if hasattr(library, "clear_controlling_thread"):
                 library.clear_controlling_thread(force=True)
 
-    def enter(self) -> None:
+    def enter(self, count: int) -> None:
+        """Let BLAS use `count` threads, or as few as anyone inside wants."""
         with self._lock:
             if self._inside == 0:
                 self._before = [library.get_num_threads() for library in self._libraries()]
-                self._set([1] * len(self._before))
+                self._count = max([count, *self._before])
             self._inside += 1
+            if count < self._count:
+                self._count = count
+                self._set([count] * len(self._before))
 
     def leave(self) -> None:
         with self._lock:
@@ -97,23 +101,21 @@ _guard = _BlasGuard()
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Keep every BLAS in the process to one thread; may be nested and entered from several threads at once."""
-    _guard.enter()
-    try:
+    with blas_threads(1):
         yield
-    finally:
-        _guard.leave()
 
 
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[None]:
-    """Let BLAS use as many threads as asked for, where anything was asked for."""
+    """Keep BLAS to as many threads as asked for, where anything was asked for."""
     if threads is None:
         yield
         return
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(thread_count(threads), user_api="blas"):
+    _guard.enter(thread_count(threads))
+    try:
         yield
+    finally:
+        _guard.leave()
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:

@@ -153,6 +153,65 @@ def test_allow_and_deny_for_all_and_per_query(model, data):
     assert model.recommend(["u3"], allow=["no such", few[0]], exclude_seen=False).ids == [[few[0]]]
 
 
+def test_filters_per_query_go_with_skipped_contexts(model, data):
+    ids = data.items.ids()
+    answer = model.recommend(["nobody", "u3"], n=25, allow=[ids[:2], ids[5:9]], exclude_seen=False, unknown="skip")
+    assert [set(one) for one in answer.ids] == [set(ids[5:9])]
+    answer = model.recommend(["u3", "nobody"], n=25, deny=[ids[:20], []], exclude_seen=False, unknown="skip")
+    assert [set(one) for one in answer.ids] == [set(ids[20:])]
+
+
+def test_questions_in_any_container(model, data):
+    expected = model.recommend(["u3", "u8"], n=3).ids
+    for contexts in (
+        np.array(["u3", "u8"]),
+        pl.Series(["u3", "u8"]),
+        ("u3", "u8"),
+        iter(["u3", "u8"]),
+        {"u3": 1, "u8": 2},
+    ):
+        assert model.recommend(contexts, n=3).ids == expected
+    few = data.items.ids()[:4]
+    expected = model.recommend(["u3"], n=9, allow=few, exclude_seen=False).ids
+    for allow in (
+        np.array(few),
+        pl.Series(few),
+        set(few),
+        iter(few),
+        [np.array(few)],
+        [iter(few)],
+        [dict.fromkeys(few)],
+    ):
+        assert model.recommend(["u3"], n=9, allow=allow, exclude_seen=False).ids == expected
+    told = model.recommend(history=[few], n=3).ids
+    for history in (iter([few]), [np.array(few)], [pl.Series(few)], ((one for one in few),), [few + few]):
+        assert model.recommend(history=history, n=3).ids[0][:1] == told[0][:1]
+
+
+def test_questions_that_are_no_lists(name):
+    model = make(name).fit(events("Int64"))
+    for call in (
+        lambda: model.recommend(0),
+        lambda: model.recommend(np.int64(7)),
+        lambda: model.recommend([1], deny=np.int64(3)),
+        lambda: model.recommend([1], deny=3.5),
+        lambda: model.recommend([1], deny=pl.DataFrame({"i": [5]})),
+        lambda: model.recommend(history=5),
+        lambda: model.score([1], [np.int64(5)]),
+        lambda: model.score([1], None),
+    ):
+        with pytest.raises(sl.SettingError, match="expected"):
+            call()
+    for wrong in ([3.0], [None], [True], [[5, 6.0]]):
+        with pytest.raises(sl.UnknownIdError, match="item ids are integers"):
+            model.recommend([1], deny=wrong)
+    for weights in ({5: None}, {5: "x"}, {5: float("nan")}):
+        with pytest.raises(sl.DataError, match="weights are finite numbers"):
+            model.recommend(history=[weights])
+    with pytest.raises(sl.UnknownIdError, match="leave them out of the question"):
+        model.rank([1], [[99]])
+
+
 def test_filters_keep_the_order(model, data):
     ids = data.items.ids()
     whole = model.recommend(["u3"], n=25, exclude_seen=False).ids[0]
@@ -228,6 +287,12 @@ def test_histories_as_interactions_and_with_weights(model, data):
     assert model.recommend(history=[{item: 1.0}]).ids == model.recommend(history=[[item]]).ids
     with pytest.raises(sl.DataError, match="not negative"):
         model.recommend(history=[{item: -1.0}])
+
+
+def test_an_item_named_twice_has_one_score(model, data):
+    ids = data.items.ids()
+    for scores in model.score(["u3", "u8"], [[ids[4], *ids, ids[4]]] * 2):
+        assert scores[0] == scores[5] == scores[-1]
 
 
 def test_an_empty_history_gets_the_popular_items(model, data):
@@ -373,6 +438,43 @@ def test_one_item_many_contexts_and_the_reverse(name):
         answer = model.recommend([1], n=30, exclude_seen=False)
         assert np.isfinite(np.concatenate(answer.scores)).all()
         assert len(answer.ids[0]) == len(set(frame["i"]))
+
+
+def test_settings_are_checked_again_when_they_are_used(name, data, tmp_path):
+    model = make(name).fit(data)
+    model.weighting = "bogus"
+    with pytest.raises(sl.SettingError, match="weighting is 'bogus'"):
+        model.fit(data)
+    with pytest.raises(sl.SettingError, match="weighting is 'bogus'"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_settings_of_numpy_types_can_be_saved(name, data, tmp_path):
+    settings = {
+        key: np.float64(value) if isinstance(value, float) else np.int64(value) if isinstance(value, int) else value
+        for key, value in make(name).settings().items()
+    }
+    make(name, **settings).fit(data).save(tmp_path / "model")
+    assert sl.load(tmp_path / "model").settings() == make(name).settings()
+
+
+def test_a_loaded_model_can_do_everything(model, data, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = sl.load(tmp_path / "model")
+    told = [data.history("u3"), []]
+    assert loaded.recommend(history=told, n=4).ids == model.recommend(history=told, n=4).ids
+    loaded.fit(events("tuple"))
+    assert len(loaded.recommend([("u3", 1)], n=4).ids[0]) == 4
+
+
+def test_a_callback_may_stand_alone(name, data):
+    make(name).fit(data, callbacks=lambda epoch: None)
+
+
+def test_nothing_to_learn_from(name, data):
+    with pytest.raises(sl.DataError, match="no events to learn from"):
+        make(name).fit(data.select(np.zeros(len(data), bool)))
 
 
 def test_wrong_input_to_fit(name):

@@ -205,3 +205,21 @@ def test_the_same_codes_every_time():
     assert np.array_equal(first.context_codes, second.context_codes)
     assert np.array_equal(first.item_codes, second.item_codes)
     assert np.all(np.diff(np.array(first.contexts.ids())) > 0)
+
+
+def test_a_matrix_handed_out_is_the_users_to_change():
+    events = Interactions.from_frame(
+        {"u": [1, 1, 2], "i": [1, 2, 1], "w": [5, 0, 2.5]}, context="u", item="i", weight="w"
+    )
+    matrix, _, _ = events.to_csr()
+    matrix.data[:] = 1
+    matrix.eliminate_zeros()
+    again, _, _ = events.to_csr()
+    assert again.toarray().tolist() == [[5, 0], [2.5, 0]]
+    assert events.n_pairs == 3
+
+
+def test_weights_that_add_up_to_too_much():
+    events = Interactions.from_frame({"u": [1, 1], "i": [1, 1], "w": [3e38, 3e38]}, context="u", item="i", weight="w")
+    with pytest.raises(DataError, match="scale them down"):
+        events.by_context  # noqa: B018

@@ -133,6 +133,18 @@ def test_the_model_must_know_what_it_is_asked_for(events):
         sl.evaluate(sl.Popularity().fit(split.train), split, ["recal@20"])
 
 
+def test_a_model_that_may_know_the_answers_is_warned_of(events):
+    split = sl.splits.by_time(events, 0.3)
+    with pytest.warns(sl.ShortlistWarning, match="may know the answers"):
+        sl.evaluate(sl.EASE(regularization=5).fit(events), split)
+
+
+def test_n_beyond_the_catalogue(events):
+    split = sl.splits.by_time(events, 0.3)
+    model = sl.Popularity().fit(split.train)
+    assert sl.evaluate(model, split, "recall@2000000000")["recall@2000000000"] == 1
+
+
 def test_a_model_over_a_larger_catalogue_is_evaluated_by_ids(events):
     split = sl.splits.by_time(events, 0.3)
     same = sl.EASE(regularization=5).fit(split.train)
@@ -151,6 +163,7 @@ def test_the_result_reads_well(events):
     assert result.to_polars().columns == ["metric", "mean", "stderr", "contexts"]
     assert result.per_context().columns == ["u", "recall@3", "ndcg@5"]
     assert f"recall@3  {result['recall@3']:.4f} ± " in repr(result)
+    assert result["NDCG@5"] == result["ndcg@5"]
     with pytest.raises(KeyError, match="was not evaluated"):
         result["auc"]
 
@@ -185,6 +198,8 @@ class TestCandidates:
         two = sl.Interactions.from_frame({"u": ["me", "me"], "i": ["a", "b"]}, context="u", item="i")
         with pytest.raises(sl.DataError, match="one true item each"):
             sl.evaluate_candidates(model, two, negatives)
+        with pytest.raises(sl.DataError, match="one true item each"):
+            sl.evaluate_candidates(model, two.extend(contexts=["u1"]), negatives)
         other = sl.Interactions.from_frame({"u": ["me", "u1"], "i": ["a", "b"]}, context="u", item="i")
         with pytest.raises(sl.DataError, match="1 of 2 contexts have no candidates"):
             sl.evaluate_candidates(model, other, negatives)
@@ -229,6 +244,12 @@ class TestCompare:
             sl.compare(a, b)
         with pytest.raises(sl.SettingError, match="at least two"):
             sl.compare(a)
+        c = sl.Evaluation("C", "another protocol", a.contexts, {"recall@5": np.ones(3)})
+        with pytest.raises(sl.SettingError, match="different protocols"):
+            sl.compare(a, c)
+        nowhere = self.result(np.full(3, np.nan))
+        assert "not defined" in repr(sl.compare(a, nowhere))
+        assert np.isnan(nowhere["recall@5"])
         with pytest.raises(sl.SettingError, match="different names"):
             sl.compare(a, a, names=["x", "x"])
         assert sl.compare(a, a).to_polars()["model"].to_list() == ["A 1", "A 2"]

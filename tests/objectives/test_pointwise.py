@@ -58,6 +58,12 @@ def test_settings_that_make_no_sense(name, value):
         PointwiseSquare(**{name: value})
 
 
+@pytest.mark.parametrize("wrong", [{"observed_weight": 1e39}, {"regularization_exponent": 1000.0}])
+def test_settings_beyond_float32(wrong, make_problem):
+    with pytest.raises(SettingError, match="too large"):
+        PointwiseSquare(**wrong).terms(make_problem().by_context)
+
+
 @pytest.mark.parametrize("name", ["weighting", "strength_as", "convention"])
 def test_words_that_are_not_known(name):
     with pytest.raises(SettingError, match=f"{name} is 'x'; expected one of"):

@@ -217,7 +217,7 @@ class Interactions:
     @cached_property
     def by_context(self) -> Rows:
         """A row a context, each pair once, weights aggregated; built on first use."""
-        return rows_of(
+        rows = rows_of(
             self.context_codes,
             self.item_codes,
             self.weights,
@@ -226,6 +226,11 @@ class Interactions:
             self.n_items,
             _MERGE[self.aggregate],
         )
+        if rows.values is not None and not np.isfinite(rows.values).all():
+            raise DataError(
+                f"the weights of a repeated pair add up to more than {np.finfo(np.float32).max:.3g}; scale them down"
+            )
+        return rows
 
     @cached_property
     def by_item(self) -> Rows:
@@ -262,7 +267,8 @@ class Interactions:
 
         view = self.by_context
         values = np.ones(len(view), np.float32) if view.values is None else view.values
-        matrix = sp.csr_array((values, view.indices, view.indptr), shape=(self.n_contexts, self.n_items))
+        shape = (self.n_contexts, self.n_items)
+        matrix = sp.csr_array((values, view.indices, view.indptr), shape=shape, copy=True)  # theirs to change
         return matrix, self.contexts.ids(), self.items.ids()
 
     # --- parts -------------------------------------------------------------------------------------------------------
@@ -361,7 +367,7 @@ def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     if isinstance(frame, pl.DataFrame):
         return frame.lazy()
     if isinstance(frame, Mapping):
-        return _from_columns(dict(frame))
+        return _from_columns(dict(frame), columns)
     if isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(
             f"expected a frame with named columns (polars, pandas, Arrow, a mapping), got {type(frame).__name__}; "
@@ -391,7 +397,7 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
     try:
         return _stream(frame)
     except ImportError:  # polars takes pandas frames by way of pyarrow
-        return _from_columns({name: frame[name].to_numpy() for name in columns.all})
+        return _from_columns({name: frame[name].to_numpy() for name in columns.all}, columns)
     except DataError:
         for name in columns.all:  # which one is it?
             try:
@@ -415,15 +421,16 @@ def _stream(frame: Any) -> pl.LazyFrame:
         raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}") from error
 
 
-def _from_columns(data: dict[str, Any]) -> pl.LazyFrame:
-    series = [_column(name, values) for name, values in data.items()]
+def _from_columns(data: dict[str, Any], columns: Columns) -> pl.LazyFrame:
+    ids = (*columns.context, columns.item)
+    series = [_column(name, values, ids=name in ids) for name, values in data.items()]
     lengths = {one.name: len(one) for one in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
     return pl.DataFrame(series).lazy()
 
 
-def _column(name: str, values: Any) -> pl.Series:
+def _column(name: str, values: Any, *, ids: bool) -> pl.Series:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with one value a row")
     try:
@@ -431,10 +438,13 @@ def _column(name: str, values: Any) -> pl.Series:
             values = [None if _is_missing(value) else value for value in values.tolist()]
         if isinstance(values, list | tuple) and {bool, int} <= set(map(type, values)):
             raise TypeError("polars would take True for 1")
+        if not ids and isinstance(values, list | tuple) and float in set(map(type, values)):
+            values = [float(value) if isinstance(value, int) else value for value in values]
         return pl.Series(name, values, strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-        raise DataError(f"column {name!r} mixes types ({kinds}); ids are all integers or all text") from error
+        expected = "ids are all integers or all text" if ids else "expected one type throughout"
+        raise DataError(f"column {name!r} mixes types ({kinds}); {expected}") from error
 
 
 def _is_missing(value: Any) -> bool:

@@ -69,7 +69,10 @@ class Split:
 
 
 def by_time(
-    events: Interactions, test: float | int | str | dt.date | dt.datetime = 0.1, *, repeats: Repeats = "drop"
+    events: Interactions,
+    test: float | int | str | dt.date | dt.datetime | np.datetime64 = 0.1,
+    *,
+    repeats: Repeats = "drop",
 ) -> Split:
     """Train on everything before a moment, ask for what came after: the split that leaks nothing.
 
@@ -89,6 +92,8 @@ def by_time(
       dropped  nothing
     """
     times = _times(events, "by_time")
+    if isinstance(test, np.datetime64):
+        test = test.astype("datetime64[us]")  # finer ones would come as whole numbers
     test = getattr(test, "item", lambda: test)()  # a NumPy number as a plain one
     if isinstance(test, float) and 0 < test < 1:
         place = min(len(times) - 1, int(np.ceil(len(times) * (1 - test) - 1e-9)))
@@ -163,7 +168,7 @@ def held_out_contexts(
         by: the pairs asked for are drawn at `"random"` or are the newest in `"time"`.
         seed: for both draws.
     """
-    if isinstance(test, int) and not isinstance(test, bool):
+    if isinstance(test, int | np.integer) and not isinstance(test, bool):
         count = _whole(test, "test", 1)
     else:
         count = round(_share(test, "test") * events.n_contexts)
@@ -407,7 +412,7 @@ def _times(events: Interactions, who: str) -> npt.NDArray[Any]:
     return events.times
 
 
-def _moment(value: int | float | str | dt.date | dt.datetime, events: Interactions) -> Any:
+def _moment(value: Any, events: Interactions) -> Any:
     """The moment as a number in the events' own unit."""
     if isinstance(value, int | float):
         return value
@@ -436,8 +441,11 @@ def _moment(value: int | float | str | dt.date | dt.datetime, events: Interactio
 
 
 def _shown(time: Any, events: Interactions) -> str:
-    if isinstance(events.time_dtype, pl.Date | pl.Datetime):
-        return str(pl.Series([int(time)]).cast(events.time_dtype).item())
+    try:
+        if isinstance(events.time_dtype, pl.Date | pl.Datetime):
+            return str(pl.Series([int(time)]).cast(events.time_dtype).item())
+    except (ValueError, OverflowError, pl.exceptions.PolarsError):  # beyond the years that there are
+        pass
     return str(time)
 
 

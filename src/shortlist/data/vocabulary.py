@@ -16,7 +16,7 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 Id: TypeAlias = Any  # an int, a str, or a tuple of them
 Unknown: TypeAlias = Literal["raise", "skip", "mark"]
 
-_JOIN_FROM = 4096  # ids looked up at once from which a hash join beats a Python dictionary
+_JOIN_FROM = 4096  # length of a Series from which a hash join beats a Python dictionary
 _MOST = np.iinfo(np.int32).max
 
 
@@ -75,10 +75,9 @@ class Vocabulary:
         """The ids with these codes (all of them by default) as Python values."""
         if codes is None:
             return list(self._values)
-        if len(codes) < _JOIN_FROM:
-            # Without polars, whose threads do not survive a fork: a server may load a model and then fork.
-            return [self._values[code] for code in codes]
-        return _rows(self.take(np.asarray(codes)))
+        # Without polars, whose threads do not survive a fork: a server may load a model and then fork.
+        values = self._values
+        return [values[code] for code in np.asarray(codes).tolist()]
 
     @cached_property
     def _values(self) -> list[Id]:
@@ -93,7 +92,12 @@ class Vocabulary:
         return self._frame[np.asarray(codes, dtype=np.int64)]
 
     def encode(
-        self, ids: Iterable[Id] | pl.Series | pl.DataFrame, *, unknown: Unknown = "raise", what: str = "id"
+        self,
+        ids: Iterable[Id] | pl.Series | pl.DataFrame,
+        *,
+        unknown: Unknown = "raise",
+        what: str = "id",
+        way_out: str = "pass unknown='skip' to leave them out",
     ) -> Codes:
         """The codes of these ids.
 
@@ -102,13 +106,16 @@ class Vocabulary:
                 are taken by their places.
             unknown: `"raise"` an error, `"skip"` (leave them out of the answer), or `"mark"` them with −1.
             what: the word for an id in the error message.
+            way_out: what the message advises.
         """
         if unknown not in ("raise", "skip", "mark"):
             raise SettingError(f"unknown={unknown!r}; expected 'raise', 'skip' or 'mark'")
         _refuse_single(ids, what)
+        if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
+            raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
         if not isinstance(ids, Sized):
             ids = list(ids)
-        if len(ids) >= _JOIN_FROM or isinstance(ids, pl.DataFrame):
+        if isinstance(ids, pl.DataFrame) or (isinstance(ids, pl.Series) and len(ids) >= _JOIN_FROM):
             codes = self._encode_by_join(ids)
         else:
             codes = self._encode_one_by_one(ids)
@@ -116,7 +123,7 @@ class Vocabulary:
         if unknown != "mark" and missing.any():
             if unknown == "raise":
                 first = _listed(ids)[int(np.argmax(missing))]
-                raise UnknownIdError(self._unknown_message(first, int(missing.sum()), len(codes), what))
+                raise UnknownIdError(f"{self._unknown_message(first, int(missing.sum()), len(codes), what)}; {way_out}")
             codes = codes[~missing]
         return codes
 
@@ -147,7 +154,7 @@ class Vocabulary:
     def _code(self, one: Id) -> int:
         if self._index is None:
             self._index = {key: code for code, key in enumerate(self._values)}
-        if not _is_id(one):
+        if not is_id(one):
             return -1
         return self._index.get(one, -1)
 
@@ -171,10 +178,7 @@ class Vocabulary:
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" (ids here are like {example!r}, of type {type(example).__name__})"
-        return (
-            f"unknown {what} {first!r}{hint}: {n_missing:,} of {n_asked:,} ids are not among the {len(self):,} known; "
-            "pass unknown='skip' to leave them out"
-        )
+        return f"unknown {what} {first!r}{hint}: {n_missing:,} of {n_asked:,} ids are not among the {len(self):,} known"
 
     def __len__(self) -> int:
         return self._frame.height
@@ -200,10 +204,10 @@ class Vocabulary:
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 
-def _is_id(one: Id) -> bool:
+def is_id(one: Id) -> bool:
     """Whether this can be an id at all; 1.0 and True equal 1 in a dictionary, but they are not ids."""
     if isinstance(one, tuple):
-        return all(map(_is_id, one))
+        return all(map(is_id, one))
     return isinstance(one, int | str | np.integer) and not isinstance(one, bool)
 
 
@@ -230,7 +234,9 @@ def _frame_of(
         elif len(names) == 1:
             columns = [ids if isinstance(ids, pl.Series) else _series(list(_plain(ids)))]
         else:
-            tuples = [tuple(one) for one in ids]
+            tuples = list(ids)
+            if not all(isinstance(one, tuple) for one in tuples):
+                raise TypeError(f"expected tuples of {len(names)} parts")
             columns = [_series(list(part)) for part in zip(*tuples, strict=True)] or [pl.Series([])] * len(names)
             if len(columns) != len(names):
                 raise ValueError(f"found tuples of {len(columns)}, expected {len(names)} parts")

@@ -41,7 +41,9 @@ class Comparison:
             lines.append(f"{metric} (difference to the best with its {self.confidence:.0%} interval)")
             for row in (one for one in self.rows if one["metric"] == metric):
                 line = f"  {row['model']:<{width}}  {row['mean']:.4f} ± {row['stderr']:.4f}"
-                if row["difference"] == 0 and row["low"] == 0 and row["high"] == 0:
+                if np.isnan(row["mean"]):
+                    line = f"  {row['model']:<{width}}  not defined for any context"
+                elif row["difference"] == 0 and row["low"] == 0 and row["high"] == 0:
                     line += "  best"
                 else:
                     verdict = "worse" if row["worse"] else "no real difference"
@@ -76,10 +78,16 @@ def compare(
     if not confidence < 1:
         raise SettingError(f"confidence is {confidence!r}; expected a share below 1")
     whole("samples", samples)
+    whole("seed", seed, least=0)
     first = results[0]
     for other in results[1:]:
         if not first.contexts.equals(other.contexts):
             raise SettingError("the evaluations are of different contexts; compare models on one and the same split")
+        if other.protocol != first.protocol:
+            raise SettingError(
+                f"the evaluations followed different protocols, so that their figures mean different things: "
+                f"{first.protocol!r} and {other.protocol!r}"
+            )
         if list(other) != list(first):
             raise SettingError(f"the evaluations have different metrics: {list(first)} and {list(other)}")
     labels = names or _distinct([result.model for result in results])
@@ -88,11 +96,12 @@ def compare(
     rows = []
     for metric in first:
         means = [result[metric] for result in results]
-        best = int(np.argmax(means))
+        best = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))  # NaN: defined for no context
         for k in np.argsort([-mean for mean in means], kind="stable"):
             difference = results[k].of(metric) - results[best].of(metric)
             difference = difference[np.isfinite(difference)]
-            low, high = (0.0, 0.0) if k == best else _interval(difference, confidence, samples, seed)
+            same = k == best or not len(difference)
+            low, high = (0.0, 0.0) if same else _interval(difference, confidence, samples, seed)
             rows.append(
                 {
                     "metric": metric,

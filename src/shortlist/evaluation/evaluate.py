@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -10,10 +11,11 @@ import numpy.typing as npt
 
 from shortlist._numba import kernel
 from shortlist._settings import memory_bytes, whole
+from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.splits import Split
-from shortlist.errors import DataError, SettingError
+from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation.result import Evaluation
 from shortlist.metrics import Metric, Ranks, parse_metrics
 from shortlist.recommenders.answers import Labels
@@ -50,20 +52,23 @@ def evaluate(
         raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
     wanted = parse_metrics(metrics)
     seed = whole("seed", seed, least=0)
-    model._require_fit()
+    _require_model(model)
     history = model._with_own_items(split.history.by_context, split.history.items, "skip")
     codes = None
     if not split.fold_in:
-        codes = model.contexts_.encode(split.truth.contexts.ids(), what="context")
+        way_out = "fit the model on split.train"
+        codes = model.contexts_.encode(split.truth.contexts.frame, what="context", way_out=way_out)
+        _warn_if_fitted_on_other_data(model, codes, history)
     labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
-    queries = Queries(labels, codes, history)
+    queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
     truth = _own_truth(model, split)
     filters = Filters(exclude=(history.indptr, history.indices)) if split.exclude_seen else None
-    ranks = _ranks(
-        model._scorer(queries), truth, filters, history, wanted, seed=seed, memory=memory_bytes(memory), threads=threads
-    )
+    with blas_threads(threads):
+        scorer = model._scorer(queries, threads)
+        budget = memory_bytes(memory)
+        ranks = _ranks(scorer, truth, filters, history, wanted, seed=seed, memory=budget, threads=threads)
     seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
-    protocol = f"{split.protocol}, {len(model.items_):,} items ranked, {seen}"
+    protocol = f"{split.protocol}, the whole catalogue ranked, {seen}"
     return Evaluation(type(model).__name__, protocol, split.truth.contexts.frame, _values(ranks, wanted))
 
 
@@ -89,9 +94,9 @@ def evaluate_candidates(
         seed: of the random order of ties.
     """
     wanted = parse_metrics(metrics)
-    model._require_fit()
+    _require_model(model)
     contexts = truth.contexts.ids()
-    if len(truth) != len(contexts):
+    if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(
             f"{len(truth):,} true pairs for {len(contexts):,} contexts; this protocol has one true item each"
         )
@@ -117,6 +122,23 @@ def evaluate_candidates(
     ranks = Ranks(indptr=np.arange(len(place) + 1), ranks=place, n_relevant=ones, n_ranked=counts + 1, cutoff=None)
     protocol = f"ranked among {counts.min():,} to {counts.max():,} given candidates: not comparable with full ranking"
     return Evaluation(type(model).__name__, protocol, truth.contexts.frame, _values(ranks, wanted))
+
+
+def _require_model(model: Recommender) -> None:
+    if not isinstance(model, Recommender):
+        raise SettingError(f"expected a fitted recommender, got {model!r:.80}")
+    model._require_fit()
+
+
+def _warn_if_fitted_on_other_data(model: Recommender, codes: Array, history: Rows) -> None:
+    own = model.seen_.take(codes)
+    if not (np.array_equal(own.indptr, history.indptr) and np.array_equal(own.indices, history.indices)):
+        warnings.warn(
+            "the model was not fitted on split.train: what it has seen of these contexts is not the split's history, "
+            "so it may know the answers",
+            ShortlistWarning,
+            stacklevel=3,
+        )
 
 
 def _own_truth(model: Recommender, split: Split) -> Rows:
@@ -152,7 +174,7 @@ def _ranks(
         )
         return Ranks(truth.indptr, ranks, truth.lengths, n_ranked, None)
     n = max(metric.n or 0 for metric in metrics)
-    top, _ = top_n(scorer, n, filters=filters, tie_seed=seed, memory=memory, threads=threads)
+    top, _ = top_n(scorer, min(n, scorer.n_items), filters=filters, tie_seed=seed, memory=memory, threads=threads)
     indptr, ranks = hit_ranks(top, truth.indptr, truth.indices)
     return Ranks(indptr, ranks, truth.lengths, n_ranked, n)
 

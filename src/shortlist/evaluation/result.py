@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.errors import UnknownIdError
+from shortlist.errors import SettingError, UnknownIdError
+from shortlist.metrics import parse_metric
 
 Values = npt.NDArray[np.float64]
 
@@ -34,6 +36,9 @@ class Evaluation(Mapping[str, float]):
     def of(self, metric: str) -> Values:
         """The value of every context, in the order of `contexts`."""
         if metric not in self.values_by_metric:
+            with suppress(SettingError):
+                metric = str(parse_metric(metric))  # by another of its names
+        if metric not in self.values_by_metric:
             raise UnknownIdError(f"{metric!r} was not evaluated; there are {', '.join(self.values_by_metric)}")
         return self.values_by_metric[metric]
 
@@ -54,7 +59,9 @@ class Evaluation(Mapping[str, float]):
         return self.contexts.with_columns(pl.Series(name, values) for name, values in self.values_by_metric.items())
 
     def __getitem__(self, metric: str) -> float:
-        return float(np.nanmean(self.of(metric)))
+        values = self.of(metric)
+        defined = values[np.isfinite(values)]
+        return float(defined.mean()) if len(defined) else float("nan")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values_by_metric)

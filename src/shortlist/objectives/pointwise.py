@@ -12,6 +12,7 @@ from shortlist._numba import fast_kernel
 from shortlist._settings import number, one_of
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
+from shortlist.errors import SettingError
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -95,12 +96,18 @@ class PointwiseSquare:
         weight, label = self._weight_and_label(rows)
         excess = weight if self.convention == "added" else weight - np.float32(self.unobserved_weight)
         size = rows.lengths + self.unobserved_weight * rows.n_columns
-        ridge = self.regularization * size**self.regularization_exponent
-        return Terms(excess, weight * label, ridge.astype(np.float32))
+        with np.errstate(over="ignore"):
+            ridge = (self.regularization * size**self.regularization_exponent).astype(np.float32)
+            target = weight * label
+        for array, names in ((target, "observed_weight or the weights"), (ridge, "regularization or its exponent")):
+            if not np.isfinite(array).all():
+                raise SettingError(f"{names} are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
+        return Terms(excess, target, ridge)
 
     def _weight_and_label(self, rows: Rows) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         strength = strengths(rows.values, self.weighting)
-        scale = np.full(1, self.observed_weight, np.float32)
+        with np.errstate(over="ignore"):
+            scale = np.full(1, self.observed_weight).astype(np.float32)
         return (scale * strength, np.ones(1, np.float32)) if self.strength_as == "weight" else (scale, strength)
 
     def loss(

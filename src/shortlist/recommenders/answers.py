@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +108,7 @@ class Recommendations:
         return len(self._codes)
 
     def __getitem__(self, k: int) -> list[tuple[Id, float]]:
+        k = operator.index(k)
         row = self._codes[k]
         keep = row >= 0
         return list(zip(self._items.ids(row[keep]), (float(score) for score in self._scores[k][keep])))

@@ -14,9 +14,10 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import memory_bytes, one_of, whole
+from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.retrieval import Filters, item_ranks, top_n
@@ -34,6 +35,7 @@ class Queries:
     labels: Labels
     codes: Codes | None
     histories: Rows
+    known: npt.NDArray[np.bool_]  # which of those asked for are here; the others were skipped
     skipped: list[Id] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -61,7 +63,7 @@ class Recommender(ABC):
         """Learn, and set the learnt arrays at the end."""
 
     @abstractmethod
-    def _scorer(self, queries: Queries) -> BlockScorer:
+    def _scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
         """Scores of all items for these queries, block by block."""
 
     def _similarity(self, codes: Codes) -> BlockScorer:
@@ -78,7 +80,7 @@ class Recommender(ABC):
         self,
         interactions: Interactions,
         *,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Callback | Sequence[Callback] = (),
         progress: bool | None = None,
         threads: int | None = None,
     ) -> Self:
@@ -86,7 +88,7 @@ class Recommender(ABC):
 
         Args:
             interactions: what was observed.
-            callbacks: called after each epoch with an `Epoch`, where the recommender learns in epochs.
+            callbacks: one or several, called after each epoch with an `Epoch`, where the recommender learns in epochs.
             progress: show a progress bar; by default where standard error is a terminal.
             threads: how many to use; all CPUs by default. The result does not depend on it.
         """
@@ -95,10 +97,14 @@ class Recommender(ABC):
                 f"fit takes Interactions, got {type(interactions).__name__}; make them with Interactions.from_frame, "
                 ".read or .from_csr"
             )
+        if not len(interactions):
+            raise DataError("there are no events to learn from")
+        self._check()  # settings may have been changed since they were given
+        listeners = [callbacks] if callable(callbacks) else list(callbacks)
         from shortlist.recommenders.progress import epoch_bar
 
-        with epoch_bar(type(self).__name__, progress) as bar:
-            self._fit(interactions, [*callbacks, *bar], threads)
+        with epoch_bar(type(self).__name__, progress) as bar, blas_threads(threads):
+            self._fit(interactions, [*listeners, *bar], threads)
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
         self.seen_ = interactions.by_context
@@ -139,7 +145,8 @@ class Recommender(ABC):
             contexts: ids of contexts that were in the training data.
             n: how many items; fewer come back only where the filters leave fewer.
             history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
-                `Interactions`. Nobody needs to have been in the training data.
+                `Interactions`. Nobody needs to have been in the training data. Weights count as in training: not at
+                all with `weighting="binary"`.
             exclude_seen: leave out the items of the training data's (or the given) history.
             allow: recommend only these items: one list for all, or one per query. Unknown ids are passed over.
             deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
@@ -153,7 +160,8 @@ class Recommender(ABC):
         n = whole("n", n)
         queries = self._queries(contexts, history, unknown)
         filters = self._filters(queries, exclude_seen, allow, deny)
-        return self._search(self._scorer(queries), n, queries, filters, memory, threads)
+        with blas_threads(threads):
+            return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads)
 
     def _search(
         self,
@@ -217,14 +225,16 @@ class Recommender(ABC):
         codes = self._item_lists(items, len(queries))
         indptr = np.concatenate([[0], np.cumsum([len(one) for one in codes])]).astype(np.int64)
         flat = np.concatenate(codes) if codes else np.empty(0, np.int32)
-        ranks, _ = item_ranks(
-            self._scorer(queries),
-            (indptr, flat),
-            filters=self._filters(queries, exclude_seen, allow, deny),
-            priority=self._priority,
-            memory=memory_bytes(memory),
-            threads=threads,
-        )
+        filters = self._filters(queries, exclude_seen, allow, deny)
+        with blas_threads(threads):
+            ranks, _ = item_ranks(
+                self._scorer(queries, threads),
+                (indptr, flat),
+                filters=filters,
+                priority=self._priority,
+                memory=memory_bytes(memory),
+                threads=threads,
+            )
         return [ranks[start:stop] for start, stop in pairwise(indptr)]
 
     def similar_items(
@@ -241,9 +251,9 @@ class Recommender(ABC):
         """The n items nearest to each given item, itself left out. The filters are those of `recommend`."""
         self._require_fit()
         n = whole("n", n)
-        codes, skipped = self._known(self.items_, items, unknown, "item")
+        codes, known, skipped = self._known(self.items_, items, unknown, "item")
         own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        queries = Queries(Labels(self.items_, codes), None, own, skipped)
+        queries = Queries(Labels(self.items_, codes), None, own, known, skipped)
         filters = self._filters(queries, True, allow, deny)
         answer = f"similar_{self.items_.names[0]}"
         return self._search(self._similarity(codes), n, queries, filters, memory, threads, answer)
@@ -256,18 +266,21 @@ class Recommender(ABC):
             raise SettingError("pass either contexts (ids from the training data) or history=, one of the two")
         if history is not None:
             return self._history_queries(history, unknown)
-        codes, skipped = self._known(self.contexts_, contexts or (), unknown, "context")
-        return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), skipped)
+        assert contexts is not None
+        codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
+        return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
     @staticmethod
-    def _known(vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str) -> tuple[Codes, list[Id]]:
-        """The codes of the known ids, and the ids that were skipped."""
+    def _known(
+        vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str
+    ) -> tuple[Codes, npt.NDArray[np.bool_], list[Id]]:
+        """The codes of the known ids, which ones they are, and the ids that were skipped."""
         one_of("unknown", unknown, ("raise", "skip"))
-        if not isinstance(ids, str | bytes | int | pl.Series | np.ndarray):
-            ids = list(ids)
+        if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
+            ids = _as_list(ids, f"a list of {what}s")
         codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what)
         known = codes >= 0
-        return codes[known], [] if known.all() else [one for one, good in zip(ids, known) if not good]
+        return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
 
     def _history_queries(self, history: History, unknown: Unknown) -> Queries:
         one_of("unknown", unknown, ("raise", "skip"))
@@ -279,15 +292,16 @@ class Recommender(ABC):
                 raise SettingError(
                     f"history is a list with one history per query; got {history!r}; write [{history!r}]"
                 )
-            labels = Labels(None, np.arange(len(history), dtype=np.int32))
-            rows = self._rows_of_histories(history, unknown)
-        return Queries(labels, None, rows)
+            listed = _as_list(history, "a list with one history per query")
+            labels = Labels(None, np.arange(len(listed), dtype=np.int32))
+            rows = self._rows_of_histories(listed, unknown)
+        return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
     def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
         """Rows over other items, as rows over this model's."""
         if items is self.items_ or items == self.items_:
             return rows
-        own: Codes = self.items_.encode(items.ids(), unknown="mark")[rows.indices]
+        own: Codes = self.items_.encode(items.frame, unknown="mark")[rows.indices]
         known = own >= 0
         if not known.all() and unknown == "raise":
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
@@ -314,9 +328,12 @@ class Recommender(ABC):
             weight = np.ones(len(ids), np.float32)
             if isinstance(one, Mapping):
                 weighted = True
-                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
+                try:
+                    weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
+                except (TypeError, ValueError):
+                    weight = np.full(len(ids), np.nan, np.float32)
                 if not np.isfinite(weight).all() or (weight < 0).any():
-                    raise DataError(f"history {k}: weights must be finite and not negative, got {dict(one)!r}")
+                    raise DataError(f"history {k}: weights are finite numbers, not negative; got {dict(one)!r}")
             known = codes >= 0
             distinct, place = np.unique(codes[known], return_inverse=True)
             lists.append(distinct.astype(np.int32))
@@ -328,38 +345,39 @@ class Recommender(ABC):
         return Rows(indptr, indices, values if repeated else None, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
-        lists = [one if isinstance(one, str | bytes | int) else list(one) for one in items]
+        lists = _as_list(items, "one list of items per query")
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
-        return [self.items_.encode(one, what="item") for one in lists]
+        lists = [one if isinstance(one, str | bytes | int) else _as_list(one, "a list of items") for one in lists]
+        return [self.items_.encode(one, what="item", way_out="leave them out of the question") for one in lists]
 
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
     ) -> Filters:
         exclude = (queries.histories.indptr, queries.histories.indices) if exclude_seen else None
-        allow_all, allow_rows = self._filter_codes("allow", allow, len(queries))
-        deny_all, deny_rows = self._filter_codes("deny", deny, len(queries))
+        allow_all, allow_rows = self._filter_codes("allow", allow, queries.known)
+        deny_all, deny_rows = self._filter_codes("deny", deny, queries.known)
         if deny_rows is not None:
             exclude = _merged(exclude, deny_rows)
         return Filters(exclude=exclude, deny=deny_all, allow=allow_all, allow_rows=allow_rows)
 
     def _filter_codes(
-        self, name: str, given: ItemLists | None, n_queries: int
+        self, name: str, given: ItemLists | None, asked: npt.NDArray[np.bool_]
     ) -> tuple[Codes | None, tuple[npt.NDArray[np.int64], Codes] | None]:
         """One list for all, or one per query. Unknown ids cannot be recommended anyway; a wrong type is a mistake."""
         if given is None:
             return None, None
-        if isinstance(given, str | bytes | int):
-            raise SettingError(f"{name} is {given!r}; expected a list of item ids, or one such list per query")
-        listed = given.to_list() if isinstance(given, pl.Series) else list(given)
-        nested = [isinstance(one, list | tuple | set | frozenset | np.ndarray | pl.Series) for one in listed]
+        if isinstance(given, str | bytes | int | Mapping | pl.DataFrame):
+            raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
+        listed = _as_list(given, f"a list of item ids as {name}")
+        nested = [isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed]
         if any(nested) and not all(nested):
             raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
         if not any(nested):
             return self._known_items(name, listed), None
-        if len(listed) != n_queries:
-            raise SettingError(f"{name} has {len(listed)} lists for {n_queries} queries; expected one per query")
-        rows = [self._known_items(name, list(one)) for one in listed]
+        if len(listed) != len(asked):
+            raise SettingError(f"{name} has {len(listed)} lists for {len(asked)} queries; expected one per query")
+        rows = [self._known_items(name, _as_list(one, "a list")) for one, known in zip(listed, asked) if known]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
 
@@ -367,7 +385,7 @@ class Recommender(ABC):
         codes = self.items_.encode(ids, unknown="mark")
         text = self.items_.frame.dtypes[0] == pl.String
         for one in ids:
-            if isinstance(one, str) != text:
+            if not is_id(one) or isinstance(one, str) != text:
                 wanted = "text" if text else "integers"
                 raise UnknownIdError(f"{name}: {one!r} is of type {type(one).__name__}, but item ids are {wanted}")
         return codes[codes >= 0]
@@ -376,7 +394,8 @@ class Recommender(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
@@ -384,6 +403,7 @@ class Recommender(ABC):
         A model that is already there is replaced in one step: a crash leaves the old one or the new one.
         """
         self._require_fit()
+        self._check()
         from shortlist.recommenders.registry import REGISTRY
         from shortlist.storage import StoredModel, save_model
 
@@ -409,7 +429,7 @@ class Recommender(ABC):
         self.seen_ = Rows(arrays.pop("seen.indptr"), arrays.pop("seen.indices"), values, len(items))
         _check_rows(self.seen_, len(contexts))
         for name in self._arrays:
-            setattr(self, name, arrays[name])
+            setattr(self, name, arrays[name].copy())  # for read-only arrays the kernels would be compiled once more
         self._check_arrays()
         self._set_popularity()
         self._fitted = True
@@ -423,6 +443,17 @@ class Recommender(ABC):
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         state = f" fitted on {len(self.contexts_):,} contexts × {len(self.items_):,} items" if self._fitted else ""
         return f"{type(self).__name__}({inner}){state}"
+
+
+def _as_list(given: Any, expected: str) -> list[Any]:
+    if isinstance(given, pl.Series):
+        return given.to_list()
+    if isinstance(given, np.ndarray) and given.ndim:
+        return list(given.tolist())
+    try:
+        return list(given)
+    except TypeError:
+        raise SettingError(f"expected {expected}, got {given!r:.80}") from None
 
 
 def _merged(

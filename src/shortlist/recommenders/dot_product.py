@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes
+from shortlist.data.vocabulary import Codes, Unknown
 from shortlist.errors import StorageError
 from shortlist.recommenders.base import History, Queries, Recommender
 from shortlist.scoring import DotProductScorer
@@ -26,25 +26,31 @@ class DotProduct(Recommender):
     item_embeddings_: ClassVar[npt.NDArray[np.float32]]
 
     @abstractmethod
-    def _fold_in(self, histories: Rows) -> npt.NDArray[np.float32]:
+    def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """Embeddings of contexts with these histories, the items being as they are."""
 
-    def fold_in(self, history: History) -> npt.NDArray[np.float32]:
+    def fold_in(self, history: History, *, unknown: Unknown = "raise") -> npt.NDArray[np.float32]:
         """Embeddings of contexts that need not have been in the training data, from their histories.
 
         Args:
             history: one history per context: item ids, {id: weight}, or `Interactions`.
+            unknown: items that are not known `"raise"` an error, or are passed over (`"skip"`).
         """
-        return self._fold_in(self._queries(None, history, "raise").histories)
+        return self._fold_in(self._queries(None, history, unknown).histories)
 
-    def _scorer(self, queries: Queries) -> DotProductScorer:
+    def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
         if queries.codes is not None:
             return DotProductScorer(self.context_embeddings_[queries.codes], self.item_embeddings_)
-        return DotProductScorer(self._fold_in(queries.histories), self.item_embeddings_)
+        return DotProductScorer(self._fold_in(queries.histories, threads), self.item_embeddings_)
 
     def _scores(self, queries: Queries, codes: list[Codes]) -> list[npt.NDArray[np.float32]]:  # type: ignore[override]
         contexts = self._scorer(queries).contexts
-        return [self.item_embeddings_[wanted] @ contexts[q] for q, wanted in enumerate(codes)]
+        scores = []
+        for q, wanted in enumerate(codes):
+            # A product rounds by a row's place in the matrix: an item that is named twice is scored once.
+            distinct, place = np.unique(wanted, return_inverse=True)
+            scores.append((self.item_embeddings_[distinct] @ contexts[q])[place])
+        return scores
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings; an item without any observation has none and is near to nothing."""

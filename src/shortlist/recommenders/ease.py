@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import number, one_of
-from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes
@@ -47,10 +46,9 @@ class EASE(Recommender):
 
     def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
         _refuse_too_large(interactions.n_items)
-        with blas_threads(threads):
-            self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
+        self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 
-    def _scorer(self, queries: Queries) -> HistoryScorer:
+    def _scorer(self, queries: Queries, threads: int | None = None) -> HistoryScorer:
         rows = queries.histories
         return HistoryScorer(rows, strengths(rows.values, self.weighting), self.item_weights_)
 

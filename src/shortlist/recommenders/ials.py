@@ -45,7 +45,7 @@ class IALS(DotProduct):
         solver: `"exact"`: Cholesky for every row.
         seed: of the start values; the same seed gives the same model at any number of threads.
 
-    After `fit`, `training_` lists the epochs with the loss in its parts.
+    After `fit`, `training_` lists the epochs with the loss in its parts; a loaded model has none.
 
     >>> from shortlist import datasets
     >>> events = datasets.load("online-retail").interactions
@@ -102,14 +102,15 @@ class IALS(DotProduct):
         self.training_ = training
         self._item_gramian = gramian(items)
 
-    def _fold_in(self, histories: Rows) -> npt.NDArray[np.float32]:
+    def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """The context half-step for these rows: what `fit` gives a training context with the same history."""
         objective = self.objective()
         out = np.zeros((histories.n_rows, self.item_embeddings_.shape[1]), np.float32)
         terms, alpha0 = objective.terms(histories), objective.unobserved_weight
-        solve_rows(histories, terms, self.item_embeddings_, alpha0, out, G=self._item_gramian)
+        solve_rows(histories, terms, self.item_embeddings_, alpha0, out, threads, G=self._item_gramian)
         return out
 
     def _check_arrays(self) -> None:
         super()._check_arrays()
+        self.training_ = []
         self._item_gramian = gramian(self.item_embeddings_)

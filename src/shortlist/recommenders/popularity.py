@@ -43,7 +43,7 @@ class Popularity(Recommender):
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)
         self.item_scores_: npt.NDArray[np.float32] = counts.astype(np.float32)
 
-    def _scorer(self, queries: Queries) -> PopularityScorer:
+    def _scorer(self, queries: Queries, threads: int | None = None) -> PopularityScorer:
         return PopularityScorer(self.item_scores_, len(queries))
 
     def _check_arrays(self) -> None:
