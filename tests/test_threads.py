@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import shortlist as sl
 from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
+from shortlist._threads import blas_threads as blas_limit
 
 
 def blas_threads() -> set[int]:
@@ -105,6 +106,19 @@ def test_overlapping_guards_restore_what_the_user_set():
         outer.set()
         thread.join()
         assert blas_threads() == {2}
+
+
+def test_an_inner_guard_gives_back_what_the_outer_one_allows():
+    with threadpool_limits(3, user_api="blas"):
+        with blas_limit(2):
+            with single_threaded_blas():
+                assert blas_threads() == {1}
+            assert blas_threads() == {2}
+            with blas_limit(5):
+                assert blas_threads() == {2}
+        assert blas_threads() == {3}
+        with blas_limit(5):
+            assert blas_threads() == {3}
 
 
 def test_parallel_fits_leave_blas_as_it_was():

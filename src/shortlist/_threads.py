@@ -38,18 +38,17 @@ class _BlasGuard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
-        self._controller: Any = None
+        self._wanted: list[int] = []  # by everyone who is inside
         self._before: list[int] = []
-        self._count = 0
+        self._controller: Any = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
         """In a forked child nobody is inside, whoever was inside in the parent."""
         self._lock = threading.Lock()
-        if self._inside:
-            self._inside = 0
+        if self._wanted:
+            self._wanted = []
             self._set(self._before)
 
     def _libraries(self) -> list[Any]:
@@ -72,21 +71,20 @@ class _BlasGuard:
                 library.clear_controlling_thread(force=True)
 
     def enter(self, count: int) -> None:
-        """Let BLAS use `count` threads, or as few as anyone inside wants."""
+        """Keep BLAS to `count` threads, or to as few as anyone inside wants; never more than the user allows."""
         with self._lock:
-            if self._inside == 0:
+            if not self._wanted:
                 self._before = [library.get_num_threads() for library in self._libraries()]
-                self._count = max([count, *self._before])
-            self._inside += 1
-            if count < self._count:
-                self._count = count
-                self._set([count] * len(self._before))
+            self._wanted.append(count)
+            self._apply()
 
-    def leave(self) -> None:
+    def leave(self, count: int) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._set(self._before)
+            self._wanted.remove(count)
+            self._apply()
+
+    def _apply(self) -> None:
+        self._set([min([before, *self._wanted]) for before in self._before])
 
     def limit_this_thread(self) -> None:
         """For a thread of our own pool: MKL and BLAS over OpenMP keep their setting per thread."""
@@ -111,11 +109,12 @@ def blas_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    _guard.enter(thread_count(threads))
+    count = thread_count(threads)
+    _guard.enter(count)
     try:
         yield
     finally:
-        _guard.leave()
+        _guard.leave(count)
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
