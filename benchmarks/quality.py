@@ -32,9 +32,9 @@ def read(path: Path) -> sl.Interactions:
 def ncf(folder: Path, seeds: int) -> None:
     """Leave-one-out with 99 published negatives; Rendle et al. report about HR@10 .730 and NDCG@10 .453 for iALS.
 
-    156 users have their true item once more among the negatives. The published evaluation takes the two for one item;
-    here it is a tie, settled at random (figures are means over ten orders of the ties). A last row leaves those
-    duplicates out, as the published evaluation does.
+    156 users have their true item once more among the negatives. The evaluation published with the split (He et al.
+    2017) takes the two for one item; here it is a tie, settled at random (figures are means over ten orders of the
+    ties). A last row leaves those duplicates out.
     """
     train, truth, negatives = (read(folder / f"{name}.parquet") for name in ("train", "test", "test_negatives"))
     train = train.extend(items=[*truth.items, *negatives.items])  # two items of the catalogue are in the test only

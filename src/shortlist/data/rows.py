@@ -124,16 +124,21 @@ def has_pairs(indptr: Array, indices: Array, rows: Array, columns: Array) -> Arr
     """Whether each pair (row, column) is an entry of a sparse matrix with sorted rows."""
     found = np.zeros(len(rows), np.bool_)
     for p in range(len(rows)):
-        low, end = indptr[rows[p]], indptr[rows[p] + 1]
-        high = end
-        while low < high:
-            middle = (low + high) // 2
-            if indices[middle] < columns[p]:
-                low = middle + 1
-            else:
-                high = middle
-        found[p] = low < end and indices[low] == columns[p]
+        found[p] = holds(indices, indptr[rows[p]], indptr[rows[p] + 1], columns[p])
     return found
+
+
+@kernel
+def holds(indices: Array, begin: int, end: int, column: int) -> bool:
+    """Whether the ascending `indices[begin:end]` hold a column: a binary search."""
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) // 2
+        if indices[middle] < column:
+            low = middle + 1
+        else:
+            high = middle
+    return bool(low < end and indices[low] == column)
 
 
 @kernel

@@ -13,7 +13,7 @@ from shortlist._numba import kernel
 from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.rows import Rows, holds
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation.result import Evaluation
@@ -89,7 +89,7 @@ def evaluate_candidates(
         model: fitted.
         truth: one pair a context: the item to find.
         candidates: the items it has to stand against, as (context, item) events. An item equal to the true one counts
-            as a tie with it, as in the published protocol.
+            as a tie with it; leave such events out where a published evaluation takes the two for one.
         metrics: as in `evaluate`.
         seed: of the random order of ties.
     """
@@ -199,15 +199,7 @@ def hit_ranks(top: Array, indptr: Array, indices: Array) -> tuple[Array, Array]:
     for q in range(n_rows):
         begin, end = indptr[q], indptr[q + 1]
         for k in range(n):
-            item = top[q, k]
-            low, high = begin, end
-            while low < high:
-                middle = (low + high) // 2
-                if indices[middle] < item:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < end and indices[low] == item:
+            if holds(indices, begin, end, top[q, k]):
                 out[at] = k + 1
                 at += 1
         out_indptr[q + 1] = at

@@ -25,6 +25,7 @@ from shortlist.scoring import BlockScorer
 from shortlist.solvers.als import Callback
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
+_WAY_OUT = "leave them out of the question; recommend does so with unknown='skip'"
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
 
@@ -278,7 +279,7 @@ class Recommender(ABC):
         one_of("unknown", unknown, ("raise", "skip"))
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
             ids = _as_list(ids, f"a list of {what}s")
-        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what)
+        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=_WAY_OUT)
         known = codes >= 0
         return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
 
@@ -307,7 +308,7 @@ class Recommender(ABC):
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
                 f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
-                "catalogue; pass unknown='skip' to drop them"
+                f"catalogue; {_WAY_OUT}"
             )
         row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)[known]
         own = own[known]
@@ -324,7 +325,8 @@ class Recommender(ABC):
             if isinstance(one, str | bytes) or not isinstance(one, Iterable):
                 raise SettingError(f"history {k} is {one!r}; expected a list of item ids, or {{id: weight}}")
             ids = list(one)
-            codes = self.items_.encode(ids, unknown="mark" if unknown == "skip" else "raise", what="item")
+            mark: Unknown = "mark" if unknown == "skip" else "raise"
+            codes = self.items_.encode(ids, unknown=mark, what="item", way_out=_WAY_OUT)
             weight = np.ones(len(ids), np.float32)
             if isinstance(one, Mapping):
                 weighted = True
@@ -349,7 +351,7 @@ class Recommender(ABC):
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
         lists = [one if isinstance(one, str | bytes | int) else _as_list(one, "a list of items") for one in lists]
-        return [self.items_.encode(one, what="item", way_out="leave them out of the question") for one in lists]
+        return [self.items_.encode(one, what="item", way_out=_WAY_OUT) for one in lists]
 
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
