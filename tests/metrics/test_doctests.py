@@ -5,10 +5,12 @@ import doctest
 import pytest
 
 import shortlist.metrics
-from shortlist.metrics import measures, ranks, spec
+from shortlist.metrics import beyond, lists, measures, ranks, spec
+
+MODULES = [shortlist.metrics, beyond, lists, measures, ranks, spec]
 
 
-@pytest.mark.parametrize("module", [shortlist.metrics, measures, ranks, spec], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_in_docstrings_run(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -5,7 +5,9 @@ import pytest
 
 from shortlist import metrics
 from shortlist.errors import SettingError
-from shortlist.metrics import Metric, Ranks, parse_metric, parse_metrics
+from shortlist.metrics import Lists, Metric, Ranks, parse_metric, parse_metrics
+
+METRICS = ["precision@3", "recall@3", "capped_recall@3", "ap@3", "ndcg@3", "hit@3", "mrr@3", "mrr", "auc"]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,13 @@ from shortlist.metrics import Metric, Ranks, parse_metric, parse_metrics
         ("mrr", "mrr", None),
         ("rr@10", "mrr", 10),
         ("auc", "auc", None),
+        ("coverage@20", "coverage", 20),
+        ("gini@20", "gini", 20),
+        ("popularity@5", "popularity", 5),
+        ("Novelty@5", "novelty", 5),
+        ("distance@10", "distance", 10),
+        ("ild@10", "distance", 10),
+        ("untrained@20", "untrained", 20),
     ],
 )
 def test_parse_and_write_again(text, name, n):
@@ -47,6 +56,9 @@ def test_parse_and_write_again(text, name, n):
         ("ndcg@9999999999", "expected a whole number from 1"),
         ("ndcg@" + "9" * 5000, "after the @"),
         ("ndcg@5@5", "has '5@5' after"),
+        ("coverage", "lacks its n.*'coverage@10'"),
+        ("gini@0", "'gini@0' has '0' after the @"),
+        ("novlty@5", "did you mean 'novelty'"),
         ("auc@10", "takes no n; write 'auc'"),
         ("auc@x", "takes no n; write 'auc'"),
         (
@@ -100,6 +112,22 @@ def test_compute_calls_the_function_of_that_name():
     for text, values in same.items():
         np.testing.assert_array_equal(parse_metric(text).compute(ranks), values)
         assert parse_metric(text).defined(ranks).all()
+
+
+def test_which_metrics_see_lists_and_which_are_one_number():
+    beyond = ["coverage@3", "gini@3", "popularity@3", "novelty@3", "distance@3", "untrained@3"]
+    assert [str(one) for one in parse_metrics([*METRICS, *beyond]) if one.beyond_accuracy] == beyond
+    assert [str(one) for one in parse_metrics([*METRICS, *beyond]) if not one.per_context] == beyond[:2]
+    ranks = Ranks.from_lists([[1]], n_items=4)
+    lists = Lists.from_lists([[0, 2, 1]], trained=[[0, 1]], n_items=4)
+    for metric in parse_metrics(beyond):
+        values = metric.compute(lists)
+        np.testing.assert_array_equal(values, getattr(metrics, metric.name)(lists, 3))
+        assert values.shape == ((1,) if metric.per_context else ())
+        with pytest.raises(SettingError, match=f"'{metric}' is computed from Lists, got Ranks"):
+            metric.compute(ranks)
+    with pytest.raises(SettingError, match="'recall@3' is computed from Ranks, got Lists"):
+        parse_metric("recall@3").compute(lists)
 
 
 def test_defined_marks_what_auc_refuses():

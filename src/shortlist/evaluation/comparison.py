@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import number, whole
+from shortlist._threads import single_threaded_blas
 from shortlist.errors import SettingError
-from shortlist.evaluation.result import Evaluation
+from shortlist.evaluation.result import Evaluation, is_beyond_accuracy
+
+Values: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Evaluations on the same contexts, each against the best, metric by metric, with paired bootstrap intervals."""
+    """Evaluations on the same contexts, metric by metric, with paired bootstrap intervals.
+
+    By accuracy each is compared with the best. Metrics beyond accuracy have no best: each is compared with the first,
+    and `worse` is None.
+    """
 
     rows: list[dict[str, Any]]
     confidence: float
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each metric and model: mean, standard error, difference to the best and its interval."""
-        return pl.DataFrame(self.rows)
+        """A row for each metric and model: mean, standard error, difference and its interval.
+
+        The interval is NaN for coverage and gini: there is one number for all contexts, and nothing to draw from.
+        """
+        return pl.DataFrame(self.rows, schema_overrides={"worse": pl.Boolean}, infer_schema_length=None)
 
     def best(self, metric: str) -> list[str]:
         """The best model by this metric and those that cannot be told from it."""
         rows = [row for row in self.rows if row["metric"] == metric]
         if not rows:
             raise SettingError(
-                f"{metric!r} was not compared; there are {', '.join({row['metric'] for row in self.rows})}"
+                f"{metric!r} was not compared; there are {', '.join(dict.fromkeys(row['metric'] for row in self.rows))}"
+            )
+        if rows[0]["worse"] is None:
+            raise SettingError(
+                f"of {metric!r} more is neither better nor worse; ask for the best by an accuracy metric"
             )
         return [row["model"] for row in rows if not row["worse"]]
 
@@ -38,18 +52,25 @@ class Comparison:
         width = max(len(row["model"]) for row in self.rows)
         lines = []
         for metric in dict.fromkeys(row["metric"] for row in self.rows):
-            lines.append(f"{metric} (difference to the best with its {self.confidence:.0%} interval)")
-            for row in (one for one in self.rows if one["metric"] == metric):
-                line = f"  {row['model']:<{width}}  {row['mean']:.4f} ± {row['stderr']:.4f}"
-                if np.isnan(row["mean"]):
-                    line = f"  {row['model']:<{width}}  not defined for any context"
-                elif row["difference"] == 0 and row["low"] == 0 and row["high"] == 0:
-                    line += "  best"
-                else:
-                    verdict = "worse" if row["worse"] else "no real difference"
-                    line += f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]  {verdict}"
-                lines.append(line)
+            rows = [row for row in self.rows if row["metric"] == metric]
+            reference = "the best" if rows[0]["worse"] is not None else rows[0]["model"]
+            interval = "" if np.isnan(rows[-1]["low"]) else f" with its {self.confidence:.0%} interval"
+            lines.append(f"{metric} (difference to {reference}{interval})")
+            lines += [f"  {row['model']:<{width}}  {_told(row, row is rows[0])}" for row in rows]
         return "\n".join(lines)
+
+
+def _told(row: dict[str, Any], first: bool) -> str:
+    if np.isnan(row["mean"]):
+        return "not defined for any context"
+    figure = f"{row['mean']:.4f}" + ("" if np.isnan(row["stderr"]) else f" ± {row['stderr']:.4f}")
+    if row["worse"] is None and first:
+        return figure
+    if row["worse"] is not None and row["difference"] == row["low"] == row["high"] == 0:
+        return f"{figure}  best"
+    interval = "" if np.isnan(row["low"]) else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
+    verdict = "" if row["worse"] is None else "  worse" if row["worse"] else "  no real difference"
+    return f"{figure}  {row['difference']:+.4f}{interval}{verdict}"
 
 
 def compare(
@@ -64,6 +85,9 @@ def compare(
     For each metric the model with the highest mean is compared with every other one: contexts are drawn with
     replacement `samples` times, the same ones for both (Efron's percentile interval on paired differences). A model is
     called worse where the interval lies below zero.
+
+    Metrics beyond accuracy know no better and no worse: there every model is compared with the first, in the order
+    given, and the difference has an interval (but for coverage and gini) and no verdict.
 
     Args:
         results: from `evaluate`, on the same split.
@@ -93,39 +117,56 @@ def compare(
     labels = names or _distinct([result.model for result in results])
     if len(labels) != len(results) or len(set(labels)) != len(labels):
         raise SettingError(f"names is {labels!r}; expected {len(results)} different names")
-    rows = []
+    rows: list[dict[str, Any]] = []
+    unlike: list[tuple[dict[str, Any], Values]] = []  # rows that need an interval, and the differences it is of
     for metric in first:
+        neutral = is_beyond_accuracy(metric)
         means = [result[metric] for result in results]
         best = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))  # NaN: defined for no context
-        for k in np.argsort([-mean for mean in means], kind="stable"):
-            difference = results[k].of(metric) - results[best].of(metric)
+        reference = 0 if neutral else best
+        order = range(len(results)) if neutral else np.argsort([-mean for mean in means], kind="stable")
+        for k in order:
+            overall = not first.values_by_metric[metric].ndim
+            if overall:
+                difference = np.array([means[k] - means[reference]])
+            else:
+                difference = results[k].of(metric) - results[reference].of(metric)
             difference = difference[np.isfinite(difference)]
-            same = k == best or not len(difference)
-            low, high = (0.0, 0.0) if same else _interval(difference, confidence, samples, seed)
-            rows.append(
-                {
-                    "metric": metric,
-                    "model": labels[k],
-                    "mean": means[k],
-                    "stderr": results[k].stderr[metric],
-                    "difference": float(difference.mean()) if len(difference) else 0.0,
-                    "low": low,
-                    "high": high,
-                    "worse": high < 0,
-                }
-            )
+            low = high = float("nan") if overall and k != reference else 0.0
+            row = {
+                "metric": metric,
+                "model": labels[k],
+                "mean": means[k],
+                "stderr": results[k].stderr[metric],
+                "difference": float(difference.mean()) if len(difference) else 0.0,
+                "low": low,
+                "high": high,
+                "worse": None if neutral else False,
+            }
+            rows.append(row)
+            if k != reference and not overall and len(difference):
+                unlike.append((row, difference))
+    _add_intervals(unlike, confidence, samples, seed)
     return Comparison(rows, confidence)
 
 
-def _interval(values: npt.NDArray[np.float64], confidence: float, samples: int, seed: int) -> tuple[float, float]:
-    """Percentiles of the mean under resampling."""
-    rng = np.random.default_rng([seed, 5])
-    n = len(values)
-    means = np.empty(samples)
-    for s in range(samples):
-        means[s] = values[rng.integers(0, n, n)].mean()
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+def _add_intervals(unlike: list[tuple[dict[str, Any], Values]], confidence: float, samples: int, seed: int) -> None:
+    """Percentiles of the mean under resampling, with the same draws for all that have as many contexts."""
+    by_size: dict[int, list[tuple[dict[str, Any], Values]]] = {}
+    for one in unlike:
+        by_size.setdefault(len(one[1]), []).append(one)
+    for n, group in by_size.items():
+        values = np.array([difference for _, difference in group])
+        means = np.empty((samples, len(group)))
+        rng = np.random.default_rng([seed, 5])
+        with single_threaded_blas():
+            for s in range(samples):
+                times = np.bincount(rng.integers(0, n, n), minlength=n)  # how often each context was drawn
+                means[s] = values @ times / n
+        lows, highs = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+        for (row, _), low, high in zip(group, lows, highs):
+            row["low"], row["high"] = float(low), float(high)
+            row["worse"] = None if row["worse"] is None else bool(high < 0)
 
 
 def _distinct(names: list[str]) -> list[str]:

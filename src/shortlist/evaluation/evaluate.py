@@ -9,22 +9,30 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
 from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows, holds
+from shortlist.data.rows import Rows
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation.result import Evaluation
-from shortlist.metrics import Metric, Ranks, parse_metrics
+from shortlist.evaluation.search import Search
+from shortlist.evaluation.untrained import warn_of_untrained
+from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
 from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import Queries, Recommender
-from shortlist.retrieval import Filters, item_ranks, top_n
-from shortlist.scoring import BlockScorer
 
 Array: TypeAlias = npt.NDArray[Any]
-DEFAULT_METRICS = ("recall@20", "ndcg@20")
+DEFAULT_METRICS = (
+    "recall@20",
+    "ndcg@20",
+    "coverage@20",
+    "gini@20",
+    "popularity@20",
+    "novelty@20",
+    "distance@20",
+    "untrained@20",
+)
 
 
 def evaluate(
@@ -38,11 +46,15 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for every context of the split's truth and measure where the truth lands.
 
+    Metrics beyond accuracy describe the lists by what `split.train` holds, so that they can be compared between models.
+    A model whose lists are filled with items that nobody had in training is warned of.
+
     Args:
         model: fitted on `split.train`.
         split: says whom to ask for, what is known of them, and whether seen items are left out of the ranking (they are
             where repeats do not count).
-        metrics: such as "recall@20", "ndcg@100", "auc"; `shortlist.metrics` has them all.
+        metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
+            are like; `shortlist.metrics` has them all. By default some of both.
         seed: equal scores are ordered at random under this seed, so that a model that cannot tell items apart gets the
             figures of chance.
         memory: what blocks of scores may take, bytes or text such as "256MB".
@@ -62,14 +74,14 @@ def evaluate(
     labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
     queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
     truth = _own_truth(model, split)
-    filters = Filters(exclude=(history.indptr, history.indices)) if split.exclude_seen else None
+    excluded = history if split.exclude_seen else None
     with blas_threads(threads):
         scorer = model._scorer(queries, threads)
-        budget = memory_bytes(memory)
-        ranks = _ranks(scorer, truth, filters, history, wanted, seed=seed, memory=budget, threads=threads)
+        search = Search(scorer, truth, excluded, seed, memory_bytes(memory), threads)
+        values = _measure(search, wanted, model, split.train)
     seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
     protocol = f"{split.protocol}, the whole catalogue ranked, {seen}"
-    return Evaluation(type(model).__name__, protocol, split.truth.contexts.frame, _values(ranks, wanted))
+    return Evaluation(type(model).__name__, protocol, split.truth.contexts.frame, values)
 
 
 def evaluate_candidates(
@@ -90,10 +102,15 @@ def evaluate_candidates(
         truth: one pair a context: the item to find.
         candidates: the items it has to stand against, as (context, item) events. An item equal to the true one counts
             as a tie with it; leave such events out where a published evaluation takes the two for one.
-        metrics: as in `evaluate`.
+        metrics: as in `evaluate`, without those beyond accuracy.
         seed: of the random order of ties.
     """
     wanted = parse_metrics(metrics)
+    if beyond := [str(metric) for metric in wanted if metric.beyond_accuracy]:
+        raise SettingError(
+            f"{', '.join(beyond)} cannot be had here: metrics beyond accuracy describe lists from the whole catalogue, "
+            "and only given candidates are ranked; use evaluate"
+        )
     _require_model(model)
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
@@ -121,7 +138,7 @@ def evaluate_candidates(
     ones = np.ones(len(place), np.int64)
     ranks = Ranks(indptr=np.arange(len(place) + 1), ranks=place, n_relevant=ones, n_ranked=counts + 1, cutoff=None)
     protocol = f"ranked among {counts.min():,} to {counts.max():,} given candidates: not comparable with full ranking"
-    return Evaluation(type(model).__name__, protocol, truth.contexts.frame, _values(ranks, wanted))
+    return Evaluation(type(model).__name__, protocol, truth.contexts.frame, _values(wanted, ranks, None))
 
 
 def _require_model(model: Recommender) -> None:
@@ -155,52 +172,45 @@ def _own_truth(model: Recommender, split: Split) -> Rows:
     return model._with_own_items(truth, split.truth.items, "raise")
 
 
-def _ranks(
-    scorer: BlockScorer,
-    truth: Rows,
-    filters: Filters | None,
-    history: Rows,
-    metrics: list[Metric],
-    *,
-    seed: int,
-    memory: int,
-    threads: int | None,
-) -> Ranks:
-    """The ranks of the relevant items: as deep as the metrics look, which is cheaper than all of them."""
-    n_ranked = np.full(truth.n_rows, truth.n_columns, np.int64) - (history.lengths if filters is not None else 0)
-    if any(metric.needs_full_ranks for metric in metrics):
-        ranks, n_ranked = item_ranks(
-            scorer, (truth.indptr, truth.indices), filters=filters, tie_seed=seed, memory=memory, threads=threads
+def _measure(
+    search: Search, metrics: list[Metric], model: Recommender, train: Interactions
+) -> dict[str, npt.NDArray[np.float64]]:
+    """The values of all metrics, from one search, unless some need every rank and others need lists."""
+    accuracy = [metric for metric in metrics if not metric.beyond_accuracy]
+    beyond = [metric for metric in metrics if metric.beyond_accuracy]
+    full = any(metric.needs_full_ranks for metric in accuracy)
+    ranks = search.full_ranks() if full else None
+    lists = None
+    if depths := [metric.n for metric in (beyond if full else metrics) if metric.n is not None]:
+        top = search.top(max(depths))
+        if not full and accuracy:
+            ranks = search.ranks_within(top, max(depths))
+        shown = min(depths)
+        warn_of_untrained(
+            type(model).__name__,
+            top[:, :shown],
+            model.popularity_,
+            search.excluded,
+            lambda: search.top(shown, model._priority),
         )
-        return Ranks(truth.indptr, ranks, truth.lengths, n_ranked, None)
-    n = max(metric.n or 0 for metric in metrics)
-    top, _ = top_n(scorer, min(n, scorer.n_items), filters=filters, tie_seed=seed, memory=memory, threads=threads)
-    indptr, ranks = hit_ranks(top, truth.indptr, truth.indices)
-    return Ranks(indptr, ranks, truth.lengths, n_ranked, n)
+        if beyond:
+            trained = model._with_own_items(train.by_context, train.items, "raise")
+            lists = Lists(top[:, : max(metric.n or 0 for metric in beyond)], trained)
+    return _values(metrics, ranks, lists, search.threads)
 
 
-def _values(ranks: Ranks, metrics: list[Metric]) -> dict[str, npt.NDArray[np.float64]]:
+def _values(
+    metrics: list[Metric], ranks: Ranks | None, lists: Lists | None, threads: int | None = None
+) -> dict[str, npt.NDArray[np.float64]]:
     out = {}
     for metric in metrics:
+        if metric.beyond_accuracy:
+            assert lists is not None
+            out[str(metric)] = metric.compute(lists, threads=threads)
+            continue
+        assert ranks is not None
         defined = metric.defined(ranks)
         values = np.full(len(ranks), np.nan)
         values[defined] = metric.compute(ranks if defined.all() else ranks.select(defined))
         out[str(metric)] = values
     return out
-
-
-@kernel
-def hit_ranks(top: Array, indptr: Array, indices: Array) -> tuple[Array, Array]:
-    """For each row of `top`, the places (from 1) at which items of the row's sorted `indices` stand."""
-    n_rows, n = top.shape
-    out_indptr = np.zeros(n_rows + 1, np.int64)
-    out = np.empty(min(n_rows * n, len(indices)), np.int64)
-    at = 0
-    for q in range(n_rows):
-        begin, end = indptr[q], indptr[q + 1]
-        for k in range(n):
-            if holds(indices, begin, end, top[q, k]):
-                out[at] = k + 1
-                at += 1
-        out_indptr[q + 1] = at
-    return out_indptr, out[:at]

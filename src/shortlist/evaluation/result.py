@@ -18,8 +18,9 @@ Values = npt.NDArray[np.float64]
 class Evaluation(Mapping[str, float]):
     """Means over contexts, by metric: `result["recall@20"]`; with their standard errors and every context's value.
 
-    A value of NaN in `values` marks a context for which the metric is not defined (AUC where every ranked item is
-    relevant); means and standard errors are over the others.
+    A value of NaN in `values_by_metric` marks a context for which the metric is not defined (AUC where every ranked
+    item is relevant, distance where a list has fewer than two items); means and standard errors are over the others.
+    Coverage and gini are one number for all contexts: an array without dimensions there, with a standard error of NaN.
     """
 
     def __init__(self, model: str, protocol: str, contexts: pl.DataFrame, values: dict[str, Values]) -> None:
@@ -30,11 +31,30 @@ class Evaluation(Mapping[str, float]):
 
     @property
     def stderr(self) -> dict[str, float]:
-        """The standard error of each mean: deviation over contexts by the root of their number."""
+        """The standard error of each mean: deviation over contexts by the root of their number.
+
+        NaN for coverage and gini, which are one number for all contexts, and where there is only one context.
+        """
         return {name: _stderr(values) for name, values in self.values_by_metric.items()}
+
+    @property
+    def accuracy(self) -> list[str]:
+        """The metrics of how well the truth is found, in the order they were asked for."""
+        return [name for name in self if not is_beyond_accuracy(name)]
+
+    @property
+    def beyond_accuracy(self) -> list[str]:
+        """The metrics of what the lists are like, in the order they were asked for."""
+        return [name for name in self if is_beyond_accuracy(name)]
 
     def of(self, metric: str) -> Values:
         """The value of every context, in the order of `contexts`."""
+        values = self._values(metric)
+        if not values.ndim:
+            raise SettingError(f"{metric!r} is one number for all contexts together: result[{metric!r}]")
+        return values
+
+    def _values(self, metric: str) -> Values:
         if metric not in self.values_by_metric:
             with suppress(SettingError):
                 metric = str(parse_metric(metric))  # by another of its names
@@ -44,7 +64,8 @@ class Evaluation(Mapping[str, float]):
 
     def to_polars(self) -> pl.DataFrame:
         """A row a metric: mean, standard error, number of contexts."""
-        counted = [int(np.isfinite(values).sum()) for values in self.values_by_metric.values()]
+        everyone = self.contexts.height
+        counted = [int(np.isfinite(one).sum()) if one.ndim else everyone for one in self.values_by_metric.values()]
         return pl.DataFrame(
             {
                 "metric": list(self.values_by_metric),
@@ -55,11 +76,12 @@ class Evaluation(Mapping[str, float]):
         )
 
     def per_context(self) -> pl.DataFrame:
-        """A row a context: its id and its value of each metric."""
-        return self.contexts.with_columns(pl.Series(name, values) for name, values in self.values_by_metric.items())
+        """A row a context: its id and its value of each metric that has one."""
+        columns = [pl.Series(name, values) for name, values in self.values_by_metric.items() if values.ndim]
+        return self.contexts.with_columns(columns)
 
     def __getitem__(self, metric: str) -> float:
-        values = self.of(metric)
+        values = self._values(metric)
         defined = values[np.isfinite(values)]
         return float(defined.mean()) if len(defined) else float("nan")
 
@@ -70,13 +92,33 @@ class Evaluation(Mapping[str, float]):
         return len(self.values_by_metric)
 
     def __repr__(self) -> str:
-        width = max(map(len, self.values_by_metric))
-        lines = [f"{self.model}: {self.contexts.height:,} contexts, {self.protocol}"]
-        stderr = self.stderr
-        lines += [f"  {name:<{width}}  {self[name]:.4f} ± {stderr[name]:.4f}" for name in self.values_by_metric]
+        lines = [f"{self.model}: {self.contexts.height:,} contexts, {self.protocol}", *self._lines(self.accuracy)]
+        if self.beyond_accuracy:
+            lines += ["beyond accuracy (more is neither better nor worse)", *self._lines(self.beyond_accuracy)]
         return "\n".join(lines)
+
+    def _lines(self, metrics: list[str]) -> list[str]:
+        width = max(map(len, self.values_by_metric))
+        return [f"  {name:<{width}}  {self.figure(name)}" for name in metrics]
+
+    def figure(self, metric: str) -> str:
+        """A metric as text: the mean ± its standard error, or the one number.
+
+        >>> result = Evaluation("Mine", "test", pl.DataFrame({"u": [1, 2]}), {"hit@5": np.array([0.0, 1.0])})
+        >>> result.figure("hit@5")
+        '0.5000 ± 0.5000'
+        """
+        values = self._values(metric)
+        return f"{self[metric]:.4f} ± {_stderr(values):.4f}" if values.ndim else f"{self[metric]:.4f}"
+
+
+def is_beyond_accuracy(metric: str) -> bool:
+    """Whether a metric describes lists, and not how well the truth is found."""
+    with suppress(SettingError):
+        return parse_metric(metric).beyond_accuracy
+    return False
 
 
 def _stderr(values: Values) -> float:
     defined = values[np.isfinite(values)]
-    return float(defined.std(ddof=1) / np.sqrt(len(defined))) if len(defined) > 1 else float("nan")
+    return float(defined.std(ddof=1) / np.sqrt(len(defined))) if values.ndim and len(defined) > 1 else float("nan")

@@ -1,8 +1,8 @@
-"""Ranks and the metrics over them: arrays in, numbers out (article, section "Evaluation").
+"""Ranks, lists and the metrics over them: arrays in, numbers out (article, section "Evaluation").
 
-R is the set of ranks, counted from 1, that a model gives to the relevant items of one context; N is the number of items
-that were ranked for it: the whole catalogue, less what was excluded; g(r) = 1 / log2(r + 1). Every metric gives one
-value per context, in [0, 1] and the higher the better; how to average them is the caller's affair.
+**Accuracy.** R is the set of ranks, counted from 1, that a model gives to the relevant items of one context; N is the
+number of items that were ranked for it: the whole catalogue, less what was excluded; g(r) = 1 / log2(r + 1). Every one
+gives one value per context, in [0, 1] and the higher the better; how to average them is the caller's affair.
 
 | written           | function            | also called            | value for one context                           |
 |-------------------|---------------------|------------------------|-------------------------------------------------|
@@ -22,8 +22,31 @@ value per context, in [0, 1] and the higher the better; how to average them is t
 recall@3 [0.5, 1.0]
 ndcg@3 [0.613, 0.5]
 auc [0.875, 0.778]
+
+**Beyond accuracy.** L is the list of the first n items that a context is recommended; p(i) is the share of training
+contexts that had item i. More is neither better nor worse; each list has a value but for coverage and gini, which are
+one number for all lists.
+
+| written           | function            | also called            | value                                           |
+|-------------------|---------------------|------------------------|-------------------------------------------------|
+| `coverage@n`      | `coverage`          |                        | share of the catalogue that is in any L         |
+| `gini@n`          | `gini`              |                        | how unequally often items are in L: 0 … 1       |
+| `popularity@n`    | `popularity`        |                        | mean of p(i) over L                             |
+| `novelty@n`       | `novelty`           |                        | mean of −log2 p(i) over L, in bits              |
+| `distance@n`      | `distance`          | ild                    | mean of 1 − cos(i, j) over the pairs of L       |
+| `untrained@n`     | `untrained`         |                        | share of L that no training context had         |
+
+>>> from shortlist.metrics import Lists
+>>> lists = Lists.from_lists([[0, 1], [0, 2]], trained=[[0, 1], [0, 1], [0], [0]], n_items=4)
+>>> for metric in parse_metrics("coverage@2, popularity@2, untrained@2"):
+...     print(metric, metric.compute(lists).round(3).tolist())
+coverage@2 0.75
+popularity@2 [0.75, 0.5]
+untrained@2 [0.0, 0.5]
 """
 
+from shortlist.metrics.beyond import coverage, distance, gini, novelty, popularity, untrained
+from shortlist.metrics.lists import Lists
 from shortlist.metrics.measures import (
     auc,
     average_precision,
@@ -38,16 +61,23 @@ from shortlist.metrics.ranks import Ranks
 from shortlist.metrics.spec import Metric, parse_metric, parse_metrics
 
 __all__ = [
+    "Lists",
     "Metric",
     "Ranks",
     "auc",
     "average_precision",
     "capped_recall",
+    "coverage",
+    "distance",
+    "gini",
     "hit_rate",
     "ndcg",
+    "novelty",
     "parse_metric",
     "parse_metrics",
+    "popularity",
     "precision",
     "recall",
     "reciprocal_rank",
+    "untrained",
 ]

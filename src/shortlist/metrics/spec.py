@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import SettingError
-from shortlist.metrics import measures
+from shortlist.metrics import beyond, measures
+from shortlist.metrics.lists import Lists
 from shortlist.metrics.ranks import Ranks, check_n
 
 if TYPE_CHECKING:
@@ -29,8 +30,17 @@ _WHOLE: dict[str, Callable[[Ranks], npt.NDArray[np.float64]]] = {
     "mrr": measures.reciprocal_rank,
     "auc": measures.auc,
 }
-_ALIASES = {"map": "ap", "average_precision": "ap", "hr": "hit", "hit_rate": "hit", "rr": "mrr"}
-_NAMES = [*_AT_N, "auc"]
+_BEYOND: dict[str, Callable[[Lists, int], npt.NDArray[np.float64] | float]] = {
+    "coverage": beyond.coverage,
+    "gini": beyond.gini,
+    "popularity": beyond.popularity,
+    "novelty": beyond.novelty,
+    "distance": beyond.distance,
+    "untrained": beyond.untrained,
+}
+_OF_ALL = {"coverage", "gini"}  # one number for all contexts together
+_ALIASES = {"map": "ap", "average_precision": "ap", "hr": "hit", "hit_rate": "hit", "rr": "mrr", "ild": "distance"}
+_NAMES = [*_AT_N, "auc", *_BEYOND]
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class Metric:
         object.__setattr__(self, "name", name)
         if self.n is None and name not in _WHOLE:
             raise SettingError(f"metric {self.name!r} lacks its n; write how many top items count, as in '{name}@10'")
-        if self.n is not None and name not in _AT_N:
+        if self.n is not None and name not in _AT_N and name not in _BEYOND:
             raise SettingError(f"metric {self.name!r} looks at the whole ranking and takes no n; write '{name}'")
         if self.n is not None:
             object.__setattr__(self, "n", check_n(self.n, f"the n of metric {name!r}"))
@@ -71,13 +81,50 @@ class Metric:
         """
         return self.n is None
 
-    def compute(self, ranks: Ranks) -> npt.NDArray[np.float64]:
-        """The metric of every context; refuses ranks that are cut off too early, and contexts that are not `defined`.
+    @property
+    def beyond_accuracy(self) -> bool:
+        """Whether it describes the `Lists` themselves and not the `Ranks` of relevant items.
+
+        Of such a metric more is neither better nor worse.
+
+        >>> parse_metric("recall@10").beyond_accuracy, parse_metric("coverage@10").beyond_accuracy
+        (False, True)
+        """
+        return self.name in _BEYOND
+
+    @property
+    def per_context(self) -> bool:
+        """Whether every context has a value; coverage and gini are one number for all of them.
+
+        >>> parse_metric("popularity@10").per_context, parse_metric("coverage@10").per_context
+        (True, False)
+        """
+        return self.name not in _OF_ALL
+
+    def compute(self, of: Ranks | Lists, *, threads: int | None = None) -> npt.NDArray[np.float64]:
+        """The metric of every context; of coverage and gini the one number, as an array without dimensions.
+
+        Refuses ranks and lists that are cut off too early, and ranks of contexts that are not `defined`; for lists that
+        are not, the value is NaN.
+
+        Args:
+            of: `Ranks`, or for metrics beyond accuracy `Lists`.
+            threads: how many to use where it takes long, as for distance; the result does not depend on it.
 
         >>> Metric("recall", 2).compute(Ranks.from_lists([[1, 3], [2]], n_items=5))
         array([0.5, 1. ])
+        >>> Metric("coverage", 1).compute(Lists.from_lists([[0], [1]], trained=[[0]], n_items=5))
+        array(0.4)
         """
-        return _WHOLE[self.name](ranks) if self.n is None else _AT_N[self.name](ranks, self.n)
+        if not isinstance(of, Lists if self.beyond_accuracy else Ranks):
+            wanted = "Lists" if self.beyond_accuracy else "Ranks"
+            raise SettingError(f"metric {str(self)!r} is computed from {wanted}, got {type(of).__name__}")
+        if isinstance(of, Ranks):
+            return _WHOLE[self.name](of) if self.n is None else _AT_N[self.name](of, self.n)
+        assert self.n is not None
+        if self.name == "distance":
+            return beyond.distance(of, self.n, threads=threads)
+        return np.asarray(_BEYOND[self.name](of, self.n))
 
     def defined(self, ranks: Ranks) -> npt.NDArray[np.bool_]:
         """For which contexts the metric has a value: all, but for AUC where every ranked item is relevant.
@@ -102,7 +149,7 @@ def parse_metric(text: str) -> Metric:
     name = _canonical(name)
     if not at:
         return Metric(name)
-    if name not in _AT_N:
+    if name not in _AT_N and name not in _BEYOND:
         return Metric(name, 1)  # which says that it takes no n, whatever n is
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) > 0):
         raise SettingError(f"metric {text!r} has {digits!r} after the @; expected a whole number, as in '{name}@10'")

@@ -1,0 +1,103 @@
+"""The recommended lists and what was trained on, which is all that the metrics beyond accuracy see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.rows import Rows
+from shortlist.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """For each context the items it is recommended, best first, and who had which item in training.
+
+    Checked when it is built: codes are within the catalogue, no item is twice in a list, -1 stands only at its end.
+
+    Attributes:
+        items: codes of items, contexts × places; -1 where a list is shorter.
+        trained: the training pairs, a row a context, a column an item of the catalogue; weights do not count.
+
+    >>> lists = Lists.from_lists([[2, 0], [1]], trained=[[0, 1], [0]], n_items=4)
+    >>> lists.items.tolist(), lists.had.tolist()
+    ([[2, 0], [1, -1]], [2, 1, 0, 0])
+    """
+
+    items: npt.NDArray[np.int32]
+    trained: Rows
+
+    def __post_init__(self) -> None:
+        items = np.asarray(self.items)
+        if items.ndim != 2 or (items.size and items.dtype.kind not in "iu"):
+            raise SettingError(
+                f"items is an array of {items.ndim} dimensions and type {items.dtype}; expected two dimensions "
+                "of integers, contexts × places"
+            )
+        if items.size and not (items.min() >= -1 and items.max() < self.n_items):
+            raise SettingError(
+                f"items has codes from {items.min()} to {items.max()}; expected 0 to {self.n_items - 1}, or -1 where a "
+                "list has ended"
+            )
+        sorted_items = np.sort(items, axis=1)
+        _refuse((sorted_items[:, 1:] == sorted_items[:, :-1]) & (sorted_items[:, 1:] >= 0), "has an item twice")
+        _refuse((items[:, 1:] >= 0) & (items[:, :-1] < 0), "goes on after a -1; put the -1s at the end")
+        object.__setattr__(self, "items", items.astype(np.int32, copy=False))
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[Sequence[int]], trained: Sequence[Sequence[int]], n_items: int) -> Lists:
+        """The items of each list, and those of each training context, as lists of codes below `n_items`.
+
+        >>> Lists.from_lists([[2, 0], []], trained=[[0, 1], [0]], n_items=4).lengths(2)
+        array([2, 0])
+        """
+        items = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int32)
+        for q, row in enumerate(lists):
+            items[q, : len(row)] = row
+        rows = Rows.from_lists([np.asarray(row, np.int32) for row in trained], n_items)
+        if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
+            raise SettingError(
+                f"trained has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"
+            )
+        return cls(items, rows)
+
+    def __len__(self) -> int:
+        """The number of contexts."""
+        return len(self.items)
+
+    @property
+    def n_items(self) -> int:
+        """How many items the catalogue has."""
+        return self.trained.n_columns
+
+    @cached_property
+    def had(self) -> npt.NDArray[np.int64]:
+        """How many training contexts had each item."""
+        return np.bincount(self.trained.indices, minlength=self.n_items)
+
+    @cached_property
+    def n_trained_contexts(self) -> int:
+        """How many contexts had anything in training.
+
+        >>> Lists.from_lists([[0]], trained=[[0, 1], [], [0]], n_items=2).n_trained_contexts
+        2
+        """
+        return int(np.count_nonzero(self.trained.lengths))
+
+    def lengths(self, n: int) -> npt.NDArray[np.int64]:
+        """How many items there are in the first n places of each list."""
+        lengths: npt.NDArray[np.int64] = (self.items[:, :n] >= 0).sum(axis=1)
+        return lengths
+
+
+def _refuse(bad: npt.NDArray[Any], what: str) -> None:
+    wrong = np.flatnonzero(bad.any(axis=1))
+    if len(wrong):
+        raise SettingError(f"the list at position {wrong[0]} ({len(wrong)} of {len(bad)} lists) {what}")
