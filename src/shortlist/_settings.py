@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,9 +24,16 @@ def whole(name: str, value: object, least: int = 1) -> int:
 def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:
     """A finite number of at least `least`, or above it."""
     good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < least or (above and value == least):  # type: ignore[arg-type,operator]
+    if not good or not abs(value) <= sys.float_info.max or value < least or (above and value == least):  # type: ignore[arg-type,operator]
         raise SettingError(f"{name} is {value!r}; expected a number {'above' if above else 'of at least'} {least:g}")
     return float(value)  # type: ignore[arg-type]
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name} is {value!r}; expected True or False")
+    return bool(value)
 
 
 def one_of(name: str, value: object, allowed: Sequence[str]) -> str:

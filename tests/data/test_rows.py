@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, has_pairs, rows_of
+from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, fault, has_pairs, rows_of
 
 
 @st.composite
@@ -93,3 +95,60 @@ def test_sums_are_exact_beyond_float32():
     rows = rows_of(np.zeros(n, np.int32), np.zeros(n, np.int32), np.full(n, 0.1, np.float32), None, 1, 1, SUM)
     assert rows.values is not None
     assert rows.values[0] == pytest.approx(n * float(np.float32(0.1)), rel=1e-7)
+
+
+def _rows(indptr, indices, values=None, n_columns=4):
+    weights = None if values is None else np.array(values, np.float32)
+    return Rows(np.array(indptr, np.int64), np.array(indices, np.int32), weights, n_columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_rows", "wrong"),
+    [
+        (_rows([0, 2, 2, 3], [1, 3, 0]), 3, None),
+        (_rows([0], []), 0, None),
+        (_rows([0, 0, 0], [], []), 2, None),
+        (_rows([0, 2, 2, 3], [1, 3, 0]), 2, "expected int64 (3,)"),
+        (_rows([1, 2, 3], [1, 3, 0]), 2, "from 1 to 3; expected 0 to 3"),
+        (_rows([0, 2, 4], [1, 3, 0]), 2, "from 0 to 4; expected 0 to 3"),
+        (_rows([0, 2, 1, 3], [1, 3, 0]), 3, "row 1 goes from 2 to 1, backwards"),
+        (_rows([0, 2**63 - 1, -2, 3], [1, 3, 0]), 3, "row 1 goes from 9223372036854775807 to -2, backwards"),
+        (_rows([0, 3], [1, 3, 4]), 1, "from 1 to 4; expected 0 to 3"),
+        (_rows([0, 3], [-1, 1, 3]), 1, "from -1 to 3; expected 0 to 3"),
+        (_rows([0, 0, 3], [1, 3, 2]), 2, "row 1 has column 2 after column 3"),
+        (_rows([0, 3], [1, 1, 2]), 1, "row 0 has column 1 after column 1"),
+        (_rows([0, 2], [1, 2], [1]), 1, "one a column"),
+        (_rows([0, 2], [1, 2], [1, np.inf]), 1, "the value of entry 1 is inf"),
+    ],
+)
+def test_fault_names_what_is_wrong(rows, n_rows, wrong):
+    found = fault(rows, n_rows)
+    assert found is None if wrong is None else wrong in found
+
+
+def test_fault_of_other_types():
+    good = _rows([0, 1], [1], [1])
+    for field, dtype in (("indptr", np.int32), ("indices", np.int64), ("values", np.float64)):
+        assert "expected" in fault(replace(good, **{field: getattr(good, field).astype(dtype)}), 1)
+    assert "expected" in fault(replace(good, indices=good.indices.reshape(1, 1), values=None), 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(events(), st.booleans())
+def test_fault_finds_none_in_what_is_built_here(data, weighted):
+    keys, columns, weights, _, n_rows, n_columns = data
+    rows = rows_of(keys, columns, weights if weighted else None, None, n_rows, n_columns, SUM)
+    assert fault(rows, n_rows) is None
+    assert fault(rows.transpose(), n_columns) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(-1, 6), min_size=1, max_size=6),
+    st.lists(st.integers(-1, 4), max_size=6),
+)
+def test_fault_against_the_definition(indptr, indices):
+    lists = [indices[a:b] for a, b in pairwise(indptr)]
+    bounds = indptr[0] == 0 and indptr[-1] == len(indices) and sorted(indptr) == indptr
+    good = bounds and all(set(one) <= set(range(4)) and sorted(set(one)) == one for one in lists)
+    assert (fault(_rows(indptr, indices), len(indptr) - 1) is None) == good

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shortlist.storage import save_model
+from shortlist.recommenders.registry import load
+from shortlist.storage import files, save_model
 from storage.faults import at_call
 from storage.samples import sample
 
@@ -32,20 +33,33 @@ def fork(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def killed_save(target: Path, version: int, k: int, log: Path) -> None:
+def saver(models: Path | None, version: int) -> Callable[[Path], None]:
+    """What saves version 1 or 2: of the sample, or of the recommender saved in a folder of that name."""
+    if models is None:
+        stored = sample(version)
+        return lambda target: save_model(target, stored)
+    save: Callable[[Path], None] = load(models / str(version)).save
+    return save
+
+
+def killed_save(target: Path, models: Path | None, k: int, when: str, log: Path) -> None:
     def die(index: int, name: str, args: tuple[Any, ...]) -> None:
         if index == k:
             log.write_text(name)
-            if name == "write":  # half of it reaches the disk
-                os.pwrite(args[0], bytes(args[1][: len(args[1]) // 2]), 0)
+            if name == "write" and when == "before":  # half of it reaches the disk
+                at = os.lseek(args[0], 0, os.SEEK_CUR)
+                pwrite(args[0], bytes(args[1][: len(args[1]) // 2]), at)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    model = sample(version)
-    with at_call(die):
-        save_model(target, model)
+    pwrite = os.pwrite
+    save = saver(models, 2)
+    with at_call(**{"happening" if when == "before" else "after": die}):
+        save(target)
 
 
-def main(base: Path, situation: str) -> None:
+def main(base: Path, situation: str, when: str, block: int, models: Path | None) -> None:
+    """Kill a save before (or after) each of its calls; files are written in blocks of that many bytes."""
+    files._BLOCK = block
     points: list[str] = []
     for k in range(1000):
         folder = base / str(k)
@@ -53,16 +67,17 @@ def main(base: Path, situation: str) -> None:
         target = folder / "m"
         if situation == "empty":
             target.mkdir()
-        elif situation == "model" and fork(lambda target=target: save_model(target, sample(1))):  # type: ignore[misc]
+        elif situation == "model" and fork(lambda target=target: saver(models, 1)(target)):  # type: ignore[misc]
             sys.exit("the old model could not be saved")
-        code = fork(lambda target=target, k=k: killed_save(target, 2, k, base / f"call-{k}"))  # type: ignore[misc]
+        log = base / f"call-{k}"
+        code = fork(lambda target=target, k=k, log=log: killed_save(target, models, k, when, log))  # type: ignore[misc]
         if code == 0:
             (base / "points.json").write_text(json.dumps(points))
             return
         if code != -signal.SIGKILL:
             sys.exit(f"the save ended with {code} at call {k}")
-        points.append((base / f"call-{k}").read_text())
+        points.append(log.read_text())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), Path(sys.argv[5]) if sys.argv[5:] else None)

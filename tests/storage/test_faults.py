@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from shortlist.errors import StorageError
 from shortlist.storage import load_model, save_model
 from storage.faults import at_call
-from storage.samples import clean, leftovers, same, sample
+from storage.samples import child_environment, clean, leftovers, same, sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +54,13 @@ def calls_of_a_save(folder: Path, situation: str) -> list[str]:
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left"), PermissionError(13, "no"), KeyboardInterrupt()]
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left"),
+        OSError(errno.EIO, "I/O error"),
+        PermissionError(13, "no"),
+        KeyboardInterrupt(),
+    ],
 )
 def test_an_error_at_every_call(tmp_path: Path, situation: str, error: BaseException) -> None:
     calls = calls_of_a_save(tmp_path / "calls", situation)
@@ -61,8 +70,10 @@ def test_an_error_at_every_call(tmp_path: Path, situation: str, error: BaseExcep
         folder = tmp_path / f"{k}"
         target = prepare(folder, situation)
 
-        def fail(index: int, _name: str, _args: tuple[Any, ...], k: int = k) -> None:
+        def fail(index: int, name: str, args: tuple[Any, ...], k: int = k) -> None:
             if index == k:
+                if name == "write":  # some of it was taken
+                    os.pwrite(args[0], bytes(args[1][: len(args[1]) // 2]), os.lseek(args[0], 0, os.SEEK_CUR))
                 raise error
 
         raised: BaseException | None = None
@@ -105,6 +116,66 @@ def test_an_interruption_just_after_the_manifest_took_its_place(
     assert same(load_model(target), sample(2))
     save_model(target, sample(3))
     assert clean(target)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_disk_that_is_full_after_so_many_bytes(tmp_path: Path, situation: str) -> None:
+    """The kernel itself refuses: each file may grow to a limit, at which a write is taken in part, and then none."""
+    sizes = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path), situation],
+        check=True,
+        timeout=120,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    limits = json.loads(sizes.stdout)
+    assert limits["refused"] >= 10
+    for limit in range(limits["refused"] + 1):
+        folder = tmp_path / str(limit)
+        target = folder / "a" / "b" / "m" if situation == "deep" else folder / "m"
+        assert check_whole(target, situation) == (limit == limits["refused"])
+        if limit < limits["refused"]:
+            if situation == "model":
+                assert clean(target)
+            else:
+                assert os.listdir(folder) == (["m"] if situation == "empty" else [])
+                assert situation != "empty" or os.listdir(target) == []
+
+
+FULL = """
+import json, os, resource, signal, sys
+from pathlib import Path
+from shortlist.errors import StorageError
+from shortlist.storage import save_model
+from storage.killer import fork
+from storage.samples import sample
+from storage.test_faults import prepare
+
+base, situation = Path(sys.argv[1]), sys.argv[2]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+def save(target, limit):
+    model = sample(2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        save_model(target, model)
+    except StorageError as error:
+        assert "what was there before is unchanged" in str(error), error
+        os._exit(3)
+
+for k in range(1000):
+    folder = base / str(k)
+    if fork(lambda: prepare(folder, situation)):
+        sys.exit("the old model could not be saved")
+    target = folder / "a" / "b" / "m" if situation == "deep" else folder / "m"
+    code = fork(lambda: save(target, 150 * k))
+    if code == 0:
+        print(json.dumps({"refused": k}))
+        break
+    assert code == 3, code
+"""
 
 
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

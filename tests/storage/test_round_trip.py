@@ -247,8 +247,8 @@ def test_names_that_could_escape_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_manifest_too_large_to_be_read_back_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="16,777,216"):
-        save_model(tmp_path / "m", StoredModel("A", {"text": "x" * (16 << 20)}, {}, {}))
+    with pytest.raises(StorageError, match="1,048,576"):
+        save_model(tmp_path / "m", StoredModel("A", {"text": "x" * (1 << 20)}, {}, {}))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -110,6 +110,43 @@ def rows_of(
     return Rows(indptr, indices, None if plain else values, n_columns)
 
 
+def fault(rows: Rows, n_rows: int) -> str | None:
+    """What keeps these from being `n_rows` rows as `Rows` describes them, in words; None where nothing does.
+
+    Kernels believe their rows: they go where `indptr` points and search in columns that rise. So whatever comes from
+    outside, from a file say, is asked this first. Bound by one pass over the columns; it needs a byte for each.
+
+    >>> fault(Rows(np.array([0, 2]), np.array([3, 1], dtype=np.int32), None, 4), 1)
+    'row 0 has column 1 after column 3; expected rising columns, each once'
+    """
+    indptr, indices, values = rows.indptr, rows.indices, rows.values
+    if indptr.dtype != np.int64 or indptr.shape != (n_rows + 1,):
+        return f"the bounds of rows are {indptr.dtype} {indptr.shape}; expected int64 {(n_rows + 1,)}"
+    if indices.dtype != np.int32 or indices.ndim != 1:
+        return f"the columns are {indices.dtype} {indices.shape}; expected int32 in one dimension"
+    if values is not None and (values.dtype != np.float32 or values.shape != indices.shape):
+        return f"the values are {values.dtype} {values.shape}; expected float32 {indices.shape}, one a column"
+    if indptr[0] != 0 or indptr[-1] != len(indices):
+        return f"the rows go from {indptr[0]} to {indptr[-1]}; expected 0 to {len(indices)}, the number of entries"
+    falling = indptr[1:] < indptr[:-1]  # a difference could overflow
+    if falling.any():
+        r = int(np.argmax(falling))
+        return f"row {r} goes from {indptr[r]} to {indptr[r + 1]}, backwards"
+    if len(indices) and not (indices.min() >= 0 and indices.max() < rows.n_columns):
+        return f"the columns go from {indices.min()} to {indices.max()}; expected 0 to {rows.n_columns - 1}"
+    rising = indices[1:] > indices[:-1]
+    starts = indptr[1:-1]
+    rising[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # the next row may start anywhere
+    if not rising.all():
+        e = int(np.argmin(rising)) + 1
+        r = int(np.searchsorted(indptr, e, side="right")) - 1
+        return f"row {r} has column {indices[e]} after column {indices[e - 1]}; expected rising columns, each once"
+    if values is not None and not np.isfinite(values).all():
+        e = int(np.argmin(np.isfinite(values)))
+        return f"the value of entry {e} is {values[e]}; expected finite numbers"
+    return None
+
+
 def by_key(
     keys: npt.NDArray[np.int32], values: Array, n_keys: int, order: npt.NDArray[np.uint32] | None = None
 ) -> tuple[npt.NDArray[np.int64], Array]:

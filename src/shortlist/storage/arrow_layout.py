@@ -1,31 +1,40 @@
 """A look at an Arrow file before it is handed to a reader that believes it.
 
 Polars reserves memory for what a file claims to unpack to. This checks, without reserving any, that the file is of the
-plain kind we write: no compression, no dictionaries, no nulls, every value inside the file and used once, and as many
-rows as announced. So what is read can be no larger than the file. The layout is that of the Arrow columnar format, "IPC
-file format"; its headers are flatbuffers: a table starts with the distance back to its list of field offsets.
+plain kind we write: integers and strings under the announced names, nothing nested, no notes, no compression, no
+dictionaries, no nulls, every value inside the file and used once, and as many rows as announced. So what is read can be
+no larger than the file: elsewhere, many notes may be one long text, and many strings the same part of it. The layout is
+that of the Arrow columnar format, "IPC file format"; its headers are flatbuffers: a table starts with the distance back
+to its list of field offsets.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MAGIC = b"ARROW1"
-_FOOTER_DICTIONARIES, _FOOTER_BATCHES = 2, 3
-_MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 1, 2, 3
-_BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 1, 2, 3
+_FOOTER_SCHEMA, _FOOTER_DICTIONARIES, _FOOTER_BATCHES, _FOOTER_NOTES = 1, 2, 3, 4
+_SCHEMA_FIELDS, _SCHEMA_NOTES = 1, 2
+_FIELD_NAME, _FIELD_TYPE, _FIELD_DICTIONARY, _FIELD_CHILDREN, _FIELD_NOTES = 0, 2, 4, 5, 6
+_MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_NOTES = 1, 2, 3, 4
+_BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _KIND_RECORD_BATCH = 3
+_TYPE_INTEGER, _TYPE_LARGE_STRING = 2, 20
 
 
-def check_layout(raw: bytes, rows: int, columns: int) -> None:
-    """Raise ValueError unless `raw` is a plain Arrow file of `rows` rows and `columns` columns."""
+def check_layout(raw: bytes, rows: int, columns: Sequence[str]) -> None:
+    """Raise ValueError unless `raw` is a plain Arrow file of `rows` rows and the columns of these names."""
     try:
         _check(raw, rows, columns)
     except struct.error as error:
         raise ValueError("it is not an Arrow file: a header points outside of the file") from error
 
 
-def _check(raw: bytes, rows: int, columns: int) -> None:
+def _check(raw: bytes, rows: int, columns: Sequence[str]) -> None:
     if len(raw) < 18 or raw[:6] != _MAGIC or raw[-6:] != _MAGIC:
         raise ValueError("it is not an Arrow file: its first or last bytes are not 'ARROW1'")
     footer_end = len(raw) - 10
@@ -36,6 +45,8 @@ def _check(raw: bytes, rows: int, columns: int) -> None:
     root = _number(footer, "<I", 0)
     if _vector(footer, root, _FOOTER_DICTIONARIES)[1]:
         raise ValueError("it has dictionaries; ids are kept as plain integers or strings")
+    _check_schema(footer, _table(footer, _field(footer, root, _FOOTER_SCHEMA)), columns)
+    _refuse_notes(footer, root, _FOOTER_NOTES)
     first, count = _vector(footer, root, _FOOTER_BATCHES)
     found, free = 0, 8
     for i in range(count):
@@ -44,9 +55,35 @@ def _check(raw: bytes, rows: int, columns: int) -> None:
         if offset < free or head < 8 or body < 0 or offset + head + body > footer_start:
             raise ValueError("a record batch lies outside of the file or on top of another")
         free = offset + head + body
-        found += _check_batch(raw[offset : offset + head], body, columns)
+        found += _check_batch(raw[offset : offset + head], body, len(columns))
     if found != rows:
         raise ValueError(f"it has {found} rows, the manifest says {rows}")
+
+
+def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> None:
+    _refuse_notes(footer, schema, _SCHEMA_NOTES)
+    first, count = _vector(footer, schema, _SCHEMA_FIELDS)
+    if count != len(columns):
+        raise ValueError(f"it has {count} columns, the manifest says {len(columns)}")
+    for i, expected in enumerate(columns):
+        field = _table(footer, first + 4 * i)
+        start, size = _vector(footer, field, _FIELD_NAME)
+        if footer[start : start + size] != expected.encode():
+            name = footer[start : start + min(size, 80)].decode("utf-8", "replace")
+            raise ValueError(f"it has a column {name!r} where the manifest says {expected!r:.80}")
+        kind = _field(footer, field, _FIELD_TYPE)
+        if not kind or _number(footer, "<B", kind) not in (_TYPE_INTEGER, _TYPE_LARGE_STRING):
+            raise ValueError(
+                f"its column {expected!r:.80} is neither of integers nor of strings as they are written here"
+            )
+        if _vector(footer, field, _FIELD_CHILDREN)[1] or _field(footer, field, _FIELD_DICTIONARY):
+            raise ValueError(f"its column {expected!r:.80} has columns or a dictionary inside")
+        _refuse_notes(footer, field, _FIELD_NOTES)
+
+
+def _refuse_notes(raw: bytes, table: int, index: int) -> None:
+    if _vector(raw, table, index)[1]:
+        raise ValueError("it has notes (custom metadata); a table of ids has none")
 
 
 def _check_batch(head: bytes, body: int, columns: int) -> int:
@@ -59,7 +96,10 @@ def _check_batch(head: bytes, body: int, columns: int) -> int:
         raise ValueError("a record batch is of another kind than announced")
     if (_number(message, "<q", length) if length else 0) != body:
         raise ValueError("a record batch has a body of another length than announced")
+    _refuse_notes(message, root, _MESSAGE_NOTES)
     batch = _table(message, _field(message, root, _MESSAGE_HEADER))
+    if _vector(message, batch, _BATCH_VARIADIC)[1]:
+        raise ValueError("it has strings as views; ids are kept one after another")
     if _field(message, batch, _BATCH_COMPRESSION):
         raise ValueError("it is compressed; only plain files are read, as their content cannot outgrow them")
     at = _field(message, batch, _BATCH_LENGTH)

@@ -75,6 +75,14 @@ def file_size(file: FileIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
+def machine_memory() -> int:
+    """How many bytes of memory this machine has, or a number beyond all machines where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
 def read_exactly(file: FileIO, size: int) -> tuple[NDArray[np.uint8], str]:
     """The first `size` bytes of an open file and their sha256, taken from the same single pass.
 

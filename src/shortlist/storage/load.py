@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shortlist.errors import StorageError
 from shortlist.storage import arrays as array_files
 from shortlist.storage import tables as table_files
-from shortlist.storage.files import file_size, open_regular, read_exactly
+from shortlist.storage.files import file_size, machine_memory, open_regular, read_exactly
 from shortlist.storage.manifest import MAX_BYTES, Manifest, from_bytes, parse_ours
 from shortlist.storage.model import StoredModel
 from shortlist.storage.names import MANIFEST
@@ -109,6 +109,8 @@ def _content(path: Path, manifest: Manifest, opened: dict[str, FileIO]) -> NDArr
     expected, size = manifest.files[path.name], file_size(opened[path.name])
     if size != expected.bytes:
         raise ValueError(f"it has {size:,} bytes, the manifest says {expected.bytes:,}")
+    if size > machine_memory():  # such a file may hold nothing and take no room on the disk
+        raise ValueError(f"it has {size:,} bytes, and this machine {machine_memory():,} bytes of memory")
     content, sha256 = read_exactly(opened[path.name], size)
     if sha256 != expected.sha256:
         raise ValueError(f"it was altered: its sha256 is {sha256}, the manifest says {expected.sha256}")

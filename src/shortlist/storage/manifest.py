@@ -15,7 +15,7 @@ from shortlist.storage.strict_json import canonical_sha256, check_json, parse_js
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 1
-MAX_BYTES = 16 << 20
+MAX_BYTES = 1 << 20  # a few KB are usual; JSON may take twenty times its length in memory
 
 _KEYS = {
     *("format", "format_version", "shortlist_version", "created", "kind", "settings", "extra"),
@@ -234,8 +234,8 @@ def _typed(value: object, kind: type[_T], where: str) -> _T:
 
 
 def _count(value: object, where: str) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{where} has {value!r:.40} where a whole number of at least 0 was expected")
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{where} has {value!r:.40} where a whole number from 0 to 2⁶³ − 1 was expected")
     return value
 
 

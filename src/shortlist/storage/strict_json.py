@@ -15,28 +15,45 @@ def check_json(value: object, where: str, depth: int = 0) -> None:
 
     Tuples are refused although `json` would write them: they would come back as lists.
     """
+    _check(value, [where], depth)
+
+
+def _check(value: object, path: list[str | int], depth: int) -> None:
+    # The place is spelled out only where something is wrong: with long keys it would cost more than all the rest.
     if depth > MAX_DEPTH:
-        raise ValueError(f"{where} is nested deeper than {MAX_DEPTH} levels or contains itself")
+        raise ValueError(f"{_place(path)} is nested deeper than {MAX_DEPTH} levels or contains itself")
     if value is None or isinstance(value, (bool, int)):
         return
     if isinstance(value, str):
-        _check_text(value, where)
+        _check_text(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{where} is {value}; JSON has finite numbers only, use None or a string")
+            raise ValueError(f"{_place(path)} is {value}; JSON has finite numbers only, use None or a string")
     elif isinstance(value, list):
         for i, member in enumerate(value):
-            check_json(member, f"{where}[{i}]", depth + 1)
+            path.append(i)
+            _check(member, path, depth + 1)
+            path.pop()
     elif isinstance(value, dict):
         for key, member in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"{where} has the key {key!r} of type {type(key).__name__}; keys must be strings")
-            _check_text(key, f"a key of {where}")
-            check_json(member, f"{where}[{key!r}]", depth + 1)
+                raise ValueError(
+                    f"{_place(path)} has the key {key!r:.80} of type {type(key).__name__}; keys must be strings"
+                )
+            path.append(key)
+            _check_text(key, path)
+            _check(member, path, depth + 1)
+            path.pop()
     else:
         raise ValueError(
-            f"{where} is of type {type(value).__name__}; expected None, bool, int, float, str, list or dict"
+            f"{_place(path)} is of type {type(value).__name__}; expected None, bool, int, float, str, list or dict"
         )
+
+
+def _place(path: list[str | int]) -> str:
+    first, *rest = path
+    shown = "".join(f"[{part!r:.80}]" for part in rest)
+    return f"{first}{shown}" if len(shown) <= 400 else f"{first}{shown[:200]}…{shown[-200:]}"
 
 
 def parse_json(raw: bytes) -> Any:
@@ -53,10 +70,10 @@ def canonical_sha256(value: object) -> str:
     return hashlib.sha256(spelling.encode("ascii")).hexdigest()
 
 
-def _check_text(text: str, where: str) -> None:
+def _check_text(text: str, path: list[str | int]) -> None:
     # Two lone surrogates in a row would come back as one character.
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"{where} is {text!r:.80}, which is no Unicode text: it has lone surrogates")
+        raise ValueError(f"{_place(path)} has the text {text!r:.80}, which is not Unicode: it has lone surrogates")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def encode(frame: pl.DataFrame) -> memoryview:
 
 def decode(entry: TableEntry, raw: bytes) -> pl.DataFrame:
     """The table in an Arrow file; ValueError when it is not the one that `entry` describes."""
-    check_layout(raw, entry.rows, len(entry.columns))
+    check_layout(raw, entry.rows, [name for name, _ in entry.columns])
     _check_schema(entry, pl.Schema(pl.read_ipc_schema(BytesIO(raw))))
     frame = pl.read_ipc(raw)
     _check_schema(entry, frame.schema)

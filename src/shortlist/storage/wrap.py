@@ -12,6 +12,8 @@ from shortlist.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_MOST = 500  # characters
+
 
 @contextmanager
 def storage_errors(what: str, way_out: str = "") -> Iterator[None]:
@@ -21,5 +23,10 @@ def storage_errors(what: str, way_out: str = "") -> Iterator[None]:
     except StorageError:
         raise
     except (Exception, PanicException) as error:  # a panic inside polars derives from BaseException
-        reason = f"{error}".strip() or type(error).__name__
-        raise StorageError(f"{what}: {reason}{way_out and '; ' + way_out}") from error
+        raise StorageError(f"{what}: {reason(error)}{way_out and '; ' + way_out}") from error
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, cut where it quotes at length what was found."""
+    text = f"{error}".strip() or type(error).__name__
+    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text):,} characters in all)"
