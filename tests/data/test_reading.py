@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from shortlist.data.interactions import Interactions
-from shortlist.data.reading import _walked, column_names, find_files
+from shortlist.data.reading import column_names, find_files
+from shortlist.data.text import _walked
 from shortlist.errors import DataError, SettingError, ShortlistError
 
 NASTY = [
@@ -148,7 +149,7 @@ def test_dropped_rows_do_not_decide_what_ids_are(tmp_path):
 
 def test_tuples_from_text(tmp_path):
     path = put(tmp_path, "e.tsv", 'u\tday\ti\n7\t"a,b"\tx\n7\ta\tx\n10\t\ty\n')
-    with pytest.raises(DataError, match=r"column 'day': 1 of 3 rows are null \(first: row 3\)"):
+    with pytest.raises(DataError, match=r"column 'day': 1 of 3 rows are null \(first: line 4 '"):
         read(path, context=["u", "day"])
     events = read(path, context=["u", "day"], on_bad="drop")
     assert events.contexts.ids() == [(7, "a"), (7, "a,b")]
@@ -242,7 +243,7 @@ def test_formats_and_paths(tmp_path):
     with pytest.raises(DataError, match=r"no file matches .*\*.csv"):
         read(tmp_path / "*.csv")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no data files"):
+    with pytest.raises(DataError, match=r"folder .*empty is empty; expected CSV"):
         read(tmp_path / "empty")
     with pytest.raises(SettingError, match="aggregate="):
         read("nowhere.csv", aggregate="max")
@@ -299,21 +300,21 @@ def test_text_as_people_write_it(tmp_path, text, packed):
         (
             "e.csv",
             b"u,i\n1,a\n2\n",
-            r"1 of 3 lines do not have the 2 fields .* \(line 3 of e.csv has 1\).*on_bad='drop'",
+            r"1 of 3 lines do not have the 2 fields .* \(line 3 of e.csv has 1: '2'\).*on_bad='drop'",
         ),
         (
             "e.csv",
             b"u,i\n1,a\n2,b,c\n",
-            r"1 of 3 lines do not have the 2 fields of the header \(line 3 of e.csv has 3\)",
+            r"1 of 3 lines do not have the 2 fields of the header \(line 3 of e.csv has 3: '2,b,c'\)",
         ),
-        ("e.csv", b'u,i\n1,"a\n\nb"\n2\n\n3,"x,y",z\n', r"2 of 4 lines .* \(line 5 of e.csv has 1\)"),
-        ("e.csv", b"u,i\n1,a\n   \n", r"1 of 3 lines .* \(line 3 of e.csv has 1\)"),
+        ("e.csv", b'u,i\n1,"a\n\nb"\n2\n\n3,"x,y",z\n', r"2 of 4 lines .* \(line 5 of e.csv has 1: '2'; also line 7\)"),
+        ("e.csv", b"u,i\n1,a\n   \n", r"1 of 3 lines .* \(line 3 of e.csv has 1: '   '\)"),
         ("e.csv", b'u,i\n1,a\n2,"b\n3,c\n', r"e.csv: a quote opens in line 3 and is never closed"),
         ("e.csv", b'u,i\n1,a\n2,"b"x\n', r"In line 3 of e.csv a quote stands inside of a field"),
-        ("e.csv", b"u,i\n1,a\n2,\xff\n", "e.csv is not UTF-8 text; convert it"),
-        ("e.csv", b"u,i\xff\n1,a\n", "e.csv is not UTF-8 text; convert it"),
-        ("e.csv", "u,i\n1,a\n".encode("utf-16"), "e.csv is not UTF-8 text"),
-        ("e.csv", b"u,i\n,a\n2,b\n", r"column 'u': 1 of 2 rows are null \(first: row 1\)"),
+        ("e.csv", b"u,i\n1,a\n2,\xff\n", r"e.csv is not UTF-8 text \(first: line 3 '2,\ufffd'\); convert it"),
+        ("e.csv", b"u,i\xff\n1,a\n", r"e.csv is not UTF-8 text \(first: line 1 'u,i\ufffd'\); convert it"),
+        ("e.csv", "u,i\n1,a\n".encode("utf-16"), "e.csv is UTF-16 text; convert it"),
+        ("e.csv", b"u,i\n,a\n2,b\n", r"column 'u': 1 of 2 rows are null \(first: line 2 ',a'\)"),
         ("e.csv", b"u,i,x\n1,a,y\n,,foo\n,,\n", r"column 'u': 2 of 3 rows are null"),
         ("e.csv", b"u,i,x\n,,foo\n,,\n", r"column 'u': 2 of 2 rows are null"),
         ("e.csv.gz", gzip.compress(b"u,i\n" + b"1,a\n" * 5000)[:-12], "e.csv.gz cannot be read: Compressed file ended"),
@@ -324,7 +325,11 @@ def test_text_as_people_write_it(tmp_path, text, packed):
         ("e.jsonl", b'{"u": 1, "i": 2}\n[1, 2]\n', r"e.jsonl: line 2 is not a JSON object"),
         ("e.jsonl", b'{"u": 1, "i": 2}{"u": 1, "i": 2}\n', r"e.jsonl: line 1 is not a JSON object"),
         ("e.jsonl", b'{"u": 1, "x": 2}\n', r"no column 'i'; columns found: 'u', 'x'"),
-        ("e.jsonl", b'{"u": 1, "i": 2}\n{"u": 1}\n', r"column 'i': 1 of 2 rows are null \(first: row 2\)"),
+        (
+            "e.jsonl",
+            b'{"u": 1, "i": 2}\n{"u": 1}\n',
+            r"column 'i': 1 of 2 rows are null \(first: line 2 '{\"u\": 1}'\)",
+        ),
         ("e.jsonl", b'{"u": "a", "i": 2}\n{"u": 7, "i": 2}\n', r"column 'u' mixes types: 1 of 2 rows hold numbers"),
         (
             "e.jsonl",
@@ -373,7 +378,7 @@ def test_a_fault_far_down_is_not_the_end_of_the_file(tmp_path, monkeypatch):
     lines = b"".join(b"%d,item-%d\n" % (k, k % 7) for k in range(60_000))
     with pytest.raises(DataError, match="not UTF-8"):
         read(put(tmp_path, "e.csv", b"u,i\n" + lines + b"1,\xff\xff\n" + lines))
-    with pytest.raises(DataError, match=r"1 of 120,002 lines .* \(line 60,002 of e.csv has 3\)"):
+    with pytest.raises(DataError, match=r"1 of 120,002 lines .* \(line 60,002 of e.csv has 3: '"):
         read(put(tmp_path, "e.csv", b"u,i\n" + lines + b"1,a,b\n" + lines))
     events = read(tmp_path / "e.csv", on_bad="drop")
     assert len(events) == 120_000
@@ -414,7 +419,7 @@ def test_drop_in_several_files(tmp_path):
     events = read(tmp_path, on_bad="drop")
     assert rows(events) == [(1, "x"), (3, "y"), (5, "w"), (6, "v")]
     assert events.dropped == {"lines with another number of fields than the header": 3}
-    with pytest.raises(DataError, match=r"\(3 files\): 3 of 10 lines .* \(line 3 of a.csv has 1\)"):
+    with pytest.raises(DataError, match=r"\(3 files\): 3 of 10 lines .* \(line 3 of a.csv has 1: '"):
         read(tmp_path)
 
 
@@ -438,7 +443,7 @@ FIELD = st.sampled_from(["", "a", "7", '""', '"a"', '"x,y"', '"l\nm"', '"q""q"',
     st.integers(1, 64),
 )
 def test_survey_against_the_csv_module(tmp_path, monkeypatch, lines, end, final, block):
-    monkeypatch.setattr("shortlist.data.reading._BLOCK", block)
+    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
     text = end.join(["a,b,c", *("" if fields is None else ",".join(fields) for fields in lines)]) + (
         end if final else ""
     )
@@ -480,7 +485,7 @@ def test_a_time_of_another_kind_further_down_is_refused(tmp_path, column):
     path = put(tmp_path, "e.csv", "u,i,t\n" + f"1,a,{column}\n" * 2000 + f"1,a,{late}\n")
     with pytest.raises(
         DataError,
-        match=r"1 of 2,001 rows are null or cannot be read as a time such as 2011-12-01 08:26 \(first: row 2,001\)",
+        match=r"1 of 2,001 rows are null or cannot be read as a time such as 2011-12-01 08:26 \(first: line 2,002 '",
     ):
         read(path, time="t")
     assert read(path, time="t", on_bad="drop").dropped == {

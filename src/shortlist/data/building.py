@@ -7,7 +7,9 @@ are, not on the order of the rows or on threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -19,10 +21,12 @@ from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
 
 OnBad: TypeAlias = Literal["raise", "drop"]
+Where: TypeAlias = Callable[[list[int]], str]  # rows counted from 0, in words
 _BATCH = 1 << 20
 WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _TIME_SAMPLE = 1000
+_SHOWN = 3  # how many bad rows of a kind a message names
 
 
 @dataclass(frozen=True)
@@ -74,28 +78,32 @@ class Built:
 
 @dataclass
 class _Troubles:
-    """Counts of bad rows by column and cause; rows are counted from 1, without a header."""
+    """Counts of bad rows by column and cause, and where the first ones stand, counted from 0 without a header."""
 
     rows: int = 0
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    first: dict[tuple[str, str], int] = field(default_factory=dict)
+    first: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)  # every row once, under its first trouble
 
-    def note(self, column: str, cause: str, count: int, newly: int, first: int | None = None) -> None:
+    def note(self, column: str, cause: str, count: int, newly: int, first: Sequence[int] = ()) -> None:
         key = (column, cause)
         self.counts[key] = self.counts.get(key, 0) + count
-        if first is not None:
-            self.first.setdefault(key, self.rows + first + 1)
+        known = self.first.setdefault(key, [])
+        known += first[: _SHOWN - len(known)]
         if newly:
             self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
-    def message(self, origin: str) -> str:
+    def message(self, origin: str, where: Where) -> str:
         lines = [
             f"column {column!r}: {count:,} of {self.rows:,} rows {cause}"
-            + (f" (first: row {self.first[column, cause]:,})" if (column, cause) in self.first else "")
+            + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
             for (column, cause), count in self.counts.items()
         ]
         return f"{origin}: " + "; ".join(lines) + ". Mend the data, or pass on_bad='drop' to leave those rows out"
+
+
+def _by_number(rows: list[int]) -> str:
+    return f"row {rows[0] + 1:,}"
 
 
 class _IdColumn:
@@ -154,6 +162,7 @@ def build(
     on_bad: OnBad = "raise",
     origin: str = "the frame",
     n_records: int | None = None,
+    where: Where = _by_number,
 ) -> Built:
     """Encode a lazy frame.
 
@@ -164,6 +173,7 @@ def build(
         origin: what to call the data in messages.
         n_records: the source is a text file (CSV) with so many lines that are not blank; every column is text. Ids
             become integers where all of them are whole numbers written as numbers are (so '007' stays text).
+        where: says in messages where rows of the source stand.
     """
     from_text = n_records is not None
     if on_bad not in ("raise", "drop"):
@@ -172,8 +182,7 @@ def build(
         schema = source.collect_schema()
     missing = [name for name in columns.all if name not in schema]
     if missing:
-        found = ", ".join(repr(name) for name in schema) or "none"
-        raise DataError(f"{origin}: no column {missing[0]!r}; columns found: {found}")
+        raise no_column(origin, missing[0], list(schema))
 
     parts = [_IdColumn(name, schema[name], from_text=from_text) for name in columns.context]
     item = _IdColumn(columns.item, schema[columns.item], from_text=from_text)
@@ -192,18 +201,26 @@ def build(
         expressions.append(expression.alias("time"))
 
     troubles = _Troubles()
-    n_empty = 0
+    no_time = "cannot be read as a time"
+    if columns.time is not None and schema[columns.time] == pl.String:
+        no_time += " such as 2011-12-01 08:26"
+    n_empty = n_taken = 0
     weights: list[npt.NDArray[np.float32]] = []
     times: list[npt.NDArray[Any]] = []
     context = pair or parts[0]
 
     def take(batch: pl.DataFrame) -> None:
-        nonlocal n_empty
+        nonlocal n_empty, n_taken
+        height = batch.height
+        places = None
         if from_text:  # polars makes a row of nulls of a blank line
-            height = batch.height
-            batch = batch.filter(~pl.all_horizontal(pl.all().is_null()))
-            n_empty += height - batch.height
-        good = _good_rows(batch, [*parts, item], columns, troubles)
+            empty = batch.select(pl.all_horizontal(pl.all().is_null())).to_series()
+            if empty.any():
+                places = np.flatnonzero(~empty.to_numpy())
+                batch = batch.filter(~empty)
+                n_empty += height - batch.height
+        good = _good_rows(batch, [*parts, item], columns, troubles, n_taken, places, no_time)
+        n_taken += height
         troubles.rows += batch.height
         if good is not None:
             batch = batch.filter(good)
@@ -228,7 +245,7 @@ def build(
             troubles.note(columns.context[0], "are null", without_anything, without_anything)
             troubles.rows = n_records
     if troubles.counts and on_bad == "raise":
-        raise DataError(troubles.message(origin))
+        raise DataError(troubles.message(origin, where))
     if not any(len(chunk) for chunk in item.chunks):
         if troubles.rows:
             causes = ", ".join(f"{count:,} {what}" for what, count in troubles.dropped.items())
@@ -247,6 +264,18 @@ def build(
         stored if columns.time is not None else None,
         troubles.dropped,
     )
+
+
+def no_column(origin: str, name: str, found: list[str], hint: str = "") -> DataError:
+    """A column is missing; another may be meant."""
+    small = {one.lower(): one for one in found}
+    near = difflib.get_close_matches(name.lower(), small, 1, 0.7)
+    if not near:  # user: user_id, UserID
+        near = [one for one in small if name.lower() in re.split(r"[\W_]|(?<=.)id$", one)][:1]
+    if near and not hint:
+        hint = f"; did you mean {small[near[0]]!r}?"
+    columns = ", ".join(map(repr, found)) or "none"
+    return DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
 
 
 def _weight(name: str, dtype: pl.DataType, from_text: bool) -> pl.Expr:
@@ -296,8 +325,20 @@ def _parsed_time(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return pl.coalesce([text.str.strptime(dtype, one, strict=False) for one in formats])
 
 
-def _good_rows(batch: pl.DataFrame, ids: list[_IdColumn], columns: Columns, troubles: _Troubles) -> pl.Series | None:
-    """Which rows can be used, or None where all can; notes the others."""
+def _good_rows(
+    batch: pl.DataFrame,
+    ids: list[_IdColumn],
+    columns: Columns,
+    troubles: _Troubles,
+    n_before: int,
+    places: npt.NDArray[np.int64] | None,
+    no_time: str,
+) -> pl.Series | None:
+    """Which rows can be used, or None where all can; notes the others.
+
+    `n_before` rows of the source came before this batch, whose rows stood at these `places` before blank ones went;
+    `no_time` says what is wrong with a time that could not be read.
+    """
     bad = np.zeros(batch.height, np.bool_)
 
     def check(column: str, cause: str, mask: pl.Series) -> None:
@@ -305,11 +346,14 @@ def _good_rows(batch: pl.DataFrame, ids: list[_IdColumn], columns: Columns, trou
             found = mask.to_numpy()
             newly = int((found & ~bad).sum())
             np.logical_or(bad, found, out=bad)
-            troubles.note(column, cause, int(found.sum()), newly, int(np.argmax(found)))
+            first = np.flatnonzero(found)[:_SHOWN]
+            first = n_before + (first if places is None else places[first])
+            troubles.note(column, cause, int(found.sum()), newly, first.tolist())
 
     for k, one in enumerate(ids):
         if batch[f"id{k}"].null_count():
-            check(one.name, "are null", batch[f"id{k}"].is_null())
+            whole = one.from_text and one.dtype.is_integer()
+            check(one.name, "are null or not whole numbers" if whole else "are null", batch[f"id{k}"].is_null())
     if columns.weight is not None:
         weight = batch["weight"].fill_nan(None)
         check(columns.weight, "are null or not a number", weight.is_null())
@@ -318,7 +362,7 @@ def _good_rows(batch: pl.DataFrame, ids: list[_IdColumn], columns: Columns, trou
     if columns.time is not None:
         time = batch["time"]
         missing = time.is_null() | ~time.is_finite().fill_null(True) if time.dtype.is_float() else time.is_null()
-        check(columns.time, "are null or cannot be read as a time such as 2011-12-01 08:26", missing)
+        check(columns.time, f"are null or {no_time}", missing)
     return pl.Series(~bad) if bad.any() else None
 
 

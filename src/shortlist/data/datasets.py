@@ -1,18 +1,21 @@
-"""Data sets: one that comes with the package, and as much synthetic data as wanted."""
+"""Data sets: one that comes with the package, those in public layouts, and as much synthetic data as wanted."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import polars as pl
 
+from shortlist.data.building import OnBad
 from shortlist.data.interactions import Interactions
+from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError
 
-__all__ = ["Dataset", "DatasetInfo", "available", "load", "synthetic"]
+__all__ = ["Dataset", "DatasetInfo", "available", "layouts", "load", "read", "synthetic"]
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,30 @@ class DatasetInfo:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Interactions, and what is known about items and contexts, joined to them by id."""
+    """Interactions, and what is known about items and contexts, joined to them by id.
+
+    `interactions` are the events that may be learnt from: all there are, or, where a split was published, all but those
+    that it asks for. So a model fitted on them can be evaluated on `split` without having seen the answers.
+    """
 
     info: DatasetInfo
     interactions: Interactions
-    items: pl.DataFrame
+    items: pl.DataFrame  # a row an item; the ids alone where nothing else is known
     contexts: pl.DataFrame
+    split: Split | None = None  # the published one; its `train` are the interactions
+    validation: Split | None = None  # the published one within `split.train`, for choosing settings
+    candidates: Interactions | None = None  # what the published evaluation ranks the truth against
 
     def __repr__(self) -> str:
-        source = f"licence {self.info.licence}: {self.info.attribution}"
-        return f"Dataset({self.info.title})\n  {self.interactions!r}\n  {source}"
+        lines = [f"Dataset({self.info.title})", f"  {self.interactions!r}"]
+        for name, one in (("split", self.split), ("validation", self.validation)):
+            if one is not None:
+                lines.append(
+                    f"  {name}: {one.protocol}, {len(one.truth):,} pairs of {one.truth.n_contexts:,} contexts asked for"
+                )
+        if self.candidates is not None:
+            lines.append(f"  candidates: {len(self.candidates):,}, for evaluate_candidates")
+        return "\n".join([*lines, f"  licence {self.info.licence}: {self.info.attribution}"])
 
 
 _ONLINE_RETAIL = DatasetInfo(
@@ -70,6 +87,80 @@ weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
     items = _part("items").select(product="stock_code", title="title", price="median_price")
     contexts = _part("users").select(customer="customer_id", country="country")
     return Dataset(_ONLINE_RETAIL, interactions, items, contexts)
+
+
+def layouts() -> dict[str, str]:
+    """The public layouts that `read` knows: their names, and a line about each.
+
+    >>> layouts()["movielens-100k"]
+    'MovieLens 100K: u.data, with u.item and u.user'
+    """
+    from shortlist.data.layouts import LAYOUTS
+
+    return dict(LAYOUTS)
+
+
+def read(
+    path: str | Path, layout: str | None = None, min_rating: float | None = None, *, on_bad: OnBad = "raise"
+) -> Dataset:
+    r"""Read a data set as it was published: MovieLens, Amazon, and the files of LightGCN, NCF, SASRec, S3-Rec.
+
+    The layout is recognised by the files. Contexts are the column `user`, items `item`; ratings are the weights
+    (`rating`; of an item that a user rated twice the latest counts), timestamps the times (`time`, in UTC). Sequences
+    without timestamps have the place of an event within its user's as time (`position`): an order, not a clock.
+
+    Where a split is published, `split` holds it, and `interactions` is its training part. All items of the files are in
+    the catalogue, also those that only the test knows: the published figures count them as missed.
+
+    | layout | split | validation | candidates | items | contexts |
+    |---|---|---|---|---|---|
+    | `movielens-dat`, `-100k` | | | | title, genres | age, gender, … |
+    | `movielens-csv` | | | | title, genres | |
+    | `lightgcn` | test.txt | valid.txt, where it is there | | original ids | original ids |
+    | `ncf` | one item a user | | NAME.test.negative | | |
+    | `sasrec` | each user's last item | the last but one | | | |
+    | `s3rec` | each user's last item | the last but one | NAME_sample.txt | attributes | |
+    | `amazon-2014`, `-2018`, `-2023`, `-reviews` | | | | | |
+
+    With a validation part, `split` trains on it too and `validation` on the rest: choose settings on `validation`, then
+    fit on `split.train`. What the split leaves out is counted in `split.dropped`.
+
+    Args:
+        path: a folder, or a file of it: where a folder holds several data sets, the file says which.
+        layout: its name, where it is not recognised or several fit; `layouts()` lists them.
+        min_rating: take only ratings from this one on as events; the others are counted in `interactions.dropped` (and,
+            those of a published test, in `split.dropped`). All ratings are events without it.
+        on_bad: lines that cannot be read `"raise"` an error, or `"drop"` them and count them in `interactions.dropped`.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "train.txt").write_text("0 10 11\n1 11\n")
+    >>> _ = (folder / "test.txt").write_text("0 12\n1 10\n")
+    >>> data = read(folder)
+    >>> data.interactions
+    Interactions(3 events of 2 contexts (user) with 3 items (item), 3 distinct pairs)
+    >>> data.split.truth.to_polars().rows()
+    [(0, 12), (1, 10)]
+    """
+    from shortlist.data.layouts import read_parts
+
+    name, main, parts = read_parts(path, layout, min_rating, on_bad)
+    events = parts.interactions
+    info = DatasetInfo(
+        name=name,
+        title=f"{main.name}, in the layout {name}",
+        licence="of the files",
+        attribution="see what was published with them",
+    )
+    return Dataset(
+        info,
+        events,
+        events.items.frame if parts.items is None else parts.items,
+        events.contexts.frame if parts.contexts is None else parts.contexts,
+        parts.split,
+        parts.validation,
+        parts.candidates,
+    )
 
 
 def online_retail_events() -> pl.DataFrame:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import glob
-import gzip
 import io
 import json
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from shortlist._numba import kernel
-from shortlist.data.building import Built, Columns, OnBad, build, polars_errors
+from shortlist.data.building import Built, Columns, OnBad, build, no_column, polars_errors
+from shortlist.data.content import refuse_other_content
+from shortlist.data.text import Survey, lines_at, lines_of_rows, opened, shortened, survey, without_ragged
 from shortlist.errors import DataError, SettingError
 
 Format: TypeAlias = Literal["csv", "tsv", "parquet", "jsonl"]
@@ -37,11 +33,20 @@ _KNOWN = "CSV (.csv), TSV (.tsv), Parquet (.parquet) or JSON lines (.jsonl); CSV
 
 @dataclass(frozen=True)
 class Files:
-    """The files behind a path, all of one format."""
+    """The files behind a path, all of one format.
+
+    Text files of a known layout come with the `names` of their columns (whether they are `headed` by a line of names or
+    not), the `pattern` a line is written in, and expressions that give columns another type (`typed`; what is null then
+    is bad).
+    """
 
     paths: list[Path]
     format: Format
     separator: str
+    names: tuple[str, ...] = ()
+    headed: bool = True
+    pattern: str = ""
+    typed: dict[str, pl.Expr] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -64,7 +69,7 @@ def find_files(path: str | Path, format: Format | None = None, separator: str | 
             and (format is not None or _format_of(one) is not None)
         ]
         if not found:
-            raise DataError(f"folder {text}: no data files; expected {_KNOWN}")
+            raise _no_data(place)
     elif place.exists():
         found = [place]
     elif glob.has_magic(text):
@@ -72,7 +77,7 @@ def find_files(path: str | Path, format: Format | None = None, separator: str | 
         if not found:
             raise DataError(f"no file matches {text}")
     else:
-        raise DataError(f"no such file or folder: {text}")
+        raise no_such_path(place)
     formats = {format or _format_of(one) for one in found}
     if len(formats) > 1:
         kinds = ", ".join(sorted({one.suffix for one in found}))
@@ -81,14 +86,46 @@ def find_files(path: str | Path, format: Format | None = None, separator: str | 
         )
     (kind,) = formats
     if kind is None:
+        refuse_other_content(found[0], None)
         raise DataError(
             f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; pass format="
+            f"{_public(found[0])}"
         )
     if kind not in _SUFFIXES.values():
         raise SettingError(f"format={kind!r}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
     for one in found:
-        _check_content(one, kind)
+        refuse_other_content(one, kind)
     return Files(found, kind, separator or ("\t" if kind == "tsv" else ","))
+
+
+def _no_data(folder: Path) -> DataError:
+    names = sorted(one.name for one in folder.iterdir())
+    seen = [name for name in names if not name.startswith((".", "_"))]
+    what = f"holds no data files, only {', '.join(seen[:5])}{' …' * (len(seen) > 5)}"
+    if not seen:
+        what = f"holds no data files, only hidden ones such as {names[0]}" if names else "is empty"
+    return DataError(f"folder {folder} {what}; expected {_KNOWN}{_public(folder)}")
+
+
+def _public(place: Path) -> str:
+    """Whether it is something else that can be read."""
+    from shortlist.data.layouts import recognise  # which needs this module
+
+    try:
+        layout = recognise(place)
+    except DataError:
+        return ""
+    return f"; it looks like public data, which datasets.read reads with layout={layout!r}" if layout else ""
+
+
+def no_such_path(place: Path) -> DataError:
+    """Nothing is there; something with a name like it may be."""
+    parent = place.parent
+    if not parent.is_dir():
+        return DataError(f"no such file or folder: {place}; there is no folder {parent} either")
+    near = difflib.get_close_matches(place.name, [one.name for one in parent.iterdir()], 3, 0.75)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return DataError(f"no such file or folder: {place}{hint}")
 
 
 def column_names(files: Files) -> list[str]:
@@ -113,20 +150,6 @@ def _format_of(path: Path) -> Format | None:
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
-def _check_content(path: Path, kind: Format) -> None:
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(4)
-    except OSError as error:
-        raise DataError(f"{path} cannot be opened: {error.strerror or error}") from error
-    if not start:
-        raise DataError(f"{path} is empty (0 bytes)")
-    if start == b"PAR1" and kind != "parquet":
-        raise DataError(f"{path} is a Parquet file although its name says {kind}; rename it or pass format='parquet'")
-    if kind == "parquet" and start != b"PAR1":
-        raise DataError(f"{path} is not a Parquet file: it does not begin with the mark PAR1")
-
-
 def _scan(files: Files) -> pl.LazyFrame:
     if files.format == "parquet":
         return pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
@@ -148,9 +171,10 @@ def _build_from_json(files: Files, columns: Columns, on_bad: OnBad) -> Built:
         _refuse_mixed_ids(files, columns, schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         for path in files.paths:
-            _find_bad_json(path)
+            refuse_bad_json(path)
         raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}") from error
-    return build(_scan_json(files, schema=schema), columns, on_bad=on_bad, origin=files.name)
+    source = _scan_json(files, schema=schema)
+    return build(source, columns, on_bad=on_bad, origin=files.name, where=lambda rows: json_in_words(files.paths, rows))
 
 
 def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None:
@@ -187,39 +211,48 @@ def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None
 
 
 def _count_objects(path: Path, name: str) -> int:
-    with _opened(path) as stream:
+    with opened(path) as stream:
         return sum(isinstance(json.loads(line).get(name), dict) for line in stream if line.strip())
 
 
-def _find_bad_json(path: Path) -> None:
-    with _opened(path) as stream:
+def refuse_bad_json(path: Path) -> None:
+    """Look for the line that cannot be read."""
+    with opened(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 good = not line.strip() or isinstance(json.loads(line), dict)
             except ValueError:
                 good = False
             if not good:
-                raise DataError(f"{path}: line {number:,} is not a JSON object; expected one object a line")
+                raise DataError(
+                    f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object a line"
+                )
+
+
+def json_in_words(paths: list[Path], rows: list[int]) -> str:
+    """Where rows, counted from 0 over all files, stand and what they say; blank lines are no rows."""
+    said: list[str] = []
+    row = 0
+    for path in paths:
+        of = f" of {path.name}" if len(paths) > 1 else ""
+        with opened(path) as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.strip():
+                    continue
+                if row in rows:
+                    said.append(f"line {number:,}{of} {shortened(line)}")
+                    if len(said) == len(rows):
+                        return ", ".join(said)
+                row += 1
+    return ", ".join(said)
 
 
 # --- text files ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where it is gzipped, which its first bytes say; its faults in our words."""
-    try:
-        with path.open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
-            stream.seek(0)
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if packed else stream
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-
-
 def _header(path: Path, separator: str) -> list[str]:
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), delimiter=separator)
             names = next((fields for fields in lines if fields), None)
     except UnicodeDecodeError:
@@ -236,44 +269,40 @@ def _header(path: Path, separator: str) -> list[str]:
 
 
 def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
-    header = _header(files.paths[0], files.separator)
-    for path in files.paths[1:]:
-        if (other := _header(path, files.separator)) != header:
-            raise DataError(f"{path} has the columns {other}, but {files.paths[0]} has {header}; they must agree")
-    missing = [name for name in columns.all if name not in header]
-    if missing:
-        hint = ""
-        for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
-            if len(header) == 1 and mark in header[0]:
-                hint = f"; is the separator {word}? Then pass separator={mark!r}"
-                break
-        found = ", ".join(map(repr, header))
-        raise DataError(f"{files.name}: no column {missing[0]!r}; columns found: {found}{hint}")
-
-    surveys = [_survey(path, files.separator, len(header)) for path in files.paths]
+    header = list(files.names) or _common_header(files, columns)
+    surveys = [survey(path, files.separator, len(header)) for path in files.paths]
     n_ragged = sum(one.n_ragged for one in surveys)
     if n_ragged and on_bad == "raise":
-        path, bad = next((path, one) for path, one in zip(files.paths, surveys) if one.n_ragged)
-        raise DataError(
-            f"{files.name}: {n_ragged:,} of {sum(one.n_records for one in surveys):,} lines do not have the "
-            f"{len(header)} fields of the header (line {bad.ragged_line:,} of {path.name} has {bad.ragged_fields}). "
-            "Mend the file, or pass on_bad='drop' to leave those lines out"
-        )
+        raise DataError(_ragged_message(files, surveys, len(header)))
+    n_records = sum(one.n_records - files.headed for one in surveys) - n_ragged
+    if not n_records and files.pattern:
+        what = f"none of {n_ragged:,} lines is" if n_ragged else "there are no rows; expected lines"
+        raise DataError(f"{files.name}: {what} written as {files.pattern}")
+    if not n_records and not n_ragged:
+        raise DataError(f"{files.name}: there are no rows below the header; expected a line an event")
     sources: list[Any] = list(files.paths)
     if n_ragged:
-        sources = [_without_ragged(path, files.separator, len(header)) for path in files.paths]
+        sources = [without_ragged(path, files.separator, len(header)) for path in files.paths]
     text = pl.scan_csv(
         sources,
         separator=files.separator,
         # Where no field begins with a quote, quotes are part of the text: 5" nails.
         quote_char='"' if any(one.n_quoted for one in surveys) else None,
+        has_header=files.headed,
+        # Where there is no header, polars would take a blank first line for the columns.
+        skip_lines=0 if files.headed or n_ragged else surveys[0].n_leading,
         infer_schema=False,
         new_columns=header,
         glob=False,
     )
-    n_records = sum(one.n_records - 1 for one in surveys) - n_ragged
+
+    def where(rows: list[int]) -> str:
+        return _lines_in_words(files, surveys, rows)
+
     try:
-        built = build(text, columns, on_bad=on_bad, origin=files.name, n_records=n_records)
+        text = text.with_columns(**files.typed)
+        origin = f"{files.name}, lines written as {files.pattern}" if files.pattern else files.name
+        built = build(text, columns, on_bad=on_bad, origin=origin, n_records=n_records, where=where)
     except DataError as error:
         if not isinstance(error.__cause__, pl.exceptions.PolarsError):
             raise
@@ -286,12 +315,71 @@ def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
                 ) from error
         raise
     if n_ragged:
-        built.dropped["lines with another number of fields than the header"] = n_ragged
+        what = f"that are not {files.pattern}" if files.pattern else "with another number of fields than the header"
+        built.dropped[f"lines {what}"] = n_ragged
     return built
 
 
+def _common_header(files: Files, columns: Columns) -> list[str]:
+    """The columns of the files, which must agree and must hold those that are asked for."""
+    header = _header(files.paths[0], files.separator)
+    for path in files.paths[1:]:
+        if (other := _header(path, files.separator)) != header:
+            raise DataError(f"{path} has the columns {other}, but {files.paths[0]} has {header}; they must agree")
+    missing = [name for name in columns.all if name not in header]
+    if missing:
+        hint = ""
+        for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
+            if len(header) == 1 and mark in header[0]:
+                hint = f"; is the separator {word}? Then pass separator={mark!r}"
+                break
+        if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
+            names = ",".join(columns.all)
+            hint = f"; is this the first event? Then put a header line above it that names the columns, such as {names}"
+            hint += _public(files.paths[0])
+        raise no_column(files.name, missing[0], header, hint)
+    return header
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(text) and float(text) == float(text)
+    except ValueError:
+        return False
+
+
+def _ragged_message(files: Files, surveys: list[Survey], width: int) -> str:
+    path, bad = next((path, one) for path, one in zip(files.paths, surveys) if one.n_ragged)
+    first, *others = bad.ragged_lines
+    lines = f"line {first:,} of {path.name} has {bad.ragged_fields}: {lines_at(path, [first])[0]}"
+    if others:
+        lines += f"; also line{'s' * (len(others) > 1)} {', '.join(f'{line:,}' for line in others)}"
+    n_ragged, n_lines = sum(one.n_ragged for one in surveys), sum(one.n_records for one in surveys)
+    expected = f"do not have the {width} fields of the header"
+    if files.pattern:
+        expected = f"are not written as {files.pattern}"
+    return (
+        f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). "
+        "Mend the file, or pass on_bad='drop' to leave those lines out"
+    )
+
+
+def _lines_in_words(files: Files, surveys: list[Survey], rows: list[int]) -> str:
+    """Where rows stand and what they say: line 8 '3,17,abc'; of several files, in the first one with such rows."""
+    before = 0
+    for path, one in zip(files.paths, surveys):
+        height = one.n_records + one.n_blank - files.headed
+        here = [row - before for row in rows if row - before < height]
+        if here:
+            lines = lines_of_rows(path, here, one, files.separator, header=files.headed)
+            of = f" of {path.name}" if len(files.paths) > 1 else ""
+            return ", ".join(f"line {line:,}{of} {text}" for line, text in zip(lines, lines_at(path, lines)))
+        before += height
+    return f"row {rows[0] + 1:,}"
+
+
 def _refuse_other_text(path: Path) -> None:
-    with _opened(path) as stream:
+    with opened(path) as stream:
         try:
             for _ in io.TextIOWrapper(stream, encoding="utf-8-sig"):
                 pass
@@ -300,104 +388,10 @@ def _refuse_other_text(path: Path) -> None:
 
 
 def _not_utf8(path: Path) -> DataError:
-    return DataError(f"{path} is not UTF-8 text; convert it, for example with iconv -t utf-8")
-
-
-# polars fills short lines up and, of the columns it does not read, cuts long ones off. Hence this look at the lines.
-
-
-@dataclass(frozen=True)
-class _Survey:
-    """The lines of a text file; one with quoted line breaks counts as one, blank ones do not count."""
-
-    n_records: int  # with the header
-    n_ragged: int  # lines with another number of fields than the header
-    ragged_line: int  # where the first one begins
-    ragged_fields: int
-    n_quoted: int  # fields that begin with a quote
-    stray_line: int  # the first line with a quote inside of a field, or 0
-
-
-# Places in the state of `_walk`.
-_IN_QUOTES, _FRESH, _CLOSED, _FIELDS, _LENGTH, _LINE, _RECORD_LINE, _RECORD_AT, _AT = range(9)
-_RECORDS, _RAGGED, _RAGGED_LINE, _RAGGED_FIELDS, _QUOTED, _STRAY_LINE = range(9, 15)
-_BLOCK = 1 << 22
-
-
-def _survey(path: Path, separator: str, width: int) -> _Survey:
-    return _walked(path, separator, width, np.empty(0, np.uint8))[0]
-
-
-def _without_ragged(path: Path, separator: str, width: int) -> io.BytesIO:
-    """The good lines, in memory: this is the way round for broken files only."""
-    with _opened(path) as stream:
-        size = sum(len(block) for block in iter(lambda: stream.read(_BLOCK), b""))
-    good = np.empty(size + 1, np.uint8)
-    _, length = _walked(path, separator, width, good)
-    return io.BytesIO(good[:length].tobytes())
-
-
-def _walked(path: Path, separator: str, width: int, out: npt.NDArray[np.uint8]) -> tuple[_Survey, int]:
-    state = np.zeros(15, np.int64)
-    state[[_FRESH, _FIELDS, _LINE, _RECORD_LINE]] = 1
-    with _opened(path) as stream:
-        if stream.read(3) != b"\xef\xbb\xbf":
-            stream.seek(0)
-        block = b""
-        for block in iter(lambda: stream.read(_BLOCK), b""):
-            _walk(np.frombuffer(block, np.uint8), ord(separator), width, state, out)
-    if state[_IN_QUOTES]:
-        raise DataError(f"{path}: a quote opens in line {state[_RECORD_LINE]:,} and is never closed")
-    if not block.endswith(b"\n"):
-        _walk(np.frombuffer(b"\n", np.uint8), ord(separator), width, state, out)
-    return _Survey(*state[_RECORDS:].tolist()), int(state[_RECORD_AT])
-
-
-@kernel
-def _walk(
-    data: npt.NDArray[np.uint8], separator: int, width: int, state: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
-) -> None:
-    """Go through a block of delimited text, counting; lines of `width` fields are copied to `out` if it has a size."""
-    in_quotes, fresh, closed = state[_IN_QUOTES], state[_FRESH], state[_CLOSED]
-    fields, length, line, at = state[_FIELDS], state[_LENGTH], state[_LINE], state[_AT]
-    copy = len(out) > 0
-    for p in range(len(data)):
-        byte = data[p]
-        if copy:
-            out[at] = byte
-            at += 1
-        if in_quotes:
-            if byte == 34:
-                in_quotes, closed = 0, 1  # or the first half of a doubled one, which opens again at once
-            elif byte == 10:
-                line += 1
-        elif byte == 10:
-            if length > 0:
-                state[_RECORDS] += 1
-                if fields != width:
-                    state[_RAGGED] += 1
-                    if state[_RAGGED] == 1:
-                        state[_RAGGED_LINE], state[_RAGGED_FIELDS] = state[_RECORD_LINE], fields
-                    at = state[_RECORD_AT]
-            state[_RECORD_AT] = at
-            line += 1
-            state[_RECORD_LINE] = line
-            fields, length, fresh, closed = 1, 0, 1, 0
-        elif byte == separator:
-            fields += 1
-            length += 1
-            fresh, closed = 1, 0
-        elif byte == 34:
-            length += 1
-            if fresh or closed:
-                state[_QUOTED] += fresh
-                in_quotes, fresh, closed = 1, 0, 0
-            elif state[_STRAY_LINE] == 0:
-                state[_STRAY_LINE] = line
-        elif byte != 13:
-            length += 1
-            if closed and state[_STRAY_LINE] == 0:
-                state[_STRAY_LINE] = line
-            fresh, closed = 0, 0
-    state[_IN_QUOTES], state[_FRESH], state[_CLOSED] = in_quotes, fresh, closed
-    state[_FIELDS], state[_LENGTH], state[_LINE], state[_AT] = fields, length, line, at
+    where = ""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            if "\ufffd" in line.decode("utf-8", "replace"):
+                where = f" (first: line {number:,} {shortened(line)})"
+                break
+    return DataError(f"{path} is not UTF-8 text{where}; convert it, for example with iconv -f latin1 -t utf-8")

@@ -1,0 +1,73 @@
+"""Features in the order of a vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.fields import Field
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Codes, Id, Vocabulary
+
+if TYPE_CHECKING:
+    from shortlist.data.features import Features
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlignedFeatures:
+    """Features in the order of a vocabulary: row c of `rows` belongs to the id with code c.
+
+    Ids without features have a row in which every field is missing. Rows of ids that are not in the vocabulary, such as
+    items nobody has had yet, are in `cold`: `cold.ids`, `cold.rows`, `cold.rows_for(["new-1"])`.
+
+    Attributes:
+        vocabulary: the ids of the rows.
+        fields: the fields, with `n_missing` counted over these rows.
+        rows: the matrix.
+        cold: the features of all other ids.
+        places: where each row stands in the features it was taken from; −1 where there are none.
+    """
+
+    vocabulary: Vocabulary
+    fields: tuple[Field, ...]
+    rows: Rows
+    cold: Features
+    places: Codes
+
+    def __len__(self) -> int:
+        """The number of rows, which is that of the vocabulary's ids."""
+        return self.rows.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """How many columns the matrix has."""
+        return self.rows.n_columns
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What each column is called."""
+        return self.cold.feature_names
+
+    @property
+    def n_without(self) -> int:
+        """How many ids of the vocabulary have no features."""
+        return int(self._lacking.sum())
+
+    @property
+    def without(self) -> list[Id]:
+        """The ids of the vocabulary that have no features."""
+        return self.vocabulary.ids(np.flatnonzero(self._lacking))
+
+    @property
+    def _lacking(self) -> npt.NDArray[np.bool_]:
+        return self.places < 0
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.vocabulary.names)
+        return (
+            f"AlignedFeatures({len(self):,} ids of {names} × {self.n_features:,} features, {self.n_without:,} ids "
+            f"without features (every field missing), {len(self.cold):,} cold rows (ids not in the vocabulary))"
+        )

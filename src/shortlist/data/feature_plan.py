@@ -1,0 +1,140 @@
+"""Which column of a table becomes which kind of field: what a user says about it, checked, or what can be inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from shortlist._settings import one_of, whole
+from shortlist.data.fields import Field, Kind, Normalize, Scale, inferred_kind
+from shortlist.data.numeric_field import NumericField
+from shortlist.data.tables import Table, id_columns
+from shortlist.data.values_field import ValuesField
+from shortlist.errors import DataError, SettingError
+
+Names: TypeAlias = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a user says about a table: the columns of the id, the kind of the others, and how they are encoded.
+
+    `kinds` is None where nothing is said about kinds: then they are inferred from the table.
+    """
+
+    ids: tuple[str, ...]
+    kinds: dict[str, Kind] | None
+    separators: Mapping[str, str | None]
+    scales: Mapping[str, Scale]
+    min_count: int | Mapping[str, int]
+    normalize: Normalize | None
+
+    @classmethod
+    def of(
+        cls,
+        id: Names,  # noqa: A002
+        categorical: Names,
+        multi_valued: Names | Mapping[str, str | None],
+        numeric: Names | Mapping[str, Scale],
+        min_count: int | Mapping[str, int],
+        normalize: Normalize | None,
+    ) -> Plan:
+        """Check what the user says."""
+        ids = id_columns(id)
+        kinds: dict[str, Kind] = {}
+        given: list[tuple[Kind, Any]] = [
+            ("categorical", categorical),
+            ("multi_valued", multi_valued),
+            ("numeric", numeric),
+        ]
+        for kind, columns in given:
+            for name in _names(kind, columns):
+                if name in kinds:
+                    raise SettingError(
+                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}; once is enough"
+                    )
+                if ids == (name,):
+                    raise SettingError(
+                        f"column {name!r} is the id and is named as {kind}; recommenders learn an embedding of the id "
+                        "by themselves"
+                    )
+                kinds[name] = kind
+        separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
+        for name, separator in separators.items():
+            if separator is not None and (not isinstance(separator, str) or not separator):
+                raise SettingError(
+                    f"multi_valued[{name!r}] is {separator!r}; expected a separator such as '|', or None"
+                )
+        scales = dict(numeric) if isinstance(numeric, Mapping) else {}
+        for name, scale in scales.items():
+            one_of(f"numeric[{name!r}]", scale, ("standard", "log", "raw"))
+        for name, count in min_count.items() if isinstance(min_count, Mapping) else [("", min_count)]:
+            whole(f"min_count[{name!r}]" if name else "min_count", count)
+        if normalize is not None:
+            one_of("normalize", normalize, ("sum", "norm"))
+        return cls(ids, kinds or None, separators, scales, min_count, normalize)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The columns to read beside the id; None for all."""
+        return None if self.kinds is None else list(self.kinds)
+
+    def fit(self, table: Table) -> list[Field]:
+        """The fields of a table."""
+        kinds = _inferred(table) if self.kinds is None else self.kinds
+        if isinstance(self.min_count, Mapping):
+            for name in self.min_count:
+                if kinds.get(name, "numeric") == "numeric":
+                    raise SettingError(f"min_count names {name!r}, which is no categorical or multi-valued column")
+        refuse_like_names(list(kinds))
+        return [self._field(name, kind, table) for name, kind in kinds.items()]
+
+    def _field(self, name: str, kind: Kind, table: Table) -> Field:
+        column = table.columns[name]
+        if kind == "numeric":
+            scale = self.scales.get(name, "standard")
+            return NumericField.fit(column, scale=scale, from_text=table.from_text, origin=table.origin)
+        many = kind == "multi_valued"
+        return ValuesField.fit(
+            column,
+            min_count=self.min_count if isinstance(self.min_count, int) else self.min_count.get(name, 1),
+            many=many,
+            separator=self.separators.get(name),
+            normalize=self.normalize if many else None,
+            origin=table.origin,
+        )
+
+
+def _names(kind: str, columns: Any) -> list[str]:
+    names = (
+        [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence | Mapping) else None
+    )
+    if names is None or not all(isinstance(name, str) and name for name in names):
+        raise SettingError(f"{kind} is {columns!r:.80}; expected names of columns")
+    return names
+
+
+def _inferred(table: Table) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for name, column in table.columns.items():
+        if name in table.ids.names:
+            continue
+        kind = inferred_kind(column, from_text=table.from_text)
+        if kind is None:
+            raise DataError(
+                f"{table.origin}: column {name!r} has type {column.dtype}, which says nothing about its kind; name the "
+                "columns to use with categorical=, multi_valued= and numeric="
+            )
+        kinds[name] = kind
+    if not kinds:
+        raise DataError(f"{table.origin}: there is no column beside the id; expected what is known about it")
+    return kinds
+
+
+def refuse_like_names(names: list[str]) -> None:
+    """Refuse fields of which features could be called the same, as the value b=c of 'a' and the value c of 'a=b'."""
+    for one in names:
+        for other in names:
+            if other.startswith(f"{one}=") or other in (f"{one} (rare)", f"{one} (missing)"):
+                raise DataError(f"columns {one!r} and {other!r} could give features of one name; rename one of them")

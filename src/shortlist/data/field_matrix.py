@@ -1,0 +1,66 @@
+"""Fields side by side in one sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.fields import Field
+from shortlist.data.rows import LATEST, Rows, rows_of
+from shortlist.data.vocabulary import Codes
+
+
+class Triples(NamedTuple):
+    """Row, column and value of every entry, in any order."""
+
+    rows: npt.NDArray[np.int32]
+    columns: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def placed(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The fields with their columns one after the other's."""
+    out, start = [], 0
+    for field in fields:
+        out.append(replace(field, start=start))
+        start += field.n_columns
+    return tuple(out)
+
+
+def counted(fields: Sequence[Field], rows: Rows) -> tuple[Field, ...]:
+    """The fields with the number of rows in which they are marked as missing."""
+    counts = np.bincount(rows.indices, minlength=rows.n_columns)
+    return tuple(replace(field, n_missing=int(counts[field.missing])) for field in fields)
+
+
+def triples(rows: Rows) -> Triples:
+    """The entries of a matrix one by one."""
+    values = np.ones(len(rows), np.float32) if rows.values is None else rows.values
+    return Triples(np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths), rows.indices, values)
+
+
+def matrix(parts: Sequence[Triples], n_rows: int, fields: Sequence[Field]) -> Rows:
+    """The matrix of these entries. Like other views it stays writable: kernels are compiled for such arrays."""
+    rows, columns, values = (
+        np.concatenate([np.empty(0, dtype), *(part[k] for part in parts)])
+        for k, dtype in enumerate((np.int32, np.int32, np.float32))
+    )
+    return rows_of(rows, columns, values, None, n_rows, sum(field.n_columns for field in fields), LATEST)
+
+
+def taken(rows: Rows, codes: Codes, fields: Sequence[Field]) -> Rows:
+    """The rows with these codes; for −1, one in which every field is missing."""
+    if not (codes < 0).any():
+        return rows.take(codes)
+    columns = np.array([field.missing for field in fields], np.int32)
+    longer = Rows(
+        np.append(rows.indptr, rows.indptr[-1] + len(columns)),
+        np.append(rows.indices, columns),
+        np.append(triples(rows).values, np.ones(len(columns), np.float32)),
+        rows.n_columns,
+    )
+    return longer.take(np.where(codes < 0, rows.n_rows, codes))

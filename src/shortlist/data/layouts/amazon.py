@@ -1,0 +1,75 @@
+"""Amazon reviews in the forms of their three releases: ratings as CSV, reviews as JSON lines."""
+
+from __future__ import annotations
+
+import glob
+import json
+from pathlib import Path
+
+import polars as pl
+
+from shortlist.data.building import OnBad, build
+from shortlist.data.content import refuse_other_content
+from shortlist.data.interactions import Interactions
+from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER, Parts
+from shortlist.data.layouts.ratings import COLUMNS, PARTS, at_least, moments, read_ratings
+from shortlist.data.reading import json_in_words, refuse_bad_json
+from shortlist.data.text import opened
+from shortlist.errors import DataError
+
+HEADER_2023 = ("user_id", "parent_asin", "rating", "timestamp")
+# What user, item, rating and time are called in reviews, and the unit of the time.
+REVIEWS: dict[tuple[str, ...], str] = {
+    ("reviewerID", "asin", "overall", "unixReviewTime"): "s",
+    HEADER_2023: "ms",
+}
+
+
+def read_2014(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+    """Read `user,item,rating,timestamp` lines without a header."""
+    events = read_ratings(path, ",", "user,item,rating,timestamp", on_bad=on_bad, whole=False)
+    return Parts(at_least(events, min_rating))
+
+
+def read_2018(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+    """Read `item,user,rating,timestamp` lines without a header."""
+    names = (ITEM, USER, RATING, TIME)
+    events = read_ratings(path, ",", "item,user,rating,timestamp", on_bad=on_bad, names=names, whole=False)
+    return Parts(at_least(events, min_rating))
+
+
+def read_2023(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+    """Read a table with the header `user_id,parent_asin,rating,timestamp`; its times are in milliseconds."""
+    events = read_ratings(path, ",", ",".join(HEADER_2023), on_bad=on_bad, header=HEADER_2023, whole=False, unit="ms")
+    return Parts(at_least(events, min_rating))
+
+
+def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+    """Read reviews as JSON lines: of each one the user, the item, the rating and the time."""
+    refuse_other_content(path, None)
+    names = review_names(path)
+    if names is None:
+        known = " or ".join(", ".join(names) for names in REVIEWS)
+        raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
+    schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
+    # A value of another type becomes null, and so is refused or counted as such.
+    reviews = pl.scan_ndjson(glob.escape(str(path)), schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
+    reviews = reviews.with_columns(moments(pl.col(TIME), REVIEWS[names]).alias(TIME))
+    try:
+        built = build(reviews, COLUMNS, on_bad=on_bad, origin=str(path), where=lambda rows: json_in_words([path], rows))
+    except DataError as error:
+        if isinstance(error.__cause__, pl.exceptions.PolarsError):
+            refuse_bad_json(path)
+        raise
+    return Parts(at_least(Interactions._from_built(built, COLUMNS, "latest"), min_rating))
+
+
+def review_names(path: Path) -> tuple[str, ...] | None:
+    """What the parts are called in a file of reviews; None where the first line is not a review."""
+    with opened(path) as stream:
+        line = next((line for line in iter(lambda: stream.readline(1 << 20), b"") if line.strip()), b"")
+    try:
+        review = json.loads(line)
+    except ValueError:
+        return None
+    return next((names for names in REVIEWS if isinstance(review, dict) and set(names) <= review.keys()), None)

@@ -1,0 +1,92 @@
+"""Tables of ratings: a user, an item, a rating and a time since 1970 in every line."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from shortlist.data.building import Columns, OnBad
+from shortlist.data.interactions import Interactions
+from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER
+from shortlist.data.reading import Files, build_from_files, column_names, find_files
+from shortlist.errors import DataError, SettingError
+
+PARTS = (USER, ITEM, RATING, TIME)
+COLUMNS = Columns((USER,), ITEM, RATING, TIME)
+
+
+def read_ratings(
+    path: Path,
+    separator: str,
+    pattern: str,
+    *,
+    on_bad: OnBad,
+    names: tuple[str, ...] = PARTS,
+    header: tuple[str, ...] = (),
+    whole: bool = True,
+    unit: str = "s",
+) -> Interactions:
+    """Read a table of ratings.
+
+    Args:
+        path: the file; it may be gzipped.
+        separator: one character, or two that are the same, as in `1::1193::5::978300760`.
+        pattern: how a line is written, for messages.
+        on_bad: whether lines that cannot be read are refused or left out.
+        names: the columns in their order, where there is no header.
+        header: what user, item, rating and time are called in the header line, where there is one.
+        whole: ids are whole numbers; otherwise they are text.
+        unit: of times, "s" or "ms".
+    """
+    if header:
+        names = _ours(path, header)
+    typed = {TIME: moments(pl.col(TIME).cast(pl.Int64, strict=False), unit)}
+    if whole:
+        typed |= {name: pl.col(name).cast(pl.Int64, strict=False) for name in (USER, ITEM)}
+    if len(separator) > 1:  # to polars `a::b` are three fields, of which the one between is empty
+        between = [f"between {name} and {after}" for name, after in pairwise(names)]
+        typed[names[0]] = pl.when(pl.all_horizontal(pl.col(between).is_null())).then(typed[names[0]])
+        names = tuple(name for pair in zip(names, [*between, ""]) for name in pair if name)
+    (found,) = find_files(path, "csv").paths
+    files = Files([found], "csv", separator[0], names, bool(header), pattern, typed)
+    return Interactions._from_built(build_from_files(files, COLUMNS, on_bad), COLUMNS, "latest")
+
+
+def _ours(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of a file with our names in place of those of its header."""
+    found = column_names(find_files(path, "csv"))
+    missing = [name for name in header if name not in found]
+    if missing:
+        raise DataError(
+            f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, found))}; expected the header "
+            f"{','.join(header)}"
+        )
+    named = dict(zip(header, PARTS))
+    return tuple(named.get(name, f"their {name}") for name in found)
+
+
+def moments(stamps: pl.Expr, unit: str) -> pl.Expr:
+    """Seconds ("s") or milliseconds ("ms") since 1970 as times; null where they are thousands of years away."""
+    factor = 1_000_000 if unit == "s" else 1_000
+    near = stamps.is_between(-(10**17) // factor, 10**17 // factor)
+    return pl.when(near).then(stamps * factor).cast(pl.Datetime("us"))
+
+
+def at_least(events: Interactions, min_rating: float | None) -> Interactions:
+    """The events rated so or better, with the items and contexts that they have; the others are counted."""
+    if min_rating is None or events.weights is None:
+        return events
+    keep = events.weights >= np.float32(min_rating)
+    if not keep.any():
+        raise SettingError(
+            f"min_rating={min_rating:g} leaves none of {len(events):,} events; ratings go from "
+            f"{events.weights.min():g} to {events.weights.max():g}"
+        )
+    chosen = events.select(keep, compact=True)
+    chosen.dropped.update(events.dropped)
+    if not keep.all():
+        chosen.dropped[f"events rated below {min_rating:g}"] = int((~keep).sum())
+    return chosen

@@ -1,0 +1,237 @@
+"""Tables with a row for each id, from a frame or from files: which columns there are, and whether the ids are sound."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+
+from shortlist.data.building import Columns, OnBad, polars_errors
+from shortlist.data.interactions import _column, _stream
+from shortlist.data.reading import Files, Format, build_from_files, column_names, find_files
+from shortlist.data.text import survey, without_ragged
+from shortlist.data.vocabulary import Vocabulary
+from shortlist.errors import DataError, SettingError
+
+_FRAMES = "a frame with named columns (polars, pandas, Arrow, a mapping)"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table with a row for each id.
+
+    Attributes:
+        ids: the ids, a row each.
+        columns: the other columns that were asked for, by name.
+        unused: the columns nobody asked for.
+        from_text: whether it comes from a file in which everything is text.
+        origin: what to call it in messages.
+        dropped: rows that could not be used and were left out, by cause.
+    """
+
+    ids: Vocabulary
+    columns: dict[str, pl.Series]
+    unused: tuple[str, ...]
+    from_text: bool
+    origin: str
+    dropped: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def id_columns(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Check the name of the column of ids, or the names of several."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise SettingError(f"id is {given!r}; expected the name of a column, or a list of names")
+    if len(set(names)) < len(names):
+        raise SettingError(f"id is {given!r}; each column must be there once")
+    return names
+
+
+def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_bad: OnBad) -> Table:
+    """The columns `names` (None: all there are) of whatever frame the user has, beside its ids."""
+    origin = "the frame"
+    make: Callable[[Any, list[str], tuple[str, ...]], pl.DataFrame]
+    if isinstance(frame, Mapping):
+        found, make = list(frame), _from_mapping
+    elif isinstance(frame, list | tuple | np.ndarray | str | Path):
+        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read")
+    elif type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
+        found, make = list(frame.columns), _from_pandas
+    else:
+        if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
+            if not hasattr(frame, "__arrow_c_stream__"):
+                raise DataError(f"cannot take features from {type(frame).__name__}; expected {_FRAMES}")
+            frame = _stream(frame)
+        with polars_errors(origin):
+            found, make = list(frame.lazy().collect_schema()), _from_polars
+    needed, unused = _needed(found, ids, names, origin, getattr(getattr(frame, "index", None), "names", ()))
+    with polars_errors(origin):
+        return _checked(make(frame, needed, ids), ids, unused, on_bad, origin)
+
+
+def read_table(
+    path: str | Path,
+    ids: tuple[str, ...],
+    names: Sequence[str] | None,
+    on_bad: OnBad,
+    format: Format | None = None,  # noqa: A002
+    separator: str | None = None,
+) -> Table:
+    """The columns `names` (None: all there are) of a file, a folder or a pattern, beside its ids."""
+    files = find_files(path, format, separator)
+    # The ids are read as those of interactions are: in the same types, and with the same eye for what is wrong with a
+    # file. Null ones, and lines with too few fields, are counted here.
+    types = build_from_files(files, Columns(ids, ids[0]), "drop").contexts.frame.schema
+    needed, unused = _needed(column_names(files), ids, names, files.name)
+    with polars_errors(files.name):
+        if files.format in ("csv", "tsv"):
+            return _read_text(files, ids, needed, unused, on_bad, types)
+        if files.format == "parquet":
+            source = pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
+        else:
+            paths = [glob.escape(str(one)) for one in files.paths]
+            source = pl.scan_ndjson(paths, infer_schema_length=None)
+        frame = source.select(cs.by_name(*needed)).collect(engine="streaming")
+    return _checked(frame, ids, unused, on_bad, files.name)
+
+
+def _read_text(
+    files: Files, ids: tuple[str, ...], needed: list[str], unused: tuple[str, ...], on_bad: OnBad, types: pl.Schema
+) -> Table:
+    width = len(needed) + len(unused)
+    surveys = [survey(path, files.separator, width) for path in files.paths]
+    n_ragged = sum(one.n_ragged for one in surveys)
+    sources: list[Any] = list(files.paths)
+    if n_ragged:
+        if on_bad == "raise":
+            build_from_files(files, Columns(ids, ids[0]), "raise")  # says where they are
+        sources = [without_ragged(path, files.separator, width) for path in files.paths]
+    text = pl.scan_csv(
+        sources,
+        separator=files.separator,
+        quote_char='"' if any(one.n_quoted for one in surveys) else None,
+        infer_schema=False,
+        glob=False,
+    ).collect(engine="streaming")
+    # polars makes a row of nulls of a blank line, and of ',,' too, which is a row without an id.
+    frame = text.filter(~pl.all_horizontal(pl.all().is_null()))
+    n_empty = sum(one.n_records - 1 for one in surveys) - n_ragged - frame.height
+    if not 0 <= n_empty <= text.height - frame.height:
+        raise DataError(
+            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows; are quotes in it out "
+            "of order?"
+        )
+    dropped = {"lines with another number of fields than the header": n_ragged} if n_ragged else {}
+    frame = frame.select(cs.by_name(*needed))
+    return _checked(frame, ids, unused, on_bad, files.name, n_empty=n_empty, types=types, dropped=dropped)
+
+
+def _needed(
+    found: list[Any], ids: tuple[str, ...], names: Sequence[str] | None, origin: str, index: Sequence[Any] = ()
+) -> tuple[list[str], tuple[str, ...]]:
+    """The columns to read, each once, and the ones left unused."""
+    needed = list(dict.fromkeys([*ids, *(found if names is None else names)]))
+    for name in needed:
+        if not isinstance(name, str):
+            raise DataError(f"{origin}: a column is called {name!r}; names must be text")
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise DataError(f"{origin}: a column is called {name!r}, which polars takes for a pattern; rename it")
+        if name not in found:
+            columns = ", ".join(map(repr, found)) or "none"
+            hint = "; it is in the index: call reset_index() first" if name in index else ""
+            raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
+        if found.count(name) > 1:
+            raise DataError(f"{origin}: column {name!r} stands {found.count(name)} times; each name must be there once")
+    return needed, tuple(str(name) for name in found if name not in needed)
+
+
+def _from_polars(frame: pl.DataFrame | pl.LazyFrame, needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
+    return frame.lazy().select(cs.by_name(*needed)).collect()
+
+
+def _from_mapping(data: Mapping[str, Any], needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
+    series = [_column(name, data[name], ids=name in ids) for name in needed]
+    lengths = {one.name: len(one) for one in series}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns differ in length: {lengths}")
+    return pl.DataFrame(series)
+
+
+def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
+    series = []
+    for name in needed:
+        try:
+            series.append(_stream(frame[[name]]).collect().to_series())
+        except ImportError:  # polars takes pandas frames by way of pyarrow
+            series.append(_column(name, frame[name].to_numpy(), ids=name in ids))
+        except DataError as error:
+            kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
+            raise DataError(
+                f"the frame: column {name!r} mixes types or holds objects ({kinds}); expected one type throughout"
+            ) from error
+    return pl.DataFrame(series)
+
+
+def _checked(
+    frame: pl.DataFrame,
+    ids: tuple[str, ...],
+    unused: tuple[str, ...],
+    on_bad: OnBad,
+    origin: str,
+    *,
+    n_empty: int = 0,
+    types: pl.Schema | None = None,
+    dropped: dict[str, int] | None = None,
+) -> Table:
+    """Take a frame apart; refuse null ids (`n_empty` more are known to be), repeated ones and those of other types.
+
+    `types` are those of the ids where everything in the frame is text.
+    """
+    dropped = dict(dropped or {})
+    columns = {column.name: column for column in frame.get_columns()}
+    good = pl.repeat(True, frame.height, eager=True)
+    for name in ids:
+        null = columns[name].is_null()
+        count = int(null.sum()) + n_empty
+        if count and on_bad == "raise":
+            raise DataError(
+                f"{origin}: column {name!r}: {count:,} of {frame.height + n_empty:,} ids are null. "
+                "Mend the data, or pass on_bad='drop' to leave those rows out"
+            )
+        if newly := int((null & good).sum()) + n_empty:
+            dropped[f"{name!r} are null"] = newly
+        good, n_empty = good & ~null, 0
+    if not good.all():
+        columns = {name: column.filter(good) for name, column in columns.items()}
+    keys = pl.DataFrame([_typed(columns[name], types) for name in ids])
+    if repeats := keys.height - keys.n_unique():
+        first = keys.row(int(keys.is_duplicated().arg_true()[0]))
+        example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
+        raise DataError(
+            f"{origin}: {repeats:,} of {keys.height:,} rows repeat the id of an earlier row (first: {example!r:.80}); "
+            f"features have one row an id. Keep one, for example with frame.unique({on!r}, keep='last') in polars"
+        )
+    return Table(Vocabulary(keys), columns, unused, types is not None, origin, dropped)
+
+
+def _typed(column: pl.Series, types: pl.Schema | None) -> pl.Series:
+    """Ids as `Interactions` has them."""
+    if types is not None:
+        return column.cast(types[column.name])
+    if column.dtype.is_float() and len(column):
+        raise DataError(
+            f"column {column.name!r} has type {column.dtype}; ids are integers or strings; whole numbers often turn "
+            "into floats where some are missing: drop those rows, then cast the column to an integer type"
+        )
+    if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # nothing says of what type no ids are
+        return column if column.dtype.is_integer() else column.cast(pl.String)
+    return column

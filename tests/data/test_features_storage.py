@@ -1,0 +1,148 @@
+"""Features on disk: they come back as they were, or not at all."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shortlist as sl
+from shortlist.errors import StorageError
+from shortlist.storage import StoredModel, load_model, save_model
+
+FRAME = pl.DataFrame(
+    {
+        "user": [1, 2, 3],
+        "day": ["mo", "tu", "é"],
+        "k": ["a", "b", None],
+        "t": ["p|q", "p", "r|r|=x"],
+        "n": [1.5, None, -3.0],
+        "log": [0.0, 1.0, 7.0],
+    }
+)
+
+
+def made(**options):
+    return sl.Features.from_frame(
+        FRAME,
+        id=["user", "day"],
+        categorical="k",
+        multi_valued={"t": "|"},
+        numeric={"n": "standard", "log": "log"},
+        **{"min_count": {"t": 2}, "normalize": "norm"} | options,
+    )
+
+
+def assert_same(a, b):
+    assert repr(a.select([f.name for f in a.fields])) == repr(b.select([f.name for f in b.fields]))
+    assert a.ids == b.ids
+    assert a.vocabulary == b.vocabulary
+    assert a.feature_names == b.feature_names
+    for name in ("indptr", "indices", "values"):
+        np.testing.assert_array_equal(getattr(a.rows, name), getattr(b.rows, name))
+
+
+def test_round_trip_beside_another_one(tmp_path):
+    ours, others = made(), made(normalize=None, min_count=1).select(["n", "t"])
+    parts, more = ours.to_parts("item_features."), others.to_parts("context_features.")
+    stored = StoredModel(
+        "Sample", {"a": parts.settings, "b": more.settings}, parts.arrays | more.arrays, parts.tables | more.tables
+    )
+    save_model(tmp_path / "m", stored)
+    found = load_model(tmp_path / "m")
+    again = sl.Features.from_parts(found.settings["a"], found.arrays, found.tables, "item_features.")
+    assert_same(again, ours)
+    assert_same(sl.Features.from_parts(found.settings["b"], found.arrays, found.tables, "context_features."), others)
+    new = FRAME.with_columns(k=pl.lit("zzz"), n=pl.lit(0.25))
+    assert_same(again.encode(new, unknown="missing"), ours.encode(new, unknown="missing"))
+    assert again.rows.values.flags.writeable  # kernels are compiled for such arrays
+
+
+@settings(max_examples=25)
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=8), st.integers(1, 3))
+def test_any_value_comes_back(tmp_path_factory, values, min_count):
+    features = sl.Features.from_frame({"id": range(len(values)), "v": values}, id="id", min_count=min_count)
+    path = tmp_path_factory.mktemp("model") / "m"
+    parts = features.to_parts()
+    save_model(path, StoredModel("Sample", *parts))
+    found = load_model(path)
+    assert_same(sl.Features.from_parts(found.settings, found.arrays, found.tables), features)
+
+
+def test_nobody_comes_back_too(tmp_path):
+    nobody = made().encode(FRAME.clear())
+    save_model(tmp_path / "m", StoredModel("Sample", *nobody.to_parts()))
+    found = load_model(tmp_path / "m")
+    assert_same(sl.Features.from_parts(found.settings, found.arrays, found.tables), nobody)
+
+
+def test_ids_of_text_files_still_meet_by_spelling(tmp_path):
+    (tmp_path / "i.csv").write_text("id,k\n7,a\n")
+    parts = sl.Features.read(tmp_path / "i.csv", id="id").to_parts()
+    assert sl.Features.from_parts(*parts)["7"] == {"k=a": 1}
+
+
+def field(number, **values):
+    return lambda p: p.settings["fields"][number].update(values)
+
+
+def table(name, change):
+    return lambda p: p.tables.update({name: change(p.tables[name])})
+
+
+def array(name, change):
+    return lambda p: p.arrays.update({name: change(p.arrays[name])})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p: p.settings.pop("fields"), "lack 'fields'"),
+        (lambda p: p.settings.update(fields=3), "fields is 3"),
+        (lambda p: p.settings.update(fields=[]), "expected one or more different names"),
+        (lambda p: p.settings.update(from_text=1), "from_text is 1"),
+        (lambda p: p.settings["fields"].pop(), "cannot be used"),
+        (lambda p: p.settings["fields"].append(3), "a field is 3"),
+        (lambda p: p.settings["fields"][2].pop("mean"), "lack 'mean'"),
+        (field(0, name=7), "name is 7"),
+        (field(0, name="t"), "expected one or more different names"),
+        (field(0, kind="image"), "of kind 'image'"),
+        (field(0, kind="numeric", scale="raw", mean=0.0, std=1.0), "the numeric field 'k' has 2 values"),
+        (field(0, normalize="sum"), "normalized by 'sum'"),
+        (field(1, separator=""), "separator of field 't' is empty"),
+        (field(1, separator=5), "separator is 5"),
+        (field(1, n_rare=0), "do not fit its columns"),
+        (field(1, n_rare=-1), "do not fit its columns"),
+        (field(1, n_rare=True), "n_rare is True"),
+        (field(2, std=0.0), "std 0.0"),
+        (field(2, mean=float("nan")), "mean nan"),
+        (field(2, mean="0"), "mean is '0'"),
+        (field(2, scale="rank"), "scaled by 'rank'"),
+        (lambda p: p.tables.pop("ids"), "lack the table 'ids'"),
+        (lambda p: p.arrays.pop("values"), "lack the array 'values'"),
+        (table("ids", lambda f: f[:2]), "the bounds of rows are"),
+        (table("ids", lambda f: f[[0, 0, 1]]), "1 ids are repeated"),
+        (table("values", lambda f: f.drop("count")), "has the columns"),
+        (table("values", lambda f: f[1:]), "do not fit its columns"),
+        (table("values", lambda f: pl.concat([f, f[-1:]])), "do not fit its columns"),
+        (table("values", lambda f: pl.concat([f, f[-1:].with_columns(field=pl.lit(9, pl.Int32))])), "more than the 4"),
+        (table("values", lambda f: f.with_columns(pl.lit(0, pl.Int64).alias("count"))), "do not fit its columns"),
+        (table("values", lambda f: f.with_columns(pl.col("column") + 1)), "do not fit its columns"),
+        (array("indices", lambda a: a + 100), "the columns go from"),
+        (array("indices", lambda a: a[::-1].copy()), "expected rising columns"),
+        (array("indices", lambda a: a.astype(np.int64)), "expected int32"),
+        (array("values", lambda a: a[1:]), "the values are"),
+        (array("values", lambda a: a * np.float32("inf")), "expected finite numbers"),
+        (array("indptr", lambda a: a + 1), "the rows go from 1"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(damage, message):
+    parts = made().to_parts()
+    parts = type(parts)(copy.deepcopy(parts.settings), dict(parts.arrays), dict(parts.tables))
+    damage(parts)
+    with pytest.raises(StorageError, match=message):
+        sl.Features.from_parts(*parts)
