@@ -10,7 +10,7 @@ from shortlist.cli import app
 @pytest.fixture(scope="session")
 def run():
     """Run a command in this process; `ok` checks that it went well, `fails` that it did not, and how."""
-    runner = CliRunner()
+    runner = CliRunner(env={"COLUMNS": "300"})  # so that no message is broken over lines
 
     def invoke(*args, code=0):
         result = runner.invoke(app, [str(arg) for arg in args])

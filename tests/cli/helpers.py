@@ -24,10 +24,10 @@ COLUMNS = ["--context", "user", "--item", "product"]
 SMALL = ["--set", "dim=4", "--set", "epochs=3"]
 
 
-def program(*args, **kwargs):
+def program(*args, timeout=60, **kwargs):
     """Run the command in a process of its own."""
     command = [sys.executable, "-m", "shortlist", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **kwargs)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **kwargs)
 
 
 def write_events(path, users, items, extra=()):
@@ -43,3 +43,8 @@ def write_events(path, users, items, extra=()):
         writer.writerow(["user", "product", "quantity", "when", "day"])
         writer.writerows([*rows, *extra])
     return path
+
+
+def words(text):
+    """A message without the frame that Typer draws around it, and without its line ends."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())

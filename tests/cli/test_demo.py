@@ -23,6 +23,7 @@ def test_tables(shown):
     for name in ("Popularity", "EASE", "IALS"):
         (row, *_) = [line for line in text.splitlines() if line.startswith(name)]
         assert row.count("±") == 2
+        assert len([line for line in text.splitlines() if line.startswith(name)]) == 2  # accuracy, and beyond it
     assert "verdict" in text
     assert "recommended" in text
     assert shown.stderr.count("loss") > 3
@@ -50,7 +51,7 @@ def test_json(run_json, tmp_path):
     recall = {one["model"]: one["metrics"]["recall@20"]["mean"] for one in told["models"]}
     assert recall["Popularity"] < 0.05 < recall["IALS"]
     assert recall["EASE"] > 0.1
-    assert len(told["comparison"]) == 6
+    assert len(told["comparison"]) == 8 * 3
     model = sl.load(told["saved"]["path"])
     recommended = [one["product"] for one in told["example"]["recommended"]]
     assert model.recommend([told["example"]["customer"]], n=10).ids == [recommended]

@@ -26,12 +26,33 @@ def test_one_model(run, data, request):
     assert "Split by time" in result.stdout
     assert "dropped" in result.stdout
     assert "difference" not in result.stdout
+    assert "beyond accuracy" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 100
 
 
 def test_several_models_are_compared(run, odd_csv):
     text = run("evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics", "recall@2, mrr").stdout
     assert all(name in text for name in ("Popularity", "EASE", "IALS", "recall@2", "mrr", "best"))
     assert "Which differences are real" in text
+    assert "beyond accuracy" not in text
+    assert not text.endswith("\n\n")
+
+
+def test_beyond_accuracy(run, run_json, odd_csv):
+    args = ["evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics"]
+    text = run(*args, "recall@2, coverage@2, novelty@2").stdout
+    verdicts, lists = text.split("Which differences are real")[1].split("beyond accuracy")
+    assert "recall@2" in verdicts
+    assert "coverage@2" not in verdicts
+    assert lists.splitlines()[1].split() == ["model", "coverage@2", "novelty@2"]
+    assert run(*args, "gini@2").stdout.count("gini@2") == 1
+    told = run_json(*args, "coverage@2,novelty@2")
+    for one in told["models"]:
+        assert one["metrics"]["coverage@2"]["mean"] > 0
+        assert one["metrics"]["coverage@2"]["stderr"] is None
+        assert one["metrics"]["novelty@2"]["stderr"] >= 0
+    assert {row["worse"] for row in told["comparison"]} == {None}
+    assert told["comparison"][1]["low"] is None
 
 
 def test_json(run_json, odd_csv):

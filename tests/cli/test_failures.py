@@ -198,3 +198,14 @@ def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
 )
 def test_advice_is_in_the_words_of_the_command_line(python, shell):
     assert in_words(python) == shell
+
+
+def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monkeypatch):
+    def broken(path):
+        raise error
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", broken)
+    error = ImportError("DLL load failed", name="polars._plr")
+    assert "shortlist doctor" in fails(run, "inspect", odd_model)
+    error = ImportError("cannot import name 'x'", name="shortlist.storage")
+    assert "bug in Shortlist" in fails(run, "inspect", odd_model, code=70)

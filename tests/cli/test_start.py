@@ -5,13 +5,15 @@ import sys
 import time
 
 import pytest
+import typer
 
 import shortlist
 from cli.helpers import COLUMNS, program
+from shortlist.cli import app
 from shortlist.cli.options import MODELS
 from shortlist.recommenders.registry import REGISTRY
 
-COMMANDS = ["demo", "fit", "evaluate", "recommend", "similar", "inspect", "datasets"]
+COMMANDS = ["demo", "fit", "evaluate", "recommend", "similar", "inspect", "datasets", "doctor"]
 
 
 @pytest.mark.parametrize("args", [["--help"], ["fit", "--help"], ["--version"]])
@@ -37,6 +39,14 @@ def test_every_command_explains_itself_with_an_example(run, command):
 def test_all_commands_are_listed(run):
     text = run("--help").stdout
     assert all(f" {command} " in text for command in COMMANDS)
+    assert list(typer.main.get_command(app).commands) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_the_common_options(run, command):
+    text = run(command, "-h").stdout
+    for option in ("--json", "--quiet", "--config"):
+        assert option in text
 
 
 def test_models_in_help_are_the_registered_ones():
@@ -54,6 +64,8 @@ def test_module_runs_as_a_program():
 
 def test_wrong_usage_is_2(run, odd_csv, odd_model, tmp_path):
     run("nonsense", code=2)
+    assert "Did you mean 'evaluate'" in run("evalute", code=2).stderr
+    assert "--context" in run("fit", odd_csv, "--contxt", "user", code=2).stderr
     run("fit", odd_csv, *COLUMNS, code=2)  # no --out
     run("recommend", odd_model, code=2)
     run("recommend", odd_model, "ann", "--history", "tea", code=2)

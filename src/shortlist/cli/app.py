@@ -1,16 +1,18 @@
 """The command with its subcommands, and what stands around every one of them."""
 
+import difflib
 import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from shortlist._version import __version__
 from shortlist.cli.bundled import datasets
 from shortlist.cli.demo import demo
+from shortlist.cli.doctor import doctor
 from shortlist.cli.evaluate import evaluate
-from shortlist.cli.failures import Session, guarded
+from shortlist.cli.failures import Session, UsageError, guarded
 from shortlist.cli.fit import fit
 from shortlist.cli.inspecting import inspect
 from shortlist.cli.recommend import recommend, similar
@@ -19,11 +21,43 @@ from shortlist.cli.recommend import recommend, similar
 class Guarded(TyperGroup):
     """Turns whatever a command raises into a message and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what stands before the subcommand."""
+        before = args[: args.index("--")] if "--" in args else args
+        ctx.obj = Session(json="--json" in before)  # known before any command is, for errors of usage
+        with guarded(ctx.obj):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
-        ctx.obj = Session()
         with guarded(ctx.obj):
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the subcommand; for a wrong name, say which is near, as newer versions of Typer do themselves."""
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageError as error:
+            near = difflib.get_close_matches(args[0], self.commands, 1)
+            if near and "Did you mean" not in error.message:
+                error.message = f"{error.message.rstrip('.')}. Did you mean {near[0]!r}?"
+            raise
+
+
+class Command(TyperCommand):
+    """A command whose repeatable arguments may come from the file of `--config` too."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """A parser for which an argument that is not there is absent; Typer's would say that it is empty."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            found, rest, order = parse(args)
+            return {name: value for name, value in found.items() if value != ()}, rest, order
+
+        parser.parse_args = parse_args  # type: ignore[method-assign]
+        return parser
 
 
 app = typer.Typer(
@@ -55,12 +89,16 @@ def options(
     Begin with the bundled data:
 
       shortlist demo
+
+    Where something does not work, see what is wrong here:
+
+      shortlist doctor
     """
     ctx.obj.debug = debug
 
 
-for _command in (demo, fit, evaluate, recommend, similar, inspect, datasets):
-    app.command()(_command)
+for _command in (demo, fit, evaluate, recommend, similar, inspect, datasets, doctor):
+    app.command(cls=Command)(_command)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import described, summary
 from shortlist.cli.output import Output
@@ -22,15 +23,19 @@ _SUFFIXES = (".parquet", ".csv")
 
 def datasets(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="One of them.", show_default=False, autocompletion=completing.bundled),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write its events to this .parquet or .csv file.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")] = False,
+    config: opt.Config = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """The data that comes with Shortlist: what there is, by whom, and its events as a file.
+    """The data that comes with Shortlist: what there is, by whom, its events as a file; and layouts of public data.
 
     For example:
 
@@ -50,11 +55,15 @@ def datasets(
             )
         every = bundled.available()
         if say.json:
-            say.document({"datasets": [asdict(info) for info in every]})
+            layouts = [{"name": layout, "description": words} for layout, words in bundled.layouts().items()]
+            say.document({"datasets": [asdict(info) for info in every], "layouts": layouts})
             return
         for info in every:
             say.title(info.name)
             say.facts([("title", info.title), ("licence", info.licence), ("attribution", info.attribution)])
+        say.line()
+        say.title("Layouts of public data that fit, evaluate and inspect read as it was published")
+        say.facts(list(bundled.layouts().items()))
         return
     if out is not None:
         _check_target(Path(out), force)

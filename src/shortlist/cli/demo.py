@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from shortlist.data.splits import Split
     from shortlist.recommenders.base import Recommender
 
-_METRICS = ["recall@20", "ndcg@20"]
 _SHOWN = 10
 
 
@@ -28,6 +27,7 @@ def demo(
             metavar="DIR", help="Directory to save the best model to; a Shortlist model that is there is replaced."
         ),
     ] = "models/online-retail",
+    config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
@@ -39,13 +39,14 @@ def demo(
       shortlist demo
     """
     from shortlist.data import datasets, splits
+    from shortlist.evaluation.evaluate import DEFAULT_METRICS
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
     refuse_foreign(out)
     data = datasets.load("online-retail")
     say.note(f"{data.info.title}: {described(data.interactions)}")
     split = splits.by_time(data.interactions, test=0.1, repeats="drop")
-    tried = try_models(_models(), split, _METRICS, say, threads=threads)
+    tried = try_models(_models(), split, list(DEFAULT_METRICS), say, threads=threads)
     comparison = compared(tried)
     best = max(tried, key=lambda one: one.result["ndcg@20"]).model
     best.save(out)

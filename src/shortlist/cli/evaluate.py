@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from shortlist.cli import completing
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source, summary
+from shortlist.cli.events import Source
 from shortlist.cli.fit import fit_with_progress
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
@@ -52,28 +53,28 @@ def evaluate(
     on_bad: opt.Bad = opt.OnBad.RAISE,
     file_format: opt.FileFormat = None,
     separator: opt.Separator = None,
+    layout: opt.Layout = None,
+    min_rating: opt.MinRating = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default ials.",
             show_default=False,
+            autocompletion=completing.models,
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting of the model; with several models ials.dim=64, and so on."
-        ),
-    ] = None,
+    settings: opt.Settings = None,
     split: Annotated[
-        SplitBy,
+        SplitBy | None,
         typer.Option(
             help="What to ask for: what came after a moment in time, each context's last event, random events, or part "
-            "of the events of contexts that are held out.",
+            "of the events of contexts that are held out. By default as published, where there is such a split, else "
+            "by time.",
             rich_help_panel=_SPLIT,
+            show_default=False,
         ),
-    ] = SplitBy.TIME,
+    ] = None,
     test: Annotated[
         str | None,
         typer.Option(
@@ -102,8 +103,16 @@ def evaluate(
         ),
     ] = 0,
     metrics: Annotated[
-        str, typer.Option(help="Such as recall@20, ndcg@100, hit@10, ap@10, mrr, auc, with commas between.")
-    ] = "recall@20,ndcg@20",
+        str | None,
+        typer.Option(
+            help="With commas between: recall@20, ndcg@100, hit@10, ap@10, mrr, auc; beyond accuracy coverage@20, "
+            "gini@20, popularity@20, novelty@20, distance@20, untrained@20. By default recall@20, ndcg@20 and these "
+            "six.",
+            show_default=False,
+            autocompletion=completing.metrics,
+        ),
+    ] = None,
+    config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
@@ -116,7 +125,10 @@ def evaluate(
 
       shortlist evaluate events.csv --context user --item product \
         --time when --model ease --model ials --set ials.dim=64
+
+      shortlist evaluate ml-1m/ --min-rating 4 --model ease
     """
+    from shortlist.evaluation.evaluate import DEFAULT_METRICS
     from shortlist.metrics import parse_metrics
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
@@ -130,19 +142,32 @@ def evaluate(
         on_bad=on_bad,
         format=file_format,
         separator=separator,
+        layout=layout,
+        min_rating=min_rating,
     )
     if split is SplitBy.CONTEXTS and repeats is not None:
         raise typer.BadParameter("a split by contexts has no repeats", param_hint="--repeats")
     if split is not SplitBy.CONTEXTS and fold_in is not None:
         raise typer.BadParameter("it is for --split contexts", param_hint="--fold-in")
-    wanted = [str(metric) for metric in parse_metrics(metrics)]
-    models = make_models(model or ["ials"], settings or [])
-    events = source.read(say)
-    parts = _split(events, split, test, repeats, fold_in, seed)
+    wanted = [str(metric) for metric in parse_metrics(DEFAULT_METRICS if metrics is None else metrics)]
+    models = make_models(model or ["ials"], settings or [], ctx.obj.stored)
+    found = source.read(say)
+    if split is None and found.split is not None:
+        if test is not None or repeats is not None:
+            message = f"the split is {found.split.protocol}; to make another, pass --split too"
+            raise typer.BadParameter(message, param_hint="--test and --repeats")
+        parts = found.split
+        say.note(f"split by {parts.protocol}")
+        if found.candidates is not None:
+            say.note("every item is ranked; figures published for its candidates only cannot be compared with these")
+    else:
+        if found.split is not None:
+            say.note(f"the test of {found.split.protocol} stays aside: the split is made of the other events")
+        parts = _split(found.events, split or SplitBy.TIME, test, repeats, fold_in, seed)
     tried = try_models(models, parts, wanted, say, seed=seed, threads=threads)
     comparison = compared(tried)
     if say.json:
-        say.document({"data": summary(events), **as_document(parts, tried, comparison)})
+        say.document({"data": found.summary(), **as_document(parts, tried, comparison)})
     else:
         show_split(parts, say)
         say.line()
@@ -204,25 +229,29 @@ def show_split(split: "Split", say: Output) -> None:
 
 
 def show_results(tried: list[Tried], comparison: "Comparison | None", say: Output) -> None:
-    """The metrics of every model, and below which differences are real."""
-    metrics = list(tried[0].result)
-    rows = [
-        [
-            one.result.model,
-            *(f"{one.result[metric]:.4f} ± {one.result.stderr[metric]:.4f}" for metric in metrics),
-            f"{one.fit_seconds:.1f}",
-        ]
-        for one in tried
-    ]
-    contexts = tried[0].result.contexts.height
-    say.title(f"Means over {contexts:,} contexts ± standard error")
-    say.table(["model", *metrics, "fit s"], rows, right=[*metrics, "fit s"])
-    if comparison is None:
-        return
-    say.line()
+    """The metrics of every model, which differences are real, and what the lists are like."""
+    first = tried[0].result
+    if first.accuracy:
+        columns = [*first.accuracy, "fit s"]
+        rows = [[one.result.model, *map(one.result.figure, first.accuracy), f"{one.fit_seconds:.1f}"] for one in tried]
+        say.title(f"Means over {first.contexts.height:,} contexts ± standard error")
+        say.table(["model", *columns], rows, right=columns)
+        if comparison is not None:
+            say.line()
+            _show_verdicts(comparison, first.accuracy, say)
+        if first.beyond_accuracy:
+            say.line()
+    if metrics := first.beyond_accuracy:
+        # Without standard errors, which --json has: six metrics are wide enough.
+        rows = [[one.result.model, *(f"{one.result[metric]:.4f}" for metric in metrics)] for one in tried]
+        say.title("What the lists are like, beyond accuracy (more is neither better nor worse)")
+        say.table(["model", *metrics], rows, right=metrics)
+
+
+def _show_verdicts(comparison: "Comparison", metrics: list[str], say: Output) -> None:
     say.title(f"Which differences are real (to the best, {comparison.confidence:.0%} interval)")
     verdicts = []
-    for row in comparison.rows:
+    for row in (one for one in comparison.rows if one["metric"] in metrics):
         best = row["low"] == row["high"] == row["difference"] == 0
         verdicts.append(
             [

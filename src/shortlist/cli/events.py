@@ -1,8 +1,9 @@
-"""From DATA and its column options to Interactions."""
+"""From DATA and the options that say what it is to Interactions."""
 
 import difflib
 import glob
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,26 @@ from shortlist.cli.text import counted
 if TYPE_CHECKING:
     from shortlist.data.interactions import Aggregate as AggregateWord
     from shortlist.data.interactions import Interactions
+    from shortlist.data.splits import Split
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read: events, and, of data in a public layout, what was published with them."""
+
+    events: "Interactions"
+    layout: str | None = None
+    split: "Split | None" = None
+    candidates: "Interactions | None" = None
+
+    def summary(self) -> dict[str, Any]:
+        """The size of the data, for JSON."""
+        return {**summary(self.events), "layout": self.layout}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where events come from: files with named columns, or bundled data that knows its own."""
+    """Where events come from: files with named columns, or data that knows its own, bundled or in a public layout."""
 
     data: str
     context: list[str] | None
@@ -30,32 +46,77 @@ class Source:
     on_bad: OnBad
     format: Format | None
     separator: str | None
+    layout: str | None
+    min_rating: float | None
 
-    def read(self, out: Output) -> "Interactions":
-        """Read the events and say what was found."""
+    @property
+    def named(self) -> bool:
+        """Whether any column is named."""
+        return bool(self.context or self.item or self.weight or self.time)
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it is the name of bundled data; a file of that name is meant where columns or a layout are named."""
         from shortlist.data import datasets
 
-        names = [info.name for info in datasets.available()]
-        named = bool(self.context or self.item or self.weight or self.time)
-        exists = Path(self.data).exists()
-        if self.data in names and not (exists and named):
-            if named:
-                raise typer.BadParameter(f"{self.data} is bundled data and knows its columns", param_hint="--context")
-            events = self._bundled()
+        known = self.data in [info.name for info in datasets.available()]
+        return known and not ((self.named or self.layout) and Path(self.data).exists())
+
+    @cached_property
+    def public_layout(self) -> str | None:
+        """The public layout it is in: the one that is named, else the one recognised where no columns are named."""
+        from shortlist.data.layouts import recognise
+
+        if self.layout is not None:
+            return self.layout
+        plain = not self.named and self.format is None and self.separator is None
+        return recognise(self.data) if plain and not self.bundled else None
+
+    def read(self, out: Output) -> Found:
+        """Read the events and say what was found."""
+        if self.bundled or self.public_layout is not None:
+            self._refuse_columns()
+        elif self.min_rating is not None:
+            raise typer.BadParameter("it is for data in a public layout", param_hint="--min-rating")
+        if self.bundled:
+            found = Found(self._bundled())
+        elif self.public_layout is not None:
+            found = self._published(self.public_layout)
         else:
-            if not exists and not glob.has_magic(self.data) and difflib.get_close_matches(self.data, names, 1):
-                datasets.load(self.data)  # which asks whether the other name was meant
-            events = self._files()
-        out.note(f"read {described(events)}")
-        if events.dropped:
-            out.note(f"left out: {counted(events.dropped)}")
-        return events
+            found = Found(self._files())
+        kind = "" if found.layout is None else f" in the layout {found.layout}"
+        out.note(f"read {described(found.events)}{kind}")
+        if found.events.dropped:
+            out.note(f"left out: {counted(found.events.dropped)}")
+        return found
+
+    def _refuse_columns(self) -> None:
+        what = f"{self.data} is {'bundled data' if self.bundled else f'in the layout {self.public_layout}'}"
+        if self.named:
+            raise typer.BadParameter(f"{what} and knows its columns", param_hint="--context")
+        if self.format is not None or self.separator is not None:
+            raise typer.BadParameter(f"{what} and has its own format", param_hint="--format")
+        if self.bundled and (self.min_rating is not None or self.layout is not None):
+            raise typer.BadParameter(f"{what}, not in a public layout", param_hint="--layout and --min-rating")
 
     def _bundled(self) -> "Interactions":
         from shortlist.data import datasets
+
+        return self._aggregated(datasets.load(self.data).interactions)
+
+    def _published(self, layout: str) -> Found:
+        from shortlist.data import datasets
+
+        data = datasets.read(self.data, layout, self.min_rating, on_bad=self.on_bad.value)
+        if data.split is None:
+            return Found(self._aggregated(data.interactions), data.info.name)
+        if self.aggregate is not Aggregate.SUM:
+            raise typer.BadParameter("data with a published split is taken as it is", param_hint="--aggregate")
+        return Found(data.interactions, data.info.name, data.split, data.candidates)
+
+    def _aggregated(self, events: "Interactions") -> "Interactions":
         from shortlist.data.interactions import Interactions
 
-        events = datasets.load(self.data).interactions
         aggregate: AggregateWord = self.aggregate.value
         if aggregate == "sum":
             return events
@@ -70,8 +131,13 @@ class Source:
         )
 
     def _files(self) -> "Interactions":
+        from shortlist.data import datasets
         from shortlist.data.interactions import Interactions
 
+        names = [info.name for info in datasets.available()]
+        missing = not Path(self.data).exists() and not glob.has_magic(self.data)
+        if missing and difflib.get_close_matches(self.data, names, 1):
+            datasets.load(self.data)  # which asks whether the other name was meant
         separator = one_character(self.separator)
         if not self.context or not self.item:
             raise typer.BadParameter(self._columns_needed(separator), param_hint="--context and --item")

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist.cli import completing
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source, summary
+from shortlist.cli.events import Source
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
 
@@ -31,10 +32,14 @@ def fit(
     on_bad: opt.Bad = opt.OnBad.RAISE,
     file_format: opt.FileFormat = None,
     separator: opt.Separator = None,
-    model: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.")] = "ials",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the model; may be repeated.")
-    ] = None,
+    layout: opt.Layout = None,
+    min_rating: opt.MinRating = None,
+    model: Annotated[
+        str,
+        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completing.models),
+    ] = "ials",
+    settings: opt.Settings = None,
+    config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
@@ -57,17 +62,22 @@ def fit(
         on_bad=on_bad,
         format=file_format,
         separator=separator,
+        layout=layout,
+        min_rating=min_rating,
     )
-    (recommender,) = make_models([model], settings or [])
+    (recommender,) = make_models([model], settings or [], ctx.obj.stored)
     refuse_foreign(out)
-    events = source.read(say)
+    found = source.read(say)
+    events = found.events
+    if found.split is not None:
+        say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
     seconds = fit_with_progress(recommender, events, say, threads)
     recommender.save(out)
     kind = type(recommender).__name__
     result: dict[str, Any] = {
         "model": kind,
         "settings": recommender.settings(),
-        "data": summary(events),
+        "data": found.summary(),
         "fit_seconds": seconds,
         "path": out,
     }

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist.cli import completing
 from shortlist.cli import options as opt
+from shortlist.cli.about_data import describe_events, describe_files, show_events, show_files
+from shortlist.cli.about_model import describe_model
+from shortlist.cli.events import Found, Source, one_character
 from shortlist.cli.output import Output
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from shortlist.data.reading import Files
-
-_COUNTED_UP_TO = 512 * 2**20  # bytes of text files whose rows are counted
-_SAMPLE = 1000
 
 
 def inspect(
@@ -22,167 +21,95 @@ def inspect(
     path: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="A model's directory; or a data file, a folder of them, a pattern.", show_default=False
+            metavar="PATH",
+            help="A model's directory; or a data file, a folder of them, a pattern, the name of bundled data.",
+            show_default=False,
+            autocompletion=completing.data,
         ),
     ],
-    file_format: Annotated[
-        opt.Format | None, typer.Option("--format", help="Of data, where the file's name does not say it.")
-    ] = None,
-    separator: Annotated[str | None, typer.Option(help=r"Between the fields of a text file; \t is a tab.")] = None,
+    context: opt.Context = None,
+    item: opt.Item = None,
+    weight: opt.Weight = None,
+    time: opt.Time = None,
+    file_format: opt.FileFormat = None,
+    separator: opt.Separator = None,
+    layout: opt.Layout = None,
+    min_rating: opt.MinRating = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Load the model: is every file as it was saved, and does it answer?")
+    ] = False,
+    config: opt.Config = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """What is in a saved model, or in a file of events; neither is read as a whole.
+    """What is in a saved model, or in a file of events.
+
+    Of data the columns are shown, and once it is known which is which, how the events are spread.
 
     For example:
 
-      shortlist inspect models/shop
+      shortlist inspect models/shop --check
 
       shortlist inspect events.csv
+
+      shortlist inspect events.csv --context user --item product
     """
     say = Output(ctx, as_json=as_json, quiet=quiet)
     place = Path(path)
-    if (place / "manifest.json").exists() or _looks_like_nothing(place):
-        _model(path, say)
-    else:
-        _data(path, file_format, separator, say)
-
-
-def _model(path: str, say: Output) -> None:
-    from shortlist.storage import read_manifest
-
-    manifest = read_manifest(path)
-    arrays = [
-        {"name": name, "dtype": entry.dtype, "shape": list(entry.shape)} for name, entry in manifest.arrays.items()
-    ]
-    tables = {
-        name: {"rows": entry.rows, "columns": [{"name": column, "type": kind} for column, kind in entry.columns]}
-        for name, entry in manifest.tables.items()
-    }
-    files = [{"name": name, "bytes": entry.bytes} for name, entry in manifest.files.items()]
-    if say.json:
-        say.document(
-            {
-                "path": path,
-                "what": "model",
-                "kind": manifest.kind,
-                "settings": manifest.settings,
-                "tables": tables,
-                "arrays": arrays,
-                "files": files,
-                "bytes": manifest.total_bytes,
-                "shortlist_version": manifest.shortlist_version,
-                "created": manifest.created,
-            }
-        )
+    source = Source(
+        data=path,
+        context=context,
+        item=item,
+        weight=weight,
+        time=time,
+        aggregate=opt.Aggregate.SUM,
+        on_bad=opt.OnBad.DROP,  # and so counted
+        format=file_format,
+        separator=separator,
+        layout=layout,
+        min_rating=min_rating,
+    )
+    # An empty directory is neither; the message about a missing manifest says more than the one about data files.
+    if (place / "manifest.json").exists() or (place.is_dir() and not any(place.iterdir())):
+        describe_model(path, say, check=check)
         return
-    say.facts(
-        [
-            ("model", manifest.kind),
-            *((f"  {name}", value) for name, value in manifest.settings.items()),
-            *(
-                (name, f"{entry.rows:,} ({', '.join(f'{column}: {kind}' for column, kind in entry.columns)})")
-                for name, entry in manifest.tables.items()
-            ),
-            ("created", f"{manifest.created} by Shortlist {manifest.shortlist_version}"),
-            ("size", f"{manifest.total_bytes:,} bytes"),
-        ]
-    )
-    say.line()
-    say.table(
-        ["array", "type", "shape"],
-        [[name, entry.dtype, " × ".join(f"{n:,}" for n in entry.shape)] for name, entry in manifest.arrays.items()],
-    )
-    say.line()
-    say.table(
-        ["file", "bytes"], [[name, f"{entry.bytes:,}"] for name, entry in manifest.files.items()], right=["bytes"]
-    )
+    if check:
+        raise typer.BadParameter(f"it is for models, {path} is none", param_hint="--check")
+    _data(source, say)
 
 
-def _data(path: str, file_format: opt.Format | None, separator: str | None, say: Output) -> None:
-    from shortlist.cli.events import one_character
-    from shortlist.data.building import polars_errors
+def _data(source: Source, say: Output) -> None:
     from shortlist.data.reading import find_files
 
-    files = find_files(path, file_format.value if file_format else None, one_character(separator))
-    size = sum(one.stat().st_size for one in files.paths)
-    with polars_errors(files.name):
-        columns, rows = _columns_and_rows(files, size)
+    layout = source.public_layout
+    files: Files | None = None
+    told: dict[str, Any] = {"path": source.data, "what": "data", "layout": layout}
+    if not source.bundled and layout is None:
+        files = find_files(source.data, source.format.value if source.format else None, one_character(source.separator))
+        told |= describe_files(files)
+    found: Found | None = None
+    if files is None or source.named:
+        found = source.read(say)
+        told |= {"interactions": describe_events(found.events), "published_split": _published(found)}
     if say.json:
-        say.document(
-            {
-                "path": path,
-                "what": "data",
-                "format": files.format,
-                "files": [str(one) for one in files.paths],
-                "bytes": size,
-                "rows": rows,
-                "columns": columns,
-            }
-        )
+        say.document(told)
         return
-    say.facts(
-        [
-            ("data", files.name),
-            ("format", files.format + (f", separator {files.separator!r}" if files.format in ("csv", "tsv") else "")),
-            ("size", f"{size:,} bytes"),
-            ("rows", "not counted: the text is long" if rows is None else f"{rows:,}"),
-        ]
-    )
-    say.line()
-    say.table(
-        ["column", "type", "first value"],
-        [[one["name"], one["type"], "" if one["first"] is None else one["first"]] for one in columns],
-    )
+    if files is not None:
+        show_files(files, told, say)
+    if found is None:
+        return
+    if files is not None:
+        say.line()
+    if layout is not None:
+        split = f"; the events are those to learn from of {found.split.protocol}" if found.split is not None else ""
+        say.facts([("layout", f"{layout}{split}")])
+        say.line()
+    show_events(told["interactions"], say, asked_for=source.min_rating is not None)
 
 
-def _columns_and_rows(files: "Files", size: int) -> tuple[list[dict[str, Any]], int | None]:
-    import polars as pl
-
-    from shortlist.data.reading import column_names
-
-    column_names(files)  # which refuses a header that cannot be used
-    if files.format == "parquet":
-        frame = pl.scan_parquet(files.paths, hive_partitioning=False)
-    elif files.format == "jsonl":
-        frame = pl.scan_ndjson(files.paths, infer_schema_length=_SAMPLE)
-    else:
-        frame = pl.scan_csv(files.paths, separator=files.separator, infer_schema=False, truncate_ragged_lines=True)
-    sample = frame.head(_SAMPLE).collect()
-    text = files.format in ("csv", "tsv")
-    columns = [
-        {
-            "name": one.name,
-            "type": _kind_of_text(one) if text else str(one.dtype),
-            "first": None if not len(one) or one[0] is None else str(one[0]),
-        }
-        for one in sample.get_columns()
-    ]
-    if files.format != "parquet" and size > _COUNTED_UP_TO:
-        return columns, None
-    return columns, int(frame.select(pl.len()).collect(engine="streaming").item())
-
-
-def _kind_of_text(column: "pl.Series") -> str:
-    """What a column of text would be read as, judged by its first rows."""
-    import polars as pl
-
-    from shortlist.data.building import WHOLE_NUMBER
-
-    values = column.drop_nulls()
-    if not len(values):
-        return "empty"
-    if values.str.contains(WHOLE_NUMBER).all():
-        return "integer"
-    if not values.cast(pl.Float64, strict=False).null_count() and not values.str.contains(r"^0\d").any():
-        return "number"
-    try:
-        values.str.to_datetime(strict=True)
-    except pl.exceptions.PolarsError:
-        return "text"
-    return "time"
-
-
-def _looks_like_nothing(place: Path) -> bool:
-    """An empty directory is neither; the message about a missing manifest says more than the one about data files."""
-    return place.is_dir() and not any(place.iterdir())
+def _published(found: Found) -> dict[str, Any] | None:
+    """The split that the data came with; the interactions are its training part."""
+    if found.split is None:
+        return None
+    truth = found.split.truth
+    return {"protocol": found.split.protocol, "pairs": len(truth), "contexts": truth.n_contexts}

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from shortlist.cli import completing
+from shortlist.cli.config import read_config
+
 
 class Aggregate(StrEnum):
     """What a repeated pair weighs."""
@@ -39,18 +42,36 @@ class Unknown(StrEnum):
 
 _COLUMNS = "Columns of the data"
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON document and nothing else on standard output; an error is JSON on standard error.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="How many threads to use; all CPUs by default.")]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A TOML file with options and arguments: a table per command, such as [fit], and above them keys for all. "
+        "What is typed wins; paths are as if typed.",
+        is_eager=True,
+        callback=read_config,
+        show_default=False,
+    ),
+]
 Count = Annotated[int, typer.Option("-n", min=1, help="How many items.")]
 
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A CSV, TSV, Parquet or JSONL file, a folder of such files, a pattern in quotes ('events/*.csv'), or the "
-        "name of bundled data (online-retail).",
+        help="A CSV, TSV, Parquet or JSONL file, a folder of such files, a pattern in quotes ('events/*.csv'), public "
+        "data as it was published (ml-1m/), or the name of bundled data (online-retail).",
         show_default=False,
+        autocompletion=completing.data,
     ),
 ]
 Context = Annotated[
@@ -83,6 +104,34 @@ FileFormat = Annotated[
 Separator = Annotated[
     str | None, typer.Option(help=r"Between the fields of a text file; \t is a tab.", rich_help_panel=_COLUMNS)
 ]
-MODELS = ("ials", "ease", "popularity")  # the registry itself would load NumPy and more; a test keeps them alike
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of public data, where it is not recognised; shortlist datasets lists the layouts.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+        autocompletion=completing.layouts,
+    ),
+]
+MinRating = Annotated[
+    float | None,
+    typer.Option(
+        help="Of public data with ratings: take those from this one on; all by default.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
+]
+MODELS = tuple(completing.SETTINGS)  # the registry itself would load NumPy and more
 UnknownIds = Annotated[Unknown, typer.Option("--unknown", help="Ids that the model does not know.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the model; may be repeated. With several models ials.dim=64, and so on.",
+        show_default=False,
+        autocompletion=completing.settings,
+    ),
+]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Directory of a saved model.", show_default=False)]

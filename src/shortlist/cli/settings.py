@@ -2,8 +2,9 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from shortlist.errors import SettingError
 
@@ -11,8 +12,22 @@ if TYPE_CHECKING:
     from shortlist.recommenders.base import Recommender
 
 
-def make_models(names: Sequence[str], settings: Sequence[str]) -> "list[Recommender]":
-    """The named recommenders with their settings: `dim=64`, or, with several models, `ials.dim=64`."""
+@dataclass(frozen=True)
+class Stored:
+    """Settings from a file that `--config` names."""
+
+    path: str = ""
+    settings: Sequence[str] = ()
+
+
+def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -> "list[Recommender]":
+    """The named recommenders with their settings: `dim=64`, or, with several models, `ials.dim=64`.
+
+    Args:
+        names: of the recommenders.
+        settings: as typed.
+        stored: settings from a file: typed ones win, and those of models that are not wanted now stay there.
+    """
     from shortlist.recommenders.registry import recommender_class
 
     classes = [recommender_class(name) for name in names]
@@ -25,6 +40,15 @@ def make_models(names: Sequence[str], settings: Sequence[str]) -> "list[Recommen
         if name in values[owner]:
             raise SettingError(f"--set {setting}: {name} is set twice")
         values[owner][name] = _typed(known[owner], name, text)
+    for setting in stored.settings:
+        try:
+            model, dot, _ = setting.partition("=")[0].rpartition(".")
+            if dot and recommender_class(model).__name__.lower() not in known:
+                continue
+            owner, name, text = _parts(setting, list(known))
+            values[owner].setdefault(name, _typed(known[owner], name, text))
+        except SettingError as error:
+            raise SettingError(f"{stored.path}: {error}") from None
     return [one(**values[name]) for name, one in known.items()]
 
 
@@ -49,12 +73,31 @@ def _typed(recommender: "type[Recommender]", name: str, text: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise SettingError(f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}")
     kind = get_type_hints(recommender)[name]
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    wanted = []
+    for one in kinds:
+        try:
+            return _read(one, text)
+        except ValueError as error:
+            wanted.append(str(error))
+    raise SettingError(f"--set {name}={text}: expected {' or '.join(wanted)}")
+
+
+def _read(kind: Any, text: str) -> Any:
+    """The text as a value of that type; ValueError says what was expected."""
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
-            raise SettingError(f"--set {name}={text}: expected one of {', '.join(get_args(kind))}")
+            raise ValueError(f"one of {', '.join(map(str, get_args(kind)))}")
         return text
+    if kind is NoneType:
+        if text.lower() != "none":
+            raise ValueError("none")
+        return None
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("true or false")
+        return text.lower() == "true"
     try:
         return kind(text)
     except ValueError:
-        wanted = {int: "a whole number", float: "a number"}.get(kind, kind.__name__)
-        raise SettingError(f"--set {name}={text}: expected {wanted}") from None
+        raise ValueError({int: "a whole number", float: "a number"}.get(kind, kind.__name__)) from None
