@@ -19,6 +19,8 @@ from shortlist._version import __version__
 if TYPE_CHECKING:
     from shortlist import metrics, objectives
     from shortlist.data import datasets, splits
+    from shortlist.data.aligned import AlignedFeatures
+    from shortlist.data.features import Features
     from shortlist.data.interactions import Interactions
     from shortlist.data.splits import Split
     from shortlist.data.vocabulary import Vocabulary
@@ -37,27 +39,34 @@ if TYPE_CHECKING:
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.ials import IALS
+    from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.registry import load
+    from shortlist.recommenders.slim import SLIM
 
 _HOME = {
+    "AlignedFeatures": "shortlist.data.aligned",
     "Comparison": "shortlist.evaluation",
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
     "Evaluation": "shortlist.evaluation",
+    "Features": "shortlist.data.features",
     "IALS": "shortlist.recommenders.ials",
     "Interactions": "shortlist.data.interactions",
+    "ItemKNN": "shortlist.recommenders.neighbours",
     "NotFittedError": "shortlist.errors",
     "Popularity": "shortlist.recommenders.popularity",
     "Recommendations": "shortlist.recommenders.answers",
     "Recommender": "shortlist.recommenders.base",
+    "SLIM": "shortlist.recommenders.slim",
     "SettingError": "shortlist.errors",
     "ShortlistError": "shortlist.errors",
     "ShortlistWarning": "shortlist.errors",
     "Split": "shortlist.data.splits",
     "StorageError": "shortlist.errors",
     "UnknownIdError": "shortlist.errors",
+    "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
@@ -72,8 +81,9 @@ _MODULES = {
 }
 
 __all__ = [  # noqa: RUF022
-    "Interactions", "Vocabulary", "Split", "splits", "datasets",
-    "Recommender", "DotProduct", "Popularity", "EASE", "IALS", "Recommendations", "load",
+    "Interactions", "Vocabulary", "Features", "AlignedFeatures", "Split", "splits", "datasets",
+    "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "Recommendations",
+    "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",

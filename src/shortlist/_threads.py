@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
 from shortlist.errors import SettingError
+
+Step: TypeAlias = Callable[[int, int], object]  # called with how many rows are done, and of how many
 
 
 def thread_count(threads: int | None = None) -> int:
@@ -133,12 +135,18 @@ def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, in
 
 
 def run_chunks(
-    work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], threads: int | None = None
+    work: Callable[[int, int], object],
+    chunks: Sequence[tuple[int, int]],
+    threads: int | None = None,
+    step: Step | None = None,
 ) -> None:
     """Call `work(start, stop)` for every chunk, from a queue that idle threads take from; BLAS is single-threaded.
 
-    The first exception stops the queue and is raised here.
+    The first exception stops the queue and is raised here. `step` is told after each chunk how far it is, by one thread
+    at a time.
     """
+    if step is not None:
+        work = _told(work, chunks, step)
     n_threads = min(thread_count(threads), len(chunks))
     if n_threads <= 1:
         # One chunk may well use all of BLAS's threads, unless one thread is what was asked for.
@@ -175,3 +183,16 @@ def run_chunks(
         except BaseException:  # Ctrl-C arrives here: the threads end with the chunk they are at
             give_up()
             raise
+
+
+def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step) -> Callable[..., object]:
+    total = sum(stop - start for start, stop in chunks)
+    done, lock = [0], threading.Lock()
+
+    def work_and_tell(start: int, stop: int) -> None:
+        work(start, stop)
+        with lock:
+            done[0] += stop - start
+            step(done[0], total)
+
+    return work_and_tell

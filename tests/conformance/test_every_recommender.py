@@ -31,6 +31,9 @@ CASES = {
     "Popularity": Case(similar=False),
     "EASE": Case({"regularization": 5.0}),
     "IALS": Case({"dim": 6, "epochs": 4}, seeded=True),
+    "ItemKNN": Case({"neighbours": 10}),
+    "UserKNN": Case({"neighbours": 10}),
+    "SLIM": Case({"l1": 0.1, "l2": 2.0}),
 }
 
 
@@ -451,10 +454,8 @@ def test_settings_are_checked_again_when_they_are_used(name, data, tmp_path):
 
 
 def test_settings_of_numpy_types_can_be_saved(name, data, tmp_path):
-    settings = {
-        key: np.float64(value) if isinstance(value, float) else np.int64(value) if isinstance(value, int) else value
-        for key, value in make(name).settings().items()
-    }
+    kinds = {float: np.float64, int: np.int64, bool: np.bool_, str: str}
+    settings = {key: kinds[type(value)](value) for key, value in make(name).settings().items()}
     make(name, **settings).fit(data).save(tmp_path / "model")
     assert sl.load(tmp_path / "model").settings() == make(name).settings()
 

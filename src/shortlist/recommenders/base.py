@@ -16,10 +16,11 @@ import polars as pl
 from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.rows import Rows, fault
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
 from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.progress import Monitor, watched
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.als import Callback
@@ -60,7 +61,7 @@ class Recommender(ABC):
         """Refuse settings that make no sense."""
 
     @abstractmethod
-    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         """Learn, and set the learnt arrays at the end."""
 
     @abstractmethod
@@ -102,10 +103,8 @@ class Recommender(ABC):
             raise DataError("there are no events to learn from")
         self._check()  # settings may have been changed since they were given
         listeners = [callbacks] if callable(callbacks) else list(callbacks)
-        from shortlist.recommenders.progress import epoch_bar
-
-        with epoch_bar(type(self).__name__, progress) as bar, blas_threads(threads):
-            self._fit(interactions, [*listeners, *bar], threads)
+        with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
+            self._fit(interactions, monitor, threads)
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
         self.seen_ = interactions.by_context
@@ -422,16 +421,23 @@ class Recommender(ABC):
 
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], contexts: Vocabulary, items: Vocabulary) -> None:
         """Take learnt state from storage, checking that it fits together."""
-        arrays = dict(arrays)
-        missing = [name for name in ("seen.indptr", "seen.indices", *self._arrays) if name not in arrays]
-        if missing:
+        required = {"seen.indptr", "seen.indices", *self._arrays}
+        if missing := sorted(required - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
+        if surplus := sorted(arrays.keys() - required - {"seen.values"}):
+            raise StorageError(f"the model has arrays that no {type(self).__name__} has: {', '.join(surplus):.200}")
+        if not len(contexts) or not len(items):
+            raise StorageError(
+                f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has some of both"
+            )
         self.contexts_, self.items_ = contexts, items
-        values = arrays.pop("seen.values", None)
-        self.seen_ = Rows(arrays.pop("seen.indptr"), arrays.pop("seen.indices"), values, len(items))
+        # Copies: all arrays are views of one buffer, which would stay, and for read-only arrays the kernels would be
+        # compiled once more.
+        values = arrays["seen.values"].copy() if "seen.values" in arrays else None
+        self.seen_ = Rows(arrays["seen.indptr"].copy(), arrays["seen.indices"].copy(), values, len(items))
         _check_rows(self.seen_, len(contexts))
         for name in self._arrays:
-            setattr(self, name, arrays[name].copy())  # for read-only arrays the kernels would be compiled once more
+            setattr(self, name, arrays[name].copy())
         self._check_arrays()
         self._set_popularity()
         self._fitted = True
@@ -440,6 +446,12 @@ class Recommender(ABC):
         found = getattr(self, name)
         if found.shape != shape or found.dtype != np.float32:
             raise StorageError(f"array {name} is {found.dtype} {found.shape}; expected float32 {shape}")
+
+    @staticmethod
+    def _require_finite(largest: float) -> None:
+        """Refuse numbers from which such a large score, or a step on the way to it, could come."""
+        if not largest <= float(np.finfo(np.float32).max):
+            raise StorageError(f"its numbers are too large: scores could reach {largest:.2g}, float32 ends at 3.4e+38")
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
@@ -472,17 +484,8 @@ def _merged(
 
 
 def _check_rows(rows: Rows, n_rows: int) -> None:
-    indptr, indices = rows.indptr, rows.indices
-    good = (
-        indptr.dtype == np.int64
-        and indices.dtype == np.int32
-        and indptr.shape == (n_rows + 1,)
-        and indices.ndim == 1
-        and indptr[0] == 0
-        and indptr[-1] == len(indices)
-        and bool((np.diff(indptr) >= 0).all())
-        and (not len(indices) or (indices.min() >= 0 and indices.max() < rows.n_columns))
-        and (rows.values is None or (rows.values.shape == indices.shape and rows.values.dtype == np.float32))
-    )
-    if not good:
-        raise StorageError("the model's histories do not fit its contexts and items")
+    wrong = fault(rows, n_rows)
+    if wrong is None and rows.values is not None and len(rows) and rows.values.min() < 0:
+        wrong = f"a weight is {rows.values.min()}; expected none below 0"
+    if wrong is not None:
+        raise StorageError(f"the model's histories do not fit its contexts and items: {wrong}")

@@ -60,7 +60,13 @@ class DotProduct(Recommender):
 
     def _check_arrays(self) -> None:
         shape = self.item_embeddings_.shape
-        if len(shape) != 2:
+        if len(shape) != 2 or not shape[1]:
             raise StorageError(f"item_embeddings_ has the shape {shape}; expected items × dimensions")
         self._require_shape("item_embeddings_", (len(self.items_), shape[1]))
         self._require_shape("context_embeddings_", (len(self.contexts_), shape[1]))
+        self._require_finite(longest(self.context_embeddings_) * longest(self.item_embeddings_))
+
+
+def longest(vectors: npt.NDArray[np.float32]) -> float:
+    """The greatest Euclidean length of a row."""
+    return float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max()))

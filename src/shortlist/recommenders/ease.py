@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,8 +16,8 @@ from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.progress import Monitor
 from shortlist.scoring.history import HistoryScorer
-from shortlist.solvers.als import Callback
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -44,7 +43,7 @@ class EASE(Recommender):
         number("regularization", self.regularization, above=True)
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         _refuse_too_large(interactions.n_items)
         self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 
@@ -59,6 +58,9 @@ class EASE(Recommender):
 
     def _check_arrays(self) -> None:
         self._require_shape("item_weights_", (len(self.items_),) * 2)
+        B, x = self.item_weights_, strengths(self.seen_.values, self.weighting)
+        strongest = float(x.max(initial=1)) * float(self.seen_.lengths.max())
+        self._require_finite(strongest * max(float(B.max()), -float(B.min())))
 
 
 def item_weights(rows: Rows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,8 +13,9 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs, gramian
 from shortlist.objectives.weighting import Weighting
-from shortlist.recommenders.dot_product import DotProduct
-from shortlist.solvers.als import Callback, Epoch, alternate, initial_embeddings
+from shortlist.recommenders.dot_product import DotProduct, longest
+from shortlist.recommenders.progress import Monitor
+from shortlist.solvers.als import Epoch, alternate, initial_embeddings
 from shortlist.solvers.rows import solve_rows
 
 
@@ -87,7 +87,7 @@ class IALS(DotProduct):
             convention=self.convention,
         )
 
-    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         training: list[Epoch] = []
         contexts, items = alternate(
             self.objective(),
@@ -95,7 +95,7 @@ class IALS(DotProduct):
             interactions.by_item,
             initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed),
             epochs=self.epochs,
-            callbacks=[training.append, *callbacks],
+            callbacks=[training.append, *monitor.callbacks],
             threads=threads,
         )
         self.context_embeddings_, self.item_embeddings_ = contexts, items  # type: ignore[misc]
@@ -113,4 +113,9 @@ class IALS(DotProduct):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self.training_ = []
+        # The normal equations of someone who had every item hold the largest numbers that folding in can meet.
+        n, objective = len(self.items_), self.objective()
+        everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+        excess = float(np.abs(objective.terms(everything).excess).max())
+        self._require_finite((excess + objective.unobserved_weight) * n * longest(self.item_embeddings_) ** 2)
         self._item_gramian = gramian(self.item_embeddings_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +12,8 @@ from shortlist._settings import one_of
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.progress import Monitor
 from shortlist.scoring.popularity import PopularityScorer
-from shortlist.solvers.als import Callback
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -37,7 +36,7 @@ class Popularity(Recommender):
     def _check(self) -> None:
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, callbacks: Sequence[Callback], threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         rows = interactions.by_context
         strength = np.broadcast_to(strengths(rows.values, self.weighting), len(rows))
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)

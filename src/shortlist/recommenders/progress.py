@@ -1,26 +1,37 @@
-"""Progress of solvers that report epochs."""
+"""Progress of whoever learns: in epochs, or part by part."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from shortlist._threads import Step
 from shortlist.solvers.als import Callback, Epoch
 
 
-@contextmanager
-def epoch_bar(title: str, progress: bool | None = None) -> Iterator[list[Callback]]:
-    """A callback that shows each epoch, in a list; an empty list where `progress` is False.
+@dataclass(frozen=True)
+class Monitor:
+    """Whom a recommender tells how far it is."""
 
-    On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts.
+    callbacks: Sequence[Callback] = ()  # after each epoch, where there are epochs
+    step: Step | None = None  # now and then, where the work has parts; from any thread, one at a time
+
+
+@contextmanager
+def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = None) -> Iterator[Monitor]:
+    """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
+
+    On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
+    or a line for each tenth of the parts.
     """
     terminal = sys.stderr.isatty()
     if not (terminal if progress is None else progress):
-        yield []
+        yield Monitor(callbacks)
         return
     if not terminal:
-        yield [lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
+        yield Monitor([*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")], tenths(title))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,7 +44,22 @@ def epoch_bar(title: str, progress: bool | None = None) -> Iterator[list[Callbac
             status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}"
             bar.update(task, total=epoch.epochs, completed=epoch.number, status=status)
 
-        yield [report]
+        def step(done: int, total: int) -> None:
+            bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} items")
+
+        yield Monitor([*callbacks, report], step)
+
+
+def tenths(title: str) -> Step:
+    """Writes a line whenever another tenth of the items is done."""
+    told = [0]
+
+    def step(done: int, total: int) -> None:
+        if done * 10 // max(1, total) > told[0]:
+            told[0] = done * 10 // max(1, total)
+            sys.stderr.write(f"{title}: {done:,}/{total:,} items\n")
+
+    return step
 
 
 def line(epoch: Epoch) -> str:

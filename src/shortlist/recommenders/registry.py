@@ -5,16 +5,22 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
 
+if TYPE_CHECKING:
+    import polars as pl
+
 REGISTRY: dict[str, str] = {
     "EASE": "shortlist.recommenders.ease",
     "IALS": "shortlist.recommenders.ials",
+    "ItemKNN": "shortlist.recommenders.neighbours",
     "Popularity": "shortlist.recommenders.popularity",
+    "SLIM": "shortlist.recommenders.slim",
+    "UserKNN": "shortlist.recommenders.neighbours",
 }
 
 
@@ -32,18 +38,29 @@ def recommender_class(name: str) -> type[Recommender]:
 def load(path: str | PathLike[str]) -> Any:
     """Read a model that `save` wrote; it answers without the data it was fitted on. Nothing in it is executed."""
     from shortlist.storage import load_model
+    from shortlist.storage.wrap import reason
 
     stored = load_model(path)
     if stored.kind not in REGISTRY:
-        raise StorageError(f"{path} holds a {stored.kind!r}, which this version of Shortlist does not know")
-    if not {"contexts", "items"} <= set(stored.tables):
-        raise StorageError(f"{path} lacks the ids of contexts or items")
+        raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
+    if stored.tables.keys() != {"contexts", "items"}:
+        found = ", ".join(sorted(stored.tables)) or "none"
+        raise StorageError(f"{path} has these tables of ids: {found:.200}; expected contexts and items")
     try:
         model = recommender_class(stored.kind)(**stored.settings)
-        contexts, items = (Vocabulary(stored.tables[name]) for name in ("contexts", "items"))
+        contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
         model._restore(stored.arrays, contexts, items)
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
-    except (TypeError, ShortlistError) as error:
-        raise StorageError(f"{path}: the settings or ids of this {stored.kind} are not usable: {error}") from error
+    except (TypeError, ValueError, OverflowError, ShortlistError) as error:
+        what = f"the settings or ids of this {stored.kind} are not usable"
+        raise StorageError(f"{path}: {what}: {reason(error)}") from error
     return model
+
+
+def _vocabulary(name: str, frame: pl.DataFrame) -> Vocabulary:
+    if name == "items" and frame.width != 1:
+        raise StorageError(f"ids of items have {frame.width} columns; expected one")
+    if repeats := frame.height - frame.n_unique():
+        raise StorageError(f"ids of {name} are not distinct: {repeats:,} of {frame.height:,} are repeated")
+    return Vocabulary(frame)

@@ -1,0 +1,144 @@
+"""Neighbour models: what the items most like those of a history are, and what those most like a context had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import one_of, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.sparse_items import SparseItems
+from shortlist.scoring.neighbours import Neighbourhood, Similarity, SimilarityName, row_keys
+from shortlist.scoring.sparse import SparseScorer
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ItemKNN(SparseItems):
+    """Item neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004).
+
+    ŷ(i|c) = Σ_{j∈I_c∩N_k(i)} x_{cj}·sim(i, j), where N_k(i) are the k items most similar to i, judged by the contexts
+    that had them. `Similarity` has the formulas.
+
+    Fitting adds up, for each item, the histories of the contexts that had it: Σ_c|I_c|² additions, and memory for the
+    result only. A history, known or new, is answered directly.
+
+    Args:
+        neighbours: k.
+        similarity: `"cosine"`, `"tfidf"` (the cosine, with contexts that had few items counting more) or `"bm25"`.
+        shrinkage: h in the cosine's denominator: items with few contexts in common are taken for less similar. Try 0 to
+            100. Not for bm25.
+        asymmetry: a, from 0 to 1: ½ is the cosine proper; with less, popular items are recommended more. Not for bm25.
+        k1: for bm25: how fast repetitions stop to count.
+        b: for bm25, from 0 to 1: how much popular items are held back.
+        weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+
+    >>> from shortlist import Interactions
+    >>> bought = {"who": [1, 1, 2, 2, 3, 3, 3], "what": ["tea", "milk", "tea", "milk", "tea", "milk", "jam"]}
+    >>> events = Interactions.from_frame(bought, context="who", item="what")
+    >>> ItemKNN().fit(events).similar_items(["tea"], n=1).ids
+    [['milk']]
+    """
+
+    neighbours: int = 100
+    similarity: SimilarityName = "cosine"
+    shrinkage: float = 0.0
+    asymmetry: float = 0.5
+    k1: float = 1.2
+    b: float = 0.75
+
+    def _check(self) -> None:
+        whole("neighbours", self.neighbours)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+        _similarity_of(self)
+
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+        by_item, by_context = interactions.by_item, interactions.by_context
+        x = strengths(by_item.values, self.weighting)
+        keys = np.arange(by_item.n_rows, dtype=np.uint64)
+        items = Neighbourhood(
+            _similarity_of(self), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
+        )
+        self._set_weights(items.nearest(by_item, x, keys, self.neighbours, threads=threads, step=monitor.step))
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class UserKNN(Recommender):
+    """Context neighbours (Resnick et al. 1994; for implicit feedback Sarwar et al. 2000).
+
+    ŷ(i|c) = Σ_{d∈N_k(c)} sim(c, d)·x_{di}, where N_k(c) are the k contexts most similar to c, judged by the items that
+    they had. `Similarity` has the formulas.
+
+    There is nothing to learn: neighbours are looked up when a question comes, for a known context as for any history
+    in the same way, Σ_{i∈I_c}|C_i| additions. Contexts with exactly the same items are left out: they know nothing that
+    is not in the history, and a context is not its own neighbour.
+
+    Args:
+        neighbours: k.
+        similarity: `"cosine"`, `"tfidf"` (the cosine, with rare items counting more) or `"bm25"`.
+        shrinkage: h in the cosine's denominator: contexts with few items in common are taken for less similar. Not for
+            bm25.
+        asymmetry: a, from 0 to 1: ½ is the cosine proper; with more, contexts with long histories are nearer. Not for
+            bm25.
+        k1: for bm25: how fast repetitions stop to count.
+        b: for bm25, from 0 to 1: how much contexts with long histories are held back.
+        weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+    """
+
+    neighbours: int = 100
+    similarity: SimilarityName = "cosine"
+    shrinkage: float = 0.0
+    asymmetry: float = 0.5
+    k1: float = 1.2
+    b: float = 0.75
+    weighting: Weighting = "binary"
+
+    # Its histories are all it knows, and every recommender keeps those.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+
+    def _check(self) -> None:
+        whole("neighbours", self.neighbours)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+        _similarity_of(self)
+
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+        self._set_contexts(interactions.by_context, interactions.by_item)
+
+    def _set_contexts(self, by_context: Rows, by_item: Rows) -> None:
+        self._others = Neighbourhood(
+            _similarity_of(self),
+            by_context,
+            strengths(by_context.values, self.weighting),
+            by_item,
+            strengths(by_item.values, self.weighting),
+            row_keys(by_context),
+        )
+
+    def _scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
+        histories = queries.histories
+        x = strengths(histories.values, self.weighting)
+        near = self._others.nearest(histories, x, row_keys(histories), self.neighbours, threads=threads)
+        assert near.values is not None
+        seen = self.seen_
+        values = None if seen.values is None else np.broadcast_to(strengths(seen.values, self.weighting), len(seen))
+        return SparseScorer(near, near.values, Rows(seen.indptr, seen.indices, values, seen.n_columns))
+
+    def _similarity(self, codes: npt.NDArray[np.int32]) -> SparseScorer:
+        """How many contexts had both items."""
+        seen = Rows(self.seen_.indptr, self.seen_.indices, None, self.seen_.n_columns)
+        return SparseScorer(seen.transpose().take(codes), np.ones(1, np.float32), seen)
+
+    def _check_arrays(self) -> None:
+        x = strengths(self.seen_.values, self.weighting).astype(np.float64)
+        self._require_finite(float(x.max(initial=1)) ** 2 * len(self.seen_))
+        self._set_contexts(self.seen_, self.seen_.transpose())
+
+
+def _similarity_of(model: ItemKNN | UserKNN) -> Similarity:
+    return Similarity(model.similarity, model.shrinkage, model.asymmetry, model.k1, model.b)

@@ -1,0 +1,68 @@
+"""Recommenders whose learnt part is a sparse matrix from items to items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.rows import Rows, fault
+from shortlist.data.vocabulary import Codes
+from shortlist.errors import StorageError
+from shortlist.objectives.weighting import Weighting, strengths
+from shortlist.recommenders.base import Queries, Recommender
+from shortlist.scoring.sparse import SparseScorer
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SparseItems(Recommender):
+    """ŷ(i|c) = Σ_{j∈I_c} x_{cj}·W_{ij}: what the items j of a history say for item i, W sparse.
+
+    A history, known or new, is answered directly, without folding in.
+    """
+
+    weighting: Weighting = "binary"
+
+    # Row i of W, `weight_items_[weight_bounds_[i]:weight_bounds_[i + 1]]`: the items that say something for i.
+    weight_bounds_: ClassVar[npt.NDArray[np.int64]]
+    weight_items_: ClassVar[npt.NDArray[np.int32]]
+    weight_values_: ClassVar[npt.NDArray[np.float32]]
+    _arrays: ClassVar[tuple[str, ...]] = ("weight_bounds_", "weight_items_", "weight_values_")
+
+    @property
+    def n_weights(self) -> int:
+        """How many entries of W are not zero."""
+        self._require_fit()
+        return len(self.weight_items_)
+
+    def _set_weights(self, by_item: Rows) -> None:
+        """Take W, one row for each item that may be recommended."""
+        assert by_item.values is not None
+        self.weight_bounds_ = by_item.indptr  # type: ignore[misc]
+        self.weight_items_ = by_item.indices  # type: ignore[misc]
+        self.weight_values_ = by_item.values  # type: ignore[misc]
+        self._by_history = by_item.transpose()
+
+    def _weights(self, n_items: int) -> Rows:
+        return Rows(self.weight_bounds_, self.weight_items_, self.weight_values_, n_items)
+
+    def _scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
+        rows = queries.histories
+        return SparseScorer(rows, strengths(rows.values, self.weighting), self._by_history)
+
+    def _similarity(self, codes: Codes) -> SparseScorer:
+        """What the others say for one item: its row of W."""
+        rows = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        return SparseScorer(rows, np.ones(1, np.float32), self._weights(len(self.items_)))
+
+    def _check_arrays(self) -> None:
+        weights = self._weights(len(self.items_))
+        wrong = fault(weights, len(self.items_))
+        if wrong is not None:
+            raise StorageError(f"its weights from items to items are damaged: {wrong}")
+        self._set_weights(weights)
+        x = strengths(self.seen_.values, self.weighting)
+        strongest = float(x.max(initial=1)) * float(self.seen_.lengths.max())
+        self._require_finite(strongest * float(np.abs(self.weight_values_).max(initial=0)))

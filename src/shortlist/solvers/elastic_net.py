@@ -1,0 +1,285 @@
+"""Many elastic nets at once: each column of a sparse matrix from the others, by coordinate descent."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_kernel, kernel
+from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
+from shortlist.data.rows import Rows
+from shortlist.scoring.neighbours import row_work
+
+Array: TypeAlias = npt.NDArray[Any]
+
+KEPT = 2**30  # bytes that the Gramian may take to be computed once for all
+
+
+def solve_columns(
+    by_column: Rows,
+    column_strengths: npt.NDArray[np.float32],
+    by_row: Rows,
+    row_strengths: npt.NDArray[np.float32],
+    *,
+    l1: float,
+    l2: float,
+    positive: bool,
+    tolerance: float,
+    sweeps: int,
+    threads: int | None = None,
+    step: Step | None = None,
+) -> Rows:
+    """For each column i of X: w = argmin ½‖x_i − Xw‖² + λ₁‖w‖₁ + ½λ₂‖w‖², w_i = 0 and, if `positive`, w ≥ 0.
+
+    Row i of the answer is column i's w. Everything happens in terms of the Gramian G = XᵀX. With
+    g_j = G_ji − Σ_k G_jk·w_k, what is left of x_i as column j sees it, a coordinate's best value given the others is
+
+        w_j = S(g_j + G_jj·w_j, λ₁) / (G_jj + λ₂),   S(z, λ) = sign(z)·max(|z| − λ, 0), or max(z − λ, 0) if positive.
+
+    * With w ≥ 0 (and X ≥ 0), g_j never exceeds G_ji: whatever has G_ji ≤ λ₁ stays 0 and is left out at once.
+    * Descent runs on a working set. The columns that break the optimality conditions most join it, doubling it at
+      most; it is swept until it is still; then all columns are looked at again, until none breaks them.
+    * The entries of G that are not zero are computed once, if they fit into `KEPT` bytes; else column j of it is added
+      up from the rows of X that have j whenever j joins.
+
+    Args:
+        by_column: X by columns, with the strengths of its entries (a single one stands for all).
+        column_strengths: see there.
+        by_row: X by rows, likewise.
+        row_strengths: see there.
+        l1: λ₁, in the units of G: counts, where X is binary.
+        l2: λ₂, likewise.
+        positive: whether w ≥ 0.
+        tolerance: how far, as a share of the largest G_ji, a g_j may be from where it belongs.
+        sweeps: at most so many sweeps over a working set.
+        threads: how many to use; the result does not depend on it.
+        step: called with how many columns are done, and of how many.
+    """
+    n = by_column.n_rows
+    diagonal = np.zeros(n)
+    _squares(by_column.indptr, column_strengths, diagonal)
+    work = row_work(by_column, by_row.lengths)
+    G = _gramian(by_column, column_strengths, int(work.sum()))
+    parts: dict[int, tuple[Array, Array, Array]] = {}
+
+    def solve(start: int, stop: int) -> None:
+        parts[start] = _solve(
+            by_column.indptr, by_column.indices, column_strengths, by_row.indptr, by_row.indices, row_strengths,
+            *G, diagonal, l1, l2, positive, tolerance, sweeps, start, stop,
+        )  # fmt: skip
+
+    run_chunks(solve, balanced_chunks(work + work.mean() + 1, 64 * thread_count(threads)), threads, step)
+    ordered = [parts[start] for start in sorted(parts)]
+    counts = np.concatenate([part[0] for part in ordered])
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Rows(indptr, np.concatenate([p[1] for p in ordered]), np.concatenate([p[2] for p in ordered]), n)
+
+
+def _gramian(by_column: Rows, strengths: npt.NDArray[np.float32], additions: int) -> tuple[Array, Array, Array]:
+    """XᵀX by rows (their columns in any order) if it is sure to be small; else nothing."""
+    n = by_column.n_rows
+    if min(additions, n * n) * 8 > KEPT:
+        return np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    import scipy.sparse as sp
+
+    values = np.broadcast_to(strengths, len(by_column)).astype(np.float32)
+    X = sp.csr_array((values, by_column.indices, by_column.indptr), shape=(n, by_column.n_columns))
+    G = (X @ X.T).tocsr()
+    return G.indptr.astype(np.int64), G.indices.astype(np.int32, copy=False), G.data
+
+
+@kernel
+def _squares(indptr: Array, strengths: Array, out: Array) -> None:
+    for r in range(len(indptr) - 1):
+        for e in range(indptr[r], indptr[r + 1]):
+            x = float(strengths[e] if len(strengths) > 1 else strengths[0])
+            out[r] += x * x
+
+
+@kernel
+def _solve(
+    c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
+    g_indptr: Array, g_indices: Array, g_values: Array, diagonal: Array,
+    l1: float, l2: float, positive: bool, tolerance: float, sweeps: int, start: int, stop: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Solve for columns start…stop.
+
+    Bound by the columns of G at the candidates: for each i, of all j in its working set, |G_j| steps where G is kept
+    and else Σ_{c∈C_j}|I_c|, each to a random place of a table that fits the second-level cache.
+    """
+    n = len(c_indptr) - 1
+    counts = np.zeros(stop - start, np.int64)
+    out_items, out_values = np.empty(1024, np.int32), np.empty(1024, np.float32)
+    n_out = 0
+    sums = np.zeros(n, np.float32)
+    touched = np.empty(n, np.int32)
+    place = np.full(n, -1, np.int32)  # of a column among the candidates
+    columns = np.empty(1 << 16, np.float32)  # of G: one for each of the working set, over the candidates
+    for i in range(start, stop):
+        # --- G_ji for all j, and who may have a weight at all
+        n_touched = _overlaps(
+            c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
+            i, sums, touched,
+        )  # fmt: skip
+        sums[i] = 0  # not itself
+        if positive:
+            candidates = np.sort(touched[:n_touched][sums[touched[:n_touched]] > l1])
+        else:
+            candidates = np.delete(np.arange(n, dtype=np.int32), i)
+        m = len(candidates)
+        g = np.empty(m)
+        largest = 0.0
+        for p in range(m):
+            g[p] = sums[candidates[p]]
+            largest = max(largest, g[p])
+            place[candidates[p]] = p
+        for t in range(n_touched):
+            sums[touched[t]] = 0
+        # --- the working set grows until nobody outside belongs in it
+        w = np.zeros(m)
+        inside = np.zeros(m, np.bool_)
+        members = np.empty(m, np.int32)
+        size = 0
+        slack = tolerance * largest
+        while largest > l1:
+            first = size
+            size = _join(g, inside, members, size, l1, slack, positive)
+            if size == first:
+                break
+            if size * m > len(columns):
+                grown = np.empty(2 * size * m, np.float32)
+                grown[: first * m] = columns[: first * m]
+                columns = grown
+            for a in range(first, size):
+                _column(
+                    c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
+                    candidates[members[a]], place, columns[a * m : (a + 1) * m],
+                )  # fmt: skip
+            _descend(g, w, members[:size], columns[: size * m].reshape(size, m), diagonal, candidates, l1, l2, positive,
+                     slack, sweeps)  # fmt: skip
+        # --- keep what is not zero
+        for p in range(m):
+            place[candidates[p]] = -1
+            if w[p] != 0:
+                if n_out == len(out_items):
+                    out_items = np.concatenate((out_items, np.empty(n_out, np.int32)))
+                    out_values = np.concatenate((out_values, np.empty(n_out, np.float32)))
+                out_items[n_out], out_values[n_out] = candidates[p], w[p]
+                n_out += 1
+                counts[i - start] += 1
+    return counts, out_items[:n_out].copy(), out_values[:n_out].copy()
+
+
+@kernel
+def _overlaps(
+    c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
+    g_indptr: Array, g_indices: Array, g_values: Array, i: int, sums: Array, touched: Array,
+) -> int:  # fmt: skip
+    """Column i of G into `sums`, and into `touched` where it is not zero: from G where it is kept, else added up."""
+    n_touched = 0
+    if len(g_indptr) > 1:
+        for p in range(g_indptr[i], g_indptr[i + 1]):
+            touched[n_touched] = g_indices[p]
+            n_touched += 1
+            sums[g_indices[p]] = g_values[p]
+        return n_touched
+    for e in range(c_indptr[i], c_indptr[i + 1]):
+        x = c_values[e] if len(c_values) > 1 else c_values[0]
+        for p in range(r_indptr[c_indices[e]], r_indptr[c_indices[e] + 1]):
+            j = r_indices[p]
+            y = x * (r_values[p] if len(r_values) > 1 else r_values[0])
+            if sums[j] == 0 and y > 0:
+                touched[n_touched] = j
+                n_touched += 1
+            sums[j] += y
+    return n_touched
+
+
+@kernel
+def _join(g: Array, inside: Array, members: Array, size: int, l1: float, slack: float, positive: bool) -> int:
+    """Let those outside join whose |g| exceeds λ₁ most: as many as are inside already, at first 16."""
+    outside = np.empty(len(g), np.float64)
+    n_outside = 0
+    for p in range(len(g)):
+        excess = (g[p] if positive else abs(g[p])) - l1
+        if not inside[p] and excess > slack:
+            outside[n_outside] = excess
+            n_outside += 1
+    if n_outside == 0:
+        return size
+    wanted = max(16, size)
+    bar = 0.0
+    if n_outside > wanted:
+        bar = np.partition(outside[:n_outside], n_outside - wanted)[n_outside - wanted]
+    for p in range(len(g)):
+        excess = (g[p] if positive else abs(g[p])) - l1
+        if not inside[p] and excess > slack and excess >= bar:
+            inside[p] = True
+            members[size] = p
+            size += 1
+    return size
+
+
+@kernel
+def _column(
+    c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
+    g_indptr: Array, g_indices: Array, g_values: Array, j: int, place: Array, out: Array,
+) -> None:  # fmt: skip
+    """Column j of G at the candidates: from G where it is kept, else added up."""
+    out[:] = 0
+    if len(g_indptr) > 1:
+        for p in range(g_indptr[j], g_indptr[j + 1]):
+            at = place[g_indices[p]]
+            if at >= 0:
+                out[at] = g_values[p]
+        return
+    for e in range(c_indptr[j], c_indptr[j + 1]):
+        x = c_values[e] if len(c_values) > 1 else c_values[0]
+        for p in range(r_indptr[c_indices[e]], r_indptr[c_indices[e] + 1]):
+            at = place[r_indices[p]]
+            if at >= 0:
+                out[at] += x * (r_values[p] if len(r_values) > 1 else r_values[0])
+
+
+@fast_kernel
+def _descend(
+    g: Array, w: Array, members: Array, columns: Array, diagonal: Array, candidates: Array,
+    l1: float, l2: float, positive: bool, slack: float, sweeps: int,
+) -> None:  # fmt: skip
+    """Sweep over the working set until it is still, then bring every candidate's g up to date.
+
+    It is still when no coordinate moves its own g by more than a tenth of the slack.
+    """
+    size = len(members)
+    own = np.empty(size)  # g of the members
+    among = np.empty((size, size), np.float32)  # G among them
+    moved = np.zeros(size)
+    for a in range(size):
+        own[a] = g[members[a]]
+        for b in range(size):
+            among[a, b] = columns[a, members[b]]
+    for _ in range(sweeps):
+        largest = 0.0
+        for a in range(size):
+            p = members[a]
+            d = diagonal[candidates[p]]
+            z = own[a] + d * w[p]
+            new = max(z - l1, 0.0) / (d + l2)
+            if not positive and z < -l1:
+                new = (z + l1) / (d + l2)
+            change = new - w[p]
+            if change != 0:
+                w[p] = new
+                moved[a] += change
+                for b in range(size):
+                    own[b] -= change * among[a, b]
+                largest = max(largest, abs(change) * (d + l2))
+        if largest <= 0.1 * slack:
+            break
+    for a in range(size):
+        if moved[a] != 0:
+            column = columns[a]
+            for p in range(len(g)):
+                g[p] -= moved[a] * column[p]
