@@ -1,0 +1,97 @@
+"""Is fitting item neighbours faster than implicit's, and does it need no more memory than its result?
+
+    python benchmarks/neighbours.py [--contexts 138000 --items 20000 --pairs 10000000 --neighbours 100 --runs 5]
+
+The cosine of every item with every other, the k nearest kept, by `ItemKNN` and by implicit's `CosineRecommender`, both
+on two threads, in turns; with how many neighbours they share. Then, in a process of its own, the most memory that `fit`
+takes beyond the interactions with both their sparse views, beside twice the result + the interactions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import shortlist as sl
+from machine import describe, interleaved, table
+
+MEMORY = """
+import json, sys
+import numpy as np
+import shortlist as sl
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+
+contexts, items, pairs, k = map(int, sys.argv[1:])
+sl.ItemKNN(neighbours=k).fit(sl.datasets.synthetic(200, 100, 2000))  # compiled, loaded
+events = sl.datasets.synthetic(contexts, items, pairs, seed=0)
+views = [events.by_context, events.by_item]
+held = events.context_codes.nbytes + events.item_codes.nbytes + sum(v.indptr.nbytes + v.indices.nbytes for v in views)
+before = status("VmRSS")
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+model = sl.ItemKNN(neighbours=k).fit(events, threads=2)
+result = model.weight_bounds_.nbytes + model.weight_items_.nbytes + model.weight_values_.nbytes
+print(json.dumps({"fit": status("VmHWM") - before, "result": result, "interactions": held}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--contexts", type=int, default=138_000)
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--pairs", type=int, default=10_000_000)
+    parser.add_argument("--neighbours", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    describe("implicit", "scipy", "numba")
+    events = sl.datasets.synthetic(args.contexts, args.items, args.pairs, seed=0)
+    matrix = events.to_csr()[0].astype(np.float64).tocsr()
+    _ = events.by_context, events.by_item
+    ours = sl.ItemKNN(neighbours=args.neighbours)
+    from implicit.nearest_neighbours import CosineRecommender
+
+    # It counts an item among its own neighbours.
+    peer = CosineRecommender(K=args.neighbours + 1, num_threads=2)
+
+    def fit_peer() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a conversion of its own
+            peer.fit(matrix, show_progress=False)
+
+    adds = float((events.by_context.lengths.astype(np.float64) ** 2).sum())
+    size = f"{len(events):,} pairs, {events.n_contexts:,} × {events.n_items:,}"
+    print(f"{size}, k = {args.neighbours}, {adds:.3g} additions")
+    runs = interleaved(args.runs, **{"ItemKNN": lambda: ours.fit(events, threads=2), "implicit's Cosine": fit_peer})
+    table(runs, "ItemKNN")
+    theirs = peer.similarity.tocsr()
+    theirs.setdiag(0)
+    theirs.eliminate_zeros()
+    same = sum(
+        len(np.intersect1d(ours.weight_items_[a:b], theirs.indices[c:d]))
+        for a, b, c, d in zip(ours.weight_bounds_, ours.weight_bounds_[1:], theirs.indptr, theirs.indptr[1:])
+    )
+    print(f"{same / ours.n_weights:.4%} of the neighbours are the same")
+
+    sizes = [args.contexts, args.items, args.pairs, args.neighbours]
+    child = subprocess.run(
+        [sys.executable, "-c", MEMORY, *map(str, sizes)], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
+    found = {name: value / 2**20 for name, value in json.loads(child.stdout).items()}
+    bound = 2 * found["result"] + found["interactions"]
+    print(
+        f"memory of fit at its peak {found['fit']:.0f} MiB; the result {found['result']:.0f}, the interactions "
+        f"{found['interactions']:.0f}; 2 × result + interactions {bound:.0f}: {found['fit'] / bound:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Published splits, from folders of Parquet files as benchmarks/README.md describes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+import shortlist as sl
+
+
+def pairs(frame: pl.DataFrame) -> sl.Interactions:
+    return sl.Interactions.from_frame(frame, context="user", item="item")
+
+
+def gowalla(data: Path, *, validation: bool = False) -> sl.splits.Split:
+    """The split of NGCF and LightGCN; for settings, its train split once more, by the published validation subset."""
+    folder = data / "gowalla"
+    train = pl.read_parquet(folder / "train.parquet")
+    if not validation:
+        return sl.splits.given(pairs(train), pairs(pl.read_parquet(folder / "test.parquet")))
+    subset = pl.read_parquet(folder / "valid_subset_of_train.parquet")
+    return sl.splits.given(pairs(train.join(subset, on=["user", "item"], how="anti")), pairs(subset))
