@@ -58,6 +58,7 @@ bench: $(BENCH_VENV)/.bench
 	$(BENCH_BIN)/python benchmarks/evaluation.py
 	$(BENCH_BIN)/python benchmarks/reading.py
 	$(BENCH_BIN)/python benchmarks/memory.py
+	$(BENCH_BIN)/python benchmarks/neighbours.py
 
 bench-quality: $(BENCH_VENV)/.bench
 	$(BENCH_BIN)/python benchmarks/quality.py --data $(DATA)

@@ -9,6 +9,10 @@ import polars as pl
 import shortlist as sl
 
 
+def read(path: Path) -> sl.Interactions:
+    return sl.Interactions.read(path, context="user", item="item")
+
+
 def pairs(frame: pl.DataFrame) -> sl.Interactions:
     return sl.Interactions.from_frame(frame, context="user", item="item")
 
@@ -16,8 +20,8 @@ def pairs(frame: pl.DataFrame) -> sl.Interactions:
 def gowalla(data: Path, *, validation: bool = False) -> sl.splits.Split:
     """The split of NGCF and LightGCN; for settings, its train split once more, by the published validation subset."""
     folder = data / "gowalla"
-    train = pl.read_parquet(folder / "train.parquet")
     if not validation:
-        return sl.splits.given(pairs(train), pairs(pl.read_parquet(folder / "test.parquet")))
+        return sl.splits.given(read(folder / "train.parquet"), read(folder / "test.parquet"))
+    train = pl.read_parquet(folder / "train.parquet")
     subset = pl.read_parquet(folder / "valid_subset_of_train.parquet")
     return sl.splits.given(pairs(train.join(subset, on=["user", "item"], how="anti")), pairs(subset))

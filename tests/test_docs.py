@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,11 +13,12 @@ import polars as pl
 import pytest
 
 ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the file that the pages speak of."""
+    """A folder with the files that the pages speak of."""
     rng = np.random.default_rng(0)
     n = 4000
     fruit = np.array(["apple", "pear", "fig", "plum", *(f"fruit-{k}" for k in range(60))])
@@ -32,13 +34,71 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def shop(first_lines: str) -> str:
+    """The tutorial's file: the lines that it shows, and a year of orders of people with taste."""
+    rng = np.random.default_rng(1)
+    n = 6000
+    customers = rng.integers(0, 120, n)
+    articles = (rng.zipf(1.4, n) + 7 * (customers % 9)) % 90
+    codes = np.array(["00713", "00980", "01101", *(f"{k:05d}" for k in range(2000, 2087))])
+    names = np.array(["C-0042", "C-0007", *(f"C-{k:04d}" for k in range(100, 218))])
+    moments = np.sort(rng.integers(0, 300 * 86_400, n)).astype("timedelta64[s]") + np.datetime64("2026-03-02T00:00:00")
+    rows = [
+        f"{names[c]},{codes[a]},{p},{str(t).replace('T', ' ')}"
+        for c, a, p, t in zip(customers, articles, rng.integers(1, 9, n), moments)
+    ]
+    return first_lines + "\n".join(rows) + "\n"
+
+
+def run(page: str, folder: Path) -> str:
+    """Every block of a page in its order, and what the commands among them printed."""
+    names: dict[str, object] = {}
+    printed = ""
+    for language, file, text in BLOCK.findall((ROOT / page).read_text()):
+        if language == "python":
+            exec(compile(text, page, "exec"), names)
+        elif language == "sh":
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            done = subprocess.run(
+                ["sh", "-e", "-c", text], capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            printed += done.stdout
+        elif language == "csv":
+            (folder / file).write_text(shop(text))
+        elif language == "toml":
+            (folder / file).write_text(text)
+        else:
+            assert not language, f"{page}: a block of {language} that nobody runs"
+    return printed
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
 def test_code_blocks_run(page, folder, capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
+    assert run(page, folder)
+
+
+def test_the_tutorial_runs(folder, capsys):
+    shell = run("docs/tutorial.md", folder)
+    said = capsys.readouterr().out
+    for expected in (
+        "unknown context 'C-42'",
+        "['C-42']",
+        "messy.csv",
+        "on_bad='drop'",
+        "untrained@20",
+        "test pairs that repeat a pair of the history",
+    ):
+        assert expected in said, expected
+    assert "C-0042" in shell
+    assert '"items"' in shell
+
+
+def test_the_tutorial_starts_in_under_twenty_lines():
+    blocks = BLOCK.findall((ROOT / "docs/tutorial.md").read_text())
+    first = next(text for language, _, text in blocks if language == "python")
+    assert len(first.splitlines()) < 20
+    assert "recommend(" in first
 
 
 @pytest.mark.parametrize("script", sorted(one.name for one in (ROOT / "examples").glob("*.py")))
