@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import doctest
 import math
 
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data import features as module
-from shortlist.data import matching
+from shortlist.data.features import matching
+from shortlist.data.features import table as module
+from shortlist.data.features.plan import refuse_like_names
 from shortlist.data.rows import fault
 from shortlist.errors import DataError, SettingError
 
@@ -127,6 +129,19 @@ def test_encoding_the_same_rows_again_changes_nothing(rows, others, min_count):
     unseen = [k for k, row in enumerate(others) if row[0] and row[0] not in known]
     assert encoded.unknown.get("kind", 0) == len(unseen)
     assert all("kind (missing)" in encoded[k] for k in unseen)
+
+
+@given(st.lists(st.text("ab= ", min_size=1, max_size=4), unique=True, min_size=1, max_size=6), st.booleans())
+def test_names_that_could_be_told_apart_no_more(names, end):
+    if end and f"{names[0]} (rare)" not in names:
+        names = [*names, f"{names[0]} (rare)"]
+    pairs = [(a, b) for a in names for b in names if b.startswith(f"{a}=") or b in (f"{a} (rare)", f"{a} (missing)")]
+    if not pairs:
+        refuse_like_names(names)
+        return
+    with pytest.raises(DataError) as caught:
+        refuse_like_names(names)
+    assert any(f"columns {a!r} and {b!r} could give features of one name" in str(caught.value) for a, b in pairs)
 
 
 def test_examples_in_docstrings_run():
@@ -353,6 +368,8 @@ def test_settings_that_make_no_sense_are_refused(options, message):
         ({"id": [1], "a": ["x"]}, {"categorical": "c"}, "no column 'c'; columns found: 'id', 'a'"),
         ({"id": [1], "^a$": ["x"]}, {}, "which polars takes for a pattern; rename it"),
         ({"id": [1], "a": [["x"]]}, {"categorical": "a"}, r"type List\(String\).*name lists as multi_valued"),
+        ({"id": [1], "a": [dt.timedelta(1)]}, {"categorical": "a"}, r"type Duration.*; a categorical one holds text"),
+        ({"id": [1], "a": [[dt.timedelta(1)]]}, {"multi_valued": "a"}, r"type Duration.*; a categorical one holds"),
         ({"id": [1], "a": [3]}, {"multi_valued": "a"}, "type Int64; a multi-valued one holds lists"),
         ({"id": [1], "a": ["x"], "a=b": [1]}, {}, "columns 'a' and 'a=b' could give features of one name"),
         ({"id": [1], "a": ["x"], "a (missing)": [1]}, {}, "could give features of one name"),

@@ -145,6 +145,11 @@ def test_rows_that_cannot_be_used_are_refused_or_counted(write):
         sl.Features.read(write("j.csv", "id,k\n1,a\n,b\n,\n"), id="id")
 
 
+def test_json_behind_a_mark(write):
+    features = sl.Features.read(write("i.jsonl", '\ufeff{"id": 1, "k": "a"}\n{"id": 2, "k": "b"}\n'), id="id")
+    assert features[2] == {"k=b": 1}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -163,6 +168,7 @@ def test_rows_that_cannot_be_used_are_refused_or_counted(write):
         ("i.jsonl", '{"id": 1, "k": "a", "p": 1}\n{oops\n', "line 2 is not a JSON object"),
         ("i.parquet", "PAR1", "cannot be read"),
         ("i.xyz", "id,k,p\n", "cannot tell the format"),
+        ("u.data", "1\t2\t3\t4\n", r"pass format=$"),  # public events, but no features
     ],
 )
 def test_broken_files_are_refused(name, text, message, write):

@@ -205,6 +205,36 @@ def test_rows_for_ids(items):
         items.rows_for("tea")
 
 
+@pytest.mark.parametrize("text", [True, False])
+def test_rows_for_ids_in_a_frame(tmp_path, text):
+    table = pl.DataFrame({"user": [1, 1, 2], "day": ["sat", "sun", "sat"], "x": ["a", "b", "c"]})
+    if text:
+        table.write_csv(tmp_path / "x.csv")
+        features = sl.Features.read(tmp_path / "x.csv", id=["user", "day"])
+    else:
+        features = sl.Features.from_frame(table, id=["user", "day"])
+    asked = pl.DataFrame({"day": ["sun", "sat", "mon"], "user": [1, 2, 1]})  # the names say which is which
+    rows = features.rows_for(asked, unknown="missing")
+    assert [row(features, rows, r) for r in range(3)] == [{"x=b": 1}, {"x=c": 1}, {"x (missing)": 1}]
+    with pytest.raises(UnknownIdError, match=r"unknown id \(1, 'mon'\).*: 1 of 3 ids .* pass unknown='missing'"):
+        features.rows_for(asked)
+    with pytest.raises(DataError, match=r"an id has 2 columns here .* and 1 in the frame"):
+        features.rows_for(asked.select("user"))
+    assert features.rows_for(asked.clear()).n_rows == 0
+
+
+def test_rows_for_ids_of_other_types_in_a_frame(tmp_path, items):
+    (tmp_path / "x.csv").write_text("id,x\n7,a\n8,b\n")
+    features = sl.Features.read(tmp_path / "x.csv", id="id")
+    for ids in (pl.Series(["8", "7"]), pl.Series([8, 7], dtype=pl.UInt8), pl.Series(["8", "7"], dtype=pl.Categorical)):
+        rows = features.rows_for(ids.alias("sku").to_frame())
+        assert [row(features, rows, r) for r in range(2)] == [{"x=b": 1}, {"x=a": 1}]
+    with pytest.raises(DataError, match="column 'id' of the frame has type Float64; ids are integers or strings"):
+        features.rows_for(pl.DataFrame({"id": [7.0]}))
+    with pytest.raises(DataError, match=r"ids of 'item' are text here .* and integers \(Int64\) in the frame"):
+        items.rows_for(pl.DataFrame({"item": [7]}))
+
+
 def test_to_csr(items):
     matrix, ids, names = items.to_csr()
     assert matrix.shape == (3, 5)
@@ -273,6 +303,23 @@ def test_integers_of_any_width_meet(types):
     both = a.join(b)
     assert both.ids == [1, 2, large]
     assert both[2] == {"x=b": 1, "y=c": 1}
+    assert a.align(b.vocabulary).without == [large]
+    assert b.align(a.vocabulary).cold.ids == [large]
+
+
+@pytest.mark.parametrize("small", [1, -1])
+def test_integers_that_fill_their_types_meet(small):
+    """No type of 64 bits holds both −1 and 2⁶⁴ − 1."""
+    large = 2**64 - 1
+    a = sl.Features.from_frame({"i": pl.Series([small, 7], dtype=pl.Int64), "x": ["a", "b"]}, id="i")
+    b = sl.Features.from_frame({"i": pl.Series([7, large], dtype=pl.UInt64), "y": ["c", "d"]}, id="i")
+    for one, other, ids in ((a, b, [small, 7, large]), (b, a, [7, large, small])):
+        both = one.join(other)
+        assert both.ids == ids
+        assert both[7] == {"x=b": 1, "y=c": 1}
+        assert both[large] == {"x (missing)": 1, "y=d": 1}
+        again = sl.Features.from_parts(*both.to_parts())
+        assert again.ids == ids
     assert a.align(b.vocabulary).without == [large]
     assert b.align(a.vocabulary).cold.ids == [large]
 

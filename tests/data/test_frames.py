@@ -174,7 +174,7 @@ def test_pandas_without_pyarrow(monkeypatch):
     def refuse(frame):
         raise ImportError("pyarrow is required")
 
-    monkeypatch.setattr(module, "_stream", refuse)
+    monkeypatch.setattr(module, "stream", refuse)
     frame = pd.DataFrame({"u": ["b", "a"], "i": [1, 2], "t": pd.to_datetime(["2020-01-02", "2020-01-01"])})
     events = take(frame, time="t")
     assert events.contexts.ids() == ["a", "b"]

@@ -9,6 +9,8 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import shortlist as sl
 from shortlist.data import layouts
@@ -114,6 +116,20 @@ def test_utf8_titles_are_read_as_such(tmp_path):
     assert sl.datasets.read(tmp_path).items["title"].to_list() == ["Amélie"]
 
 
+def test_latin1_titles_in_a_table(tmp_path):
+    put(
+        movielens(tmp_path, "movielens-csv"),
+        movies__csv="movieId,title,genres\n661,Misérables,Drama\n".encode("latin-1"),
+    )
+    assert sl.datasets.read(tmp_path).items.rows() == [(661, "Misérables", ["Drama"])]
+    put(tmp_path, movies__csv=b"")
+    with pytest.raises(DataError, match=r"movies.csv is empty \(0 bytes\)"):
+        sl.datasets.read(tmp_path)
+    put(tmp_path, movies__csv='movieId,title,genres\n661,"Les,Drama\n')
+    with pytest.raises(DataError, match=r"movies.csv"):
+        sl.datasets.read(tmp_path)
+
+
 def test_line_ends_blank_lines_and_a_missing_last_end(tmp_path):
     put(tmp_path, ratings__dat="\n" + lines("::", "").replace("\n", "\r\n\r\n"))
     assert rows(sl.datasets.read(tmp_path).interactions) == EVENTS
@@ -164,8 +180,49 @@ def test_min_rating(tmp_path):
     assert sl.datasets.read(folder, min_rating=0).interactions.dropped == {}
     with pytest.raises(SettingError, match=r"min_rating=6 leaves none of 3 events; ratings go from 3 to 5"):
         sl.datasets.read(folder, min_rating=6)
-    with pytest.raises(SettingError, match="min_rating='4'; expected a number"):
-        sl.datasets.read(folder, min_rating="4")
+    for bad in ("4", float("nan"), True):
+        with pytest.raises(SettingError, match=f"min_rating is {bad!r}; expected a number"):
+            sl.datasets.read(folder, min_rating=bad)
+    for least in (np.float32(4.5), np.int64(4)):
+        assert rows(sl.datasets.read(folder, min_rating=least).interactions) == [EVENTS[0], EVENTS[2]]
+
+
+def test_min_rating_goes_by_the_latest_rating_of_a_pair(tmp_path):
+    put(
+        tmp_path,
+        u__data="1\t7\t2\t100\n1\t7\t5\t200\n"  # better and better: counts, without the first
+        "1\t8\t2\t400\n1\t8\t5\t300\n"  # worse and worse, whatever the order of the lines
+        "2\t7\t4\t100\n2\t8\t1\t100\n",
+    )
+    events = sl.datasets.read(tmp_path, min_rating=4).interactions
+    assert [row[:3] for row in rows(events)] == [(1, 7, 5.0), (2, 7, 4.0)]
+    assert events.dropped == {"events rated below 4": 3, "events of pairs whose latest rating is below 4": 1}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ratings=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=20
+    ),
+    least=st.integers(1, 5),
+)
+def test_min_rating_against_the_weights_that_count(tmp_path, ratings, least):
+    """The pairs that stay are those whose weight, without min_rating, is at least that; and so is every event."""
+    put(tmp_path, u__data="".join("\t".join(map(str, row)) + "\n" for row in ratings))
+    every = sl.datasets.read(tmp_path).interactions
+    matrix, users, items = every.to_csr()
+    found = matrix.tocoo()
+    good = {(users[u], items[i], x) for u, i, x in zip(found.row, found.col, found.data) if x >= least}
+    if not good:
+        with pytest.raises(SettingError, match="leaves none"):
+            sl.datasets.read(tmp_path, min_rating=least)
+        return
+    events = sl.datasets.read(tmp_path, min_rating=least).interactions
+    matrix, users, items = events.to_csr()
+    found = matrix.tocoo()
+    assert {(users[u], items[i], x) for u, i, x in zip(found.row, found.col, found.data)} == good
+    assert events.weights.min() >= least
+    assert len(events) + sum(events.dropped.values()) == len(every)
 
 
 # --- LightGCN --------------------------------------------------------------------------------------------------------
@@ -191,6 +248,9 @@ def test_lightgcn(tmp_path):
     assert (data.items.columns, data.items.rows()) == (["item", "original"], [(3, "B00"), (4, "B01")])
     assert data.contexts.rows() == [(0,), (1,), (3,)]
     assert "asked for" in repr(data)
+    assert sorted(rows(data.everything)) == sorted([*rows(data.interactions), (0, 4), (1, 5), (1, 9), (7, 3)])
+    assert data.everything.items == data.interactions.items
+    assert "everything: 9 events" in repr(data)
     assert rows(sl.datasets.read(tmp_path / "test.txt").interactions) == rows(data.interactions)
 
 
@@ -205,6 +265,7 @@ def test_lightgcn_validation(tmp_path, inside):
     assert rows(data.validation.truth) == [(0, 2), (1, 2)]
     assert rows(data.split.truth) == [(0, 4), (1, 3)]
     assert data.validation.train.items == data.split.train.items
+    assert sorted(rows(data.everything)) == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (1, 3)]  # each once
 
 
 def test_fitting_the_interactions_does_not_leak(tmp_path):
@@ -251,6 +312,47 @@ def test_ncf(tmp_path):
     assert result["hit@1"] == 1.0  # nobody has had a candidate
     sl.evaluate(model, data.split)
     assert data.interactions is data.split.train
+    assert rows(data.everything) == rows(data.interactions) + rows(data.split.truth)
+    assert data.everything.items == data.interactions.items
+
+
+def test_ncf_without_timestamps(tmp_path):
+    ncf(tmp_path)
+    for name in ("ml-1m.train.rating", "ml-1m.test.rating"):
+        lines = (tmp_path / name).read_text().splitlines()
+        (tmp_path / name).write_text("\n" + "".join(line.rpartition("\t")[0] + "\n" for line in lines))
+    data = sl.datasets.read(tmp_path)
+    assert rows(data.interactions) == [(0, 1, 5.0), (0, 2, 3.0), (1, 2, 4.0), (1, 3, 1.0)]
+    assert data.interactions.times is None
+    assert rows(data.everything) == [*rows(data.interactions), (0, 3, 4.0), (1, 1, 2.0)]
+    assert rows(data.candidates) == [(0, 4), (0, 5), (1, 4), (1, 0)]
+    put(tmp_path, **{"ml-1m.train.rating": "0\t1\t5\n0\t2\n1\t1\t1\n"})
+    with pytest.raises(DataError, match=r"1 of 3 lines are not written as user, item and rating with tabs"):
+        sl.datasets.read(tmp_path)
+
+
+def test_ncf_lines_left_out_of_the_candidates_are_counted(tmp_path):
+    put(ncf(tmp_path), **{"ml-1m.test.negative": "(0,3)\t4\t5\n(1,1)\t4\tx\n"})
+    data = sl.datasets.read(tmp_path, on_bad="drop")
+    assert rows(data.candidates) == [(0, 4), (0, 5)]
+    assert data.candidates.dropped == {
+        "lines of ml-1m.test.negative that are not '(user,item)', a tab and items with tabs between them": 1
+    }
+
+
+def test_ncf_with_several_test_items_of_a_user(tmp_path):
+    put(
+        ncf(tmp_path),
+        **{
+            "ml-1m.test.rating": "0\t3\t4\t110\n0\t4\t4\t111\n1\t1\t2\t120\n",
+            "ml-1m.test.negative": "(0,3)\t5\t6\n(0,4)\t5\t7\n(1,1)\t4\t0\n",
+        },
+    )
+    with pytest.raises(DataError, match=r"1 users such as 0 have several lines; expected one line a user; without ml-"):
+        sl.datasets.read(tmp_path)
+    (tmp_path / "ml-1m.test.negative").unlink()
+    data = sl.datasets.read(tmp_path)
+    assert [row[:2] for row in rows(data.split.truth)] == [(0, 3), (0, 4), (1, 1)]
 
 
 def test_ncf_min_rating_goes_for_both_parts(tmp_path):
@@ -261,6 +363,8 @@ def test_ncf_min_rating_goes_for_both_parts(tmp_path):
     assert data.split.dropped["test events rated below 3"] == 1
     assert rows(data.candidates) == [(0, 4), (0, 5)]
     assert data.candidates.dropped["candidates of users that are not asked for"] == 3
+    assert [row[:2] for row in rows(data.everything)] == [(0, 1), (0, 2), (1, 2), (0, 3)]
+    assert data.everything.dropped == {"events rated below 3": 2}
 
 
 def test_several_ncf_sets_in_a_folder(tmp_path):
@@ -314,6 +418,9 @@ def test_sequences(tmp_path, layout):
     assert rows(data.validation.truth) == [(1, 20, 2), (3, 10, 1)]
     assert data.interactions.items.ids() == [10, 20, 30, 40, 50]
     assert data.interactions is data.split.train
+    assert [row[:2] for row in rows(data.everything)] == pairs
+    assert data.everything.items == data.interactions.items
+    assert "everything: 9 events, those that the split asks for among them" in repr(data)
 
 
 def test_pairs_of_users_that_do_not_stand_together(tmp_path):
@@ -344,6 +451,45 @@ def test_s3rec_has_one_line_a_user(tmp_path):
     assert layouts.recognise(tmp_path) is None  # three columns, as far as one can see
     with pytest.raises(DataError, match=r"1 users such as 1 have several lines; expected one line a user"):
         sl.datasets.read(tmp_path / "a.txt", "s3rec")
+    put(tmp_path, a__txt="1 10 30 20\n1 5 6 7\n2 30 10 40\n")  # one after the other
+    with pytest.raises(DataError, match=r"1 users such as 1 have several lines; expected one line a user"):
+        sl.datasets.read(tmp_path / "a.txt", "s3rec")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"10": [10**30]}, "10{30} does not fit into 64 bits"),
+        ({str(10**30): [1]}, "does not fit into 64 bits"),
+        ([10, 30], r"it holds '\[10, 30\]'"),
+        ({"10": "34"}, "item 10 has '34' and no list"),
+        ({"10": {"3": 4}}, "item 10 has .* and no list"),
+        ({"10": [1.5]}, "1.5 is not a whole number"),
+        ({"10": [True]}, "True is not a whole number"),
+        ({"10": [[1]]}, r"\[1\] is not a whole number"),
+        ({"tea": [1]}, "'tea' is not a whole number"),
+        ({"10": [float("inf")]}, "inf is not a whole number"),
+        (7, "it holds '7'"),
+    ],
+)
+def test_attributes_of_another_shape(tmp_path, content, message):
+    put(tmp_path, a__txt="1 10 30 20\n2 30 10\n", a_item2attributes__json=json.dumps(content))
+    with pytest.raises(
+        DataError, match=rf"a_item2attributes.json cannot be read: .*{message}.*; expected one JSON obj"
+    ):
+        sl.datasets.read(tmp_path / "a.txt")
+    put(tmp_path, a_item2attributes__json="[" * 100_000)
+    with pytest.raises(DataError, match=r"a_item2attributes.json cannot be read"):
+        sl.datasets.read(tmp_path / "a.txt")
+
+
+def test_lines_left_out_of_a_sample_are_counted(tmp_path):
+    put(tmp_path, a__txt="1 10 30 20\n2 30 10 40\n", a_sample__txt="1 40 60\n2 x\n")
+    data = sl.datasets.read(tmp_path / "a.txt", on_bad="drop")
+    assert rows(data.candidates) == [(1, 40), (1, 60)]
+    assert data.candidates.dropped == {"lines of a_sample.txt that are not 'user item item …'": 1}
+    assert data.interactions.dropped == {}
+    assert data.everything.items == data.interactions.items
 
 
 def test_sequences_that_are_too_short(tmp_path):
@@ -408,6 +554,39 @@ def test_amazon(tmp_path, name, text, layout, packed):
     assert rows(sl.datasets.read(tmp_path, min_rating=4).interactions) == SOLD[:1]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_reviews_behind_a_mark(tmp_path, packed):
+    review = {"reviewerID": USER, "asin": BOOK, "overall": 5.0, "unixReviewTime": 1369699200}
+    text = b"\xef\xbb\xbf" + json.dumps(review).encode() + b"\n"
+    path = tmp_path / "reviews.json"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    assert rows(sl.datasets.read(path).interactions) == SOLD[:1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_seconds_where_milliseconds_are_expected(tmp_path, kind):
+    def write(*stamps):
+        keys = ("user_id", "parent_asin", "rating", "timestamp")
+        table = [dict(zip(keys, (USER, f"B{k}", 5.0, stamp))) for k, stamp in enumerate(stamps)]
+        frame = pl.DataFrame(table)
+        frame.write_csv(path) if kind == "csv" else frame.write_ndjson(path)
+
+    path = tmp_path / f"Gift_Cards.{kind}"
+    write(1369699200, 1355443200)
+    for on_bad in ("raise", "drop"):
+        with pytest.raises(DataError) as caught:
+            sl.datasets.read(path, on_bad=on_bad)
+        assert str(caught.value) == (
+            f"{path}: 2 of 2 times are before 1990 (first: 1369699200); expected milliseconds since 1970. Where they "
+            "are seconds, multiply them by 1000"
+        )
+    write(1369699200, 1355443200000)
+    with pytest.raises(DataError, match=r"1 of 2 times are before 1990 .* or pass on_bad='drop' to leave those lines"):
+        sl.datasets.read(path)
+    events = sl.datasets.read(path, on_bad="drop").interactions
+    assert (rows(events), events.dropped) == ([(USER, "B1", 5.0, second(1355443200))], {"times before 1990": 1})
+
+
 def test_an_order_of_columns_that_cannot_be_told(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text("17,4,5.0,1369699200\n18,4,3.0,1355443200\n")
@@ -456,7 +635,13 @@ def test_nothing_is_recognised(tmp_path):
         sl.datasets.read(tmp_path / "events.csv")
     with pytest.raises(DataError, match=r"no such file or folder: .*event\.csv; did you mean events.csv\?"):
         sl.datasets.read(tmp_path / "event.csv")
-    with pytest.raises(DataError, match=r"is not in the layout 'ncf': NCF: NAME.train.rating.*; it holds "):
+    with pytest.raises(
+        DataError, match=r"folder .* pass the path of the file with the events and say with layout= which one it is in,"
+    ):
+        sl.datasets.read(tmp_path)
+    with pytest.raises(
+        DataError, match=r"is not in the layout 'ncf': NCF: NAME.train.rating.*; it holds .* pass the path of that file"
+    ):
         sl.datasets.read(tmp_path, layout="ncf")
     with pytest.raises(
         SettingError, match=r"no layout is called 'sasrek'; did you mean 'sasrec'\?; known: movielens-dat"
@@ -481,6 +666,14 @@ def test_every_layout_is_listed_with_a_line():
         sl.datasets.read(__file__, layout="sasrec", min_rating=4)
 
 
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+def test_arguments_are_checked_in_every_layout(layout):
+    with pytest.raises(SettingError, match="on_bad is 'skip'; expected one of 'raise', 'drop'"):
+        sl.datasets.read(__file__, layout, on_bad="skip")
+    with pytest.raises(SettingError, match="path is None; expected the path of a folder or a file"):
+        sl.datasets.read(None, layout)
+
+
 def test_interactions_read_takes_no_notice(tmp_path):
     movielens(tmp_path, "movielens-csv")
     events = sl.Interactions.read(tmp_path / "ratings.csv", context="userId", item="movieId", weight="rating")
@@ -496,7 +689,7 @@ def test_interactions_read_takes_no_notice(tmp_path):
         (
             "movielens-dat", "ratings.dat", "3::7::5",
             "1 of 4 lines are not written as UserID::MovieID::Rating::Timestamp "
-            "(line 4 of ratings.dat has 5: '3::7::5')",
+            "(line 4 of ratings.dat: '3::7::5')",
         ),
         (
             "movielens-dat", "ratings.dat", "3:x:7::5::978300760",
@@ -518,6 +711,22 @@ def test_interactions_read_takes_no_notice(tmp_path):
         (
             "movielens-dat", "movies.dat", "1193:Les",
             "1 of 3 lines are not written as MovieID::Title::Genres (first: line 3 '1193:Les')",
+        ),
+        (
+            "movielens-dat", "movies.dat", f"{10**30}::Les::Drama",
+            f"1 of 3 lines are not written as MovieID::Title::Genres (first: line 3 '{10**30}::Les::Drama')",
+        ),
+        (
+            "movielens-dat", "users.dat", f"3::F::{10**30}::1::2",
+            "1 of 3 lines are not written as UserID::Gender::Age::Occupation::Zip-code (first: line 3 '3::F::1000",
+        ),
+        (
+            "movielens-csv", "movies.csv", "abc,T,D",
+            "column 'movieId': 1 of 3 rows are null or not whole numbers (first: 'abc', the title being 'T')",
+        ),
+        (
+            "movielens-csv", "movies.csv", f"{10**30},T,D",
+            "column 'movieId': 1 of 3 rows are null or not whole numbers (first: '1000000",
         ),
         (
             "movielens-100k", "u.user", "3|x|M",
@@ -562,7 +771,8 @@ def test_damaged_pairs(tmp_path):
         sl.datasets.read(tmp_path / "a.txt", "sasrec")
     data = sl.datasets.read(tmp_path / "a.txt", "sasrec", on_bad="drop")
     assert rows(data.split.truth) == [(1, 14, 3)]
-    assert data.interactions.dropped == {"lines that are not 'user item'": 2}
+    assert data.interactions.dropped == {"lines of a.txt that are not 'user item'": 2}
+    assert data.everything.dropped == data.interactions.dropped
 
 
 def test_damaged_reviews(tmp_path):

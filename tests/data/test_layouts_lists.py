@@ -28,7 +28,7 @@ BLANK = st.sampled_from([" ", "\t", "  "])
     block=st.integers(1, 40),
 )
 def test_round_trip(tmp_path, monkeypatch, file, blank, end, last, mark, block):
-    monkeypatch.setattr(lists, "_BLOCK", block)
+    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
     text = end.join(blank.join(map(str, [user, *items])) for user, items in file) + (end if last else "")
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode())
@@ -40,6 +40,7 @@ def test_round_trip(tmp_path, monkeypatch, file, blank, end, last, mark, block):
     found = lists.read_lists(path, "x")
     assert list(zip(found.users.tolist(), found.items.tolist())) == events
     assert found.n_dropped == 0
+    assert found.first.tolist() == [k == 0 for _, items in file for k in range(len(items))]
     back = parts.events_of(found.users, found.items)
     assert back.to_polars().rows() == events
     assert back.items.ids() == sorted({item for _, item in events})
@@ -55,7 +56,7 @@ def test_round_trip(tmp_path, monkeypatch, file, blank, end, last, mark, block):
     block=st.integers(1, 30),
 )
 def test_bad_lines_are_counted_named_and_left_out(tmp_path, monkeypatch, lines, least, most, block):
-    monkeypatch.setattr(lists, "_BLOCK", block)
+    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
     path = tmp_path / "a.txt"
     path.write_text("7 8 9\n" + "".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
 
@@ -97,6 +98,7 @@ def test_pairs_and_lists_hold_the_same(tmp_path, histories):
         assert {row[0]: row[1] for row in data.validation.truth.to_polars().rows()} == before
         for u, items in enumerate(histories):
             assert data.interactions.history(u) == (items[:-1] if len(items) > 2 else items)
+            assert data.everything.history(u) == items
         dropped = sum(len(items) > 2 for items in histories) - len(asked)
         assert data.split.dropped["test pairs that repeat a pair of the history"] == dropped
     assert one.interactions.to_polars().equals(two.interactions.to_polars())

@@ -67,6 +67,17 @@ FORMATS = ["e.csv", "e.tsv", "e.csv.gz", "e.tsv.gz", "e.jsonl", "e.parquet"]
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 
+def test_json_behind_a_mark(tmp_path):
+    """Also where only one of several files has it."""
+    path = put(tmp_path, "a.jsonl", b'\xef\xbb\xbf{"u": 1, "i": 2}\n')
+    assert rows(read(path)) == [(1, 2)]
+    put(tmp_path, "b.jsonl", '{"u": 1, "i": 3}\n')
+    assert rows(read(tmp_path)) == [(1, 2), (1, 3)]
+    put(tmp_path, "b.jsonl", '{"u": 1, "i": null}\n')
+    with pytest.raises(DataError, match=r"column 'i': 1 of 2 rows are null \(first: line 1 of b.jsonl"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @GIVEN
 @given(pairs=st.lists(st.tuples(st.sampled_from(NASTY), st.sampled_from(NASTY)), min_size=1, max_size=30))

@@ -152,3 +152,11 @@ def test_fault_against_the_definition(indptr, indices):
     bounds = indptr[0] == 0 and indptr[-1] == len(indices) and sorted(indptr) == indptr
     good = bounds and all(set(one) <= set(range(4)) and sorted(set(one)) == one for one in lists)
     assert (fault(_rows(indptr, indices), len(indptr) - 1) is None) == good
+
+
+def test_column_counts_by_parts():
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 7, (1 << 20) + 5).astype(np.int32)
+    rows = Rows(np.array([0, len(columns)]), columns, None, 9)
+    np.testing.assert_array_equal(rows.column_counts(), np.bincount(columns, minlength=9))
+    assert Rows(np.array([0]), np.empty(0, np.int32), None, 3).column_counts().tolist() == [0, 0, 0]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist.data.text import SHOWN
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -26,7 +27,6 @@ _BATCH = 1 << 20
 WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 _TIME_SAMPLE = 1000
-_SHOWN = 3  # how many bad rows of a kind a message names
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Troubles:
         key = (column, cause)
         self.counts[key] = self.counts.get(key, 0) + count
         known = self.first.setdefault(key, [])
-        known += first[: _SHOWN - len(known)]
+        known += first[: SHOWN - len(known)]
         if newly:
             self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
@@ -346,7 +346,7 @@ def _good_rows(
             found = mask.to_numpy()
             newly = int((found & ~bad).sum())
             np.logical_or(bad, found, out=bad)
-            first = np.flatnonzero(found)[:_SHOWN]
+            first = np.flatnonzero(found)[:SHOWN]
             first = n_before + (first if places is None else places[first])
             troubles.note(column, cause, int(found.sum()), newly, first.tolist())
 

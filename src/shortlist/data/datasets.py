@@ -33,7 +33,8 @@ class Dataset:
     """Interactions, and what is known about items and contexts, joined to them by id.
 
     `interactions` are the events that may be learnt from: all there are, or, where a split was published, all but those
-    that it asks for. So a model fitted on them can be evaluated on `split` without having seen the answers.
+    that it asks for. So a model fitted on them can be evaluated on `split` without having seen the answers. A model
+    that is to be used and not evaluated is fitted on `everything`: those that the split asks for are in it.
     """
 
     info: DatasetInfo
@@ -43,6 +44,15 @@ class Dataset:
     split: Split | None = None  # the published one; its `train` are the interactions
     validation: Split | None = None  # the published one within `split.train`, for choosing settings
     candidates: Interactions | None = None  # what the published evaluation ranks the truth against
+    _everything: Interactions | None = None
+
+    @property
+    def everything(self) -> Interactions:
+        """All events of the files, training, validation and test, with the items of `interactions`.
+
+        The same as `interactions` where there is no split.
+        """
+        return self.interactions if self._everything is None else self._everything
 
     def __repr__(self) -> str:
         lines = [f"Dataset({self.info.title})", f"  {self.interactions!r}"]
@@ -53,6 +63,8 @@ class Dataset:
                 )
         if self.candidates is not None:
             lines.append(f"  candidates: {len(self.candidates):,}, for evaluate_candidates")
+        if len(self.everything) > len(self.interactions):
+            lines.append(f"  everything: {len(self.everything):,} events, those that the split asks for among them")
         return "\n".join([*lines, f"  licence {self.info.licence}: {self.info.attribution}"])
 
 
@@ -109,7 +121,9 @@ def read(
     (`rating`; of an item that a user rated twice the latest counts), timestamps the times (`time`, in UTC). Sequences
     without timestamps have the place of an event within its user's as time (`position`): an order, not a clock.
 
-    Where a split is published, `split` holds it, and `interactions` is its training part. All items of the files are in
+    Where a split is published, `split` holds it, and `interactions` is its training part; so it is for `sasrec` and
+    `s3rec`, whose files hold all events and whose split is a rule. `everything` is training and test together: for a
+    model that is to be used. All items of the files are in
     the catalogue, also those that only the test knows: the published figures count them as missed.
 
     | layout | split | validation | candidates | items | contexts |
@@ -129,8 +143,10 @@ def read(
         path: a folder, or a file of it: where a folder holds several data sets, the file says which.
         layout: its name, where it is not recognised or several fit; `layouts()` lists them.
         min_rating: take only ratings from this one on as events; the others are counted in `interactions.dropped` (and,
-            those of a published test, in `split.dropped`). All ratings are events without it.
-        on_bad: lines that cannot be read `"raise"` an error, or `"drop"` them and count them in `interactions.dropped`.
+            those of a published test, in `split.dropped`). An item that a user rated several times counts where the
+            latest of these ratings is at least that. All ratings are events without it.
+        on_bad: lines that cannot be read `"raise"` an error, or `"drop"` them and count them in `interactions.dropped`
+            (of candidates, in `candidates.dropped`).
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -141,6 +157,8 @@ def read(
     Interactions(3 events of 2 contexts (user) with 3 items (item), 3 distinct pairs)
     >>> data.split.truth.to_polars().rows()
     [(0, 12), (1, 10)]
+    >>> len(data.everything)
+    5
     """
     from shortlist.data.layouts import read_parts
 
@@ -160,6 +178,7 @@ def read(
         parts.split,
         parts.validation,
         parts.candidates,
+        parts.everything,
     )
 
 

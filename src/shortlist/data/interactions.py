@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.building import Built, Columns, OnBad, build, polars_errors
-from shortlist.data.reading import Format, build_from_files, find_files
+from shortlist.data.building import Built, Columns, OnBad, build
+from shortlist.data.frames import column, stream
+from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -106,7 +107,10 @@ class Interactions:
         """
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
-        built = build_from_files(find_files(path, format, separator), columns, on_bad)
+        try:
+            built = build_from_files(find_files(path, format, separator), columns, on_bad)
+        except NoTableError as error:
+            raise DataError(f"{error}{_public(path)}") from error
         return cls._from_built(built, columns, aggregate)
 
     @classmethod
@@ -337,6 +341,22 @@ class Interactions:
         return ", ".join(parts) + ")"
 
 
+def _public(path: str | Path) -> str:
+    """Whether it is something else that can be read."""
+    from shortlist.data.layouts import recognise  # whose events are Interactions
+
+    try:
+        layout = recognise(path)
+    except DataError:
+        return ""
+    if layout is None:
+        return ""
+    return (
+        f"; it looks like public data, in the layout {layout}: leave context= and item= out and use "
+        "shortlist.datasets.read(path)"
+    )
+
+
 def _check_aggregate(aggregate: str) -> None:
     if aggregate not in _MERGE:
         raise SettingError(f"aggregate={aggregate!r}; expected 'sum', 'count' or 'latest'")
@@ -376,7 +396,7 @@ def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         return _from_pandas(frame, columns)
     if hasattr(frame, "__arrow_c_stream__"):
-        return _stream(frame)
+        return stream(frame)
     raise DataError(
         f"cannot take events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
     )
@@ -395,13 +415,13 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
             )
     frame = frame[columns.all]
     try:
-        return _stream(frame)
+        return stream(frame)
     except ImportError:  # polars takes pandas frames by way of pyarrow
         return _from_columns({name: frame[name].to_numpy() for name in columns.all}, columns)
     except DataError:
         for name in columns.all:  # which one is it?
             try:
-                _stream(frame[[name]])
+                stream(frame[[name]])
             except DataError as error:
                 kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
                 raise DataError(
@@ -411,42 +431,10 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
         raise
 
 
-def _stream(frame: Any) -> pl.LazyFrame:
-    try:
-        with polars_errors("the frame"):
-            return pl.DataFrame(frame).lazy()
-    except (TypeError, ValueError) as error:  # pyarrow's complaints about mixed types are of these kinds
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}") from error
-
-
 def _from_columns(data: dict[str, Any], columns: Columns) -> pl.LazyFrame:
     ids = (*columns.context, columns.item)
-    series = [_column(name, values, ids=name in ids) for name, values in data.items()]
+    series = [column(name, values, ids=name in ids) for name, values in data.items()]
     lengths = {one.name: len(one) for one in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
     return pl.DataFrame(series).lazy()
-
-
-def _column(name: str, values: Any, *, ids: bool) -> pl.Series:
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with one value a row")
-    try:
-        if isinstance(values, np.ndarray) and values.dtype == object:
-            values = [None if _is_missing(value) else value for value in values.tolist()]
-        if isinstance(values, list | tuple) and {bool, int} <= set(map(type, values)):
-            raise TypeError("polars would take True for 1")
-        if not ids and isinstance(values, list | tuple) and float in set(map(type, values)):
-            values = [float(value) if isinstance(value, int) else value for value in values]
-        return pl.Series(name, values, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-        expected = "ids are all integers or all text" if ids else "expected one type throughout"
-        raise DataError(f"column {name!r} mixes types ({kinds}); {expected}") from error
-
-
-def _is_missing(value: Any) -> bool:
-    """NaN, NaT and NA: what pandas puts where there is nothing. None of them equals itself."""
-    return type(value).__name__ == "NAType" or value != value  # noqa: PLR0124

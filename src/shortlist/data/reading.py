@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import glob
@@ -15,7 +16,7 @@ import polars as pl
 
 from shortlist.data.building import Built, Columns, OnBad, build, no_column, polars_errors
 from shortlist.data.content import refuse_other_content
-from shortlist.data.text import Survey, lines_at, lines_of_rows, opened, shortened, survey, without_ragged
+from shortlist.data.text import Survey, lines_at, lines_of_rows, opened, opened_text, shortened, survey, without_ragged
 from shortlist.errors import DataError, SettingError
 
 Format: TypeAlias = Literal["csv", "tsv", "parquet", "jsonl"]
@@ -29,6 +30,10 @@ _SUFFIXES: dict[str, Format] = {
     ".ndjson": "jsonl",
 }
 _KNOWN = "CSV (.csv), TSV (.tsv), Parquet (.parquet) or JSON lines (.jsonl); CSV and TSV may be gzipped (.csv.gz)"
+
+
+class NoTableError(DataError):
+    """What is there is no table with named columns, as far as one can see; it may be public data in a layout."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,8 @@ def find_files(path: str | Path, format: Format | None = None, separator: str | 
     (kind,) = formats
     if kind is None:
         refuse_other_content(found[0], None)
-        raise DataError(
+        raise NoTableError(
             f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; pass format="
-            f"{_public(found[0])}"
         )
     if kind not in _SUFFIXES.values():
         raise SettingError(f"format={kind!r}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
@@ -104,18 +108,7 @@ def _no_data(folder: Path) -> DataError:
     what = f"holds no data files, only {', '.join(seen[:5])}{' …' * (len(seen) > 5)}"
     if not seen:
         what = f"holds no data files, only hidden ones such as {names[0]}" if names else "is empty"
-    return DataError(f"folder {folder} {what}; expected {_KNOWN}{_public(folder)}")
-
-
-def _public(place: Path) -> str:
-    """Whether it is something else that can be read."""
-    from shortlist.data.layouts import recognise  # which needs this module
-
-    try:
-        layout = recognise(place)
-    except DataError:
-        return ""
-    return f"; it looks like public data, which datasets.read reads with layout={layout!r}" if layout else ""
+    return NoTableError(f"folder {folder} {what}; expected {_KNOWN}")
 
 
 def no_such_path(place: Path) -> DataError:
@@ -133,7 +126,7 @@ def column_names(files: Files) -> list[str]:
     if files.format in ("csv", "tsv"):
         return _header(files.paths[0], files.separator)
     with polars_errors(files.name):
-        return list(_scan(files).collect_schema())
+        return list(scan(files).collect_schema())
 
 
 def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
@@ -142,7 +135,7 @@ def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
         return _build_from_text(files, columns, on_bad)
     if files.format == "jsonl":
         return _build_from_json(files, columns, on_bad)
-    return build(_scan(files), columns, on_bad=on_bad, origin=files.name)
+    return build(scan(files), columns, on_bad=on_bad, origin=files.name)
 
 
 def _format_of(path: Path) -> Format | None:
@@ -150,30 +143,43 @@ def _format_of(path: Path) -> Format | None:
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
-def _scan(files: Files) -> pl.LazyFrame:
+def scan(files: Files) -> pl.LazyFrame:
+    """Parquet files or JSON lines as a lazy frame; for text there is `scan_text`."""
     if files.format == "parquet":
         return pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
-    return _scan_json(files)
+    return scan_json(files.paths)
 
 
 # --- JSON lines ------------------------------------------------------------------------------------------------------
 
 
-def _scan_json(files: Files, **options: Any) -> pl.LazyFrame:
-    # The paths are files, whatever stars and brackets are in their names.
-    paths = [glob.escape(str(path)) for path in files.paths]
-    return pl.scan_ndjson(paths, **{"infer_schema_length": None} | options)
+def scan_json(paths: list[Path], **options: Any) -> pl.LazyFrame:
+    """Files of JSON lines; one with a mark of UTF-8 at its beginning, which polars stumbles over, goes into memory."""
+    sources: list[Any] = [glob.escape(str(path)) for path in paths]  # they are files, whatever stars are in their names
+    if any(_is_marked(path) for path in paths):
+        sources = [_unmarked(path) for path in paths]
+    return pl.scan_ndjson(sources, **{"infer_schema_length": None} | options)
+
+
+def _is_marked(path: Path) -> bool:
+    with opened(path) as stream:
+        return stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+
+
+def _unmarked(path: Path) -> io.BytesIO:
+    with opened_text(path) as stream:
+        return io.BytesIO(stream.read())
 
 
 def _build_from_json(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     try:
-        schema = _scan_json(files).collect_schema()  # reads everything, so it is handed on
+        schema = scan_json(files.paths).collect_schema()  # reads everything, so it is handed on
         _refuse_mixed_ids(files, columns, schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         for path in files.paths:
             refuse_bad_json(path)
         raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}") from error
-    source = _scan_json(files, schema=schema)
+    source = scan_json(files.paths, schema=schema)
     return build(source, columns, on_bad=on_bad, origin=files.name, where=lambda rows: json_in_words(files.paths, rows))
 
 
@@ -193,17 +199,17 @@ def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None
     for name in text:
         column = pl.col(name)
         suspects = [column.str.contains(pattern).any().alias(what) for what, (pattern, _) in looks.items()]
-        found = _scan_json(files, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
+        found = scan_json(files.paths, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
         for what, (_, dtype) in looks.items():
             if not found[what]:
                 continue
             if dtype is None:
                 count = sum(_count_objects(path, name) for path in files.paths)
             else:
-                again = _scan_json(files, schema={**schema, name: dtype}, ignore_errors=True)
+                again = scan_json(files.paths, schema={**schema, name: dtype}, ignore_errors=True)
                 count = again.select(column.count()).collect(engine="streaming").item()
             if count:
-                rows = _scan_json(files, schema=schema).select(pl.len()).collect(engine="streaming").item()
+                rows = scan_json(files.paths, schema=schema).select(pl.len()).collect(engine="streaming").item()
                 raise DataError(
                     f"{files.name}: column {name!r} mixes types: {count:,} of {rows:,} rows hold {what}, others "
                     "text; ids are all integers or all text"
@@ -268,22 +274,35 @@ def _header(path: Path, separator: str) -> list[str]:
     return names
 
 
-def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Text files as a lazy frame: every column is text, and a blank line is a row of nulls."""
+
+    frame: pl.LazyFrame
+    header: list[str]
+    surveys: list[Survey]  # a file each
+    n_records: int  # rows that are no blank lines
+    n_ragged: int  # lines with another number of fields than the header; those are left out
+
+
+def scan_text(files: Files, on_bad: OnBad = "raise", columns: Columns | None = None) -> Text:
+    """The lines of text files, which must have a header in common and hold the `columns` where those are named.
+
+    Lines with another number of fields are refused, or, with `on_bad="drop"`, left out and counted.
+    """
     header = list(files.names) or _common_header(files, columns)
     surveys = [survey(path, files.separator, len(header)) for path in files.paths]
     n_ragged = sum(one.n_ragged for one in surveys)
     if n_ragged and on_bad == "raise":
         raise DataError(_ragged_message(files, surveys, len(header)))
     n_records = sum(one.n_records - files.headed for one in surveys) - n_ragged
-    if not n_records and files.pattern:
+    if not n_records and files.pattern:  # without a header polars could not make anything of it
         what = f"none of {n_ragged:,} lines is" if n_ragged else "there are no rows; expected lines"
         raise DataError(f"{files.name}: {what} written as {files.pattern}")
-    if not n_records and not n_ragged:
-        raise DataError(f"{files.name}: there are no rows below the header; expected a line an event")
     sources: list[Any] = list(files.paths)
     if n_ragged:
         sources = [without_ragged(path, files.separator, len(header)) for path in files.paths]
-    text = pl.scan_csv(
+    frame = pl.scan_csv(
         sources,
         separator=files.separator,
         # Where no field begins with a quote, quotes are part of the text: 5" nails.
@@ -295,14 +314,22 @@ def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
         new_columns=header,
         glob=False,
     )
+    return Text(frame, header, surveys, n_records, n_ragged)
+
+
+def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
+    text = scan_text(files, on_bad, columns)
+    surveys, n_records, n_ragged = text.surveys, text.n_records, text.n_ragged
+    if not n_records and not n_ragged:
+        raise DataError(f"{files.name}: there are no rows below the header; expected a line an event")
 
     def where(rows: list[int]) -> str:
         return _lines_in_words(files, surveys, rows)
 
     try:
-        text = text.with_columns(**files.typed)
+        frame = text.frame.with_columns(**files.typed)
         origin = f"{files.name}, lines written as {files.pattern}" if files.pattern else files.name
-        built = build(text, columns, on_bad=on_bad, origin=origin, n_records=n_records, where=where)
+        built = build(frame, columns, on_bad=on_bad, origin=origin, n_records=n_records, where=where)
     except DataError as error:
         if not isinstance(error.__cause__, pl.exceptions.PolarsError):
             raise
@@ -320,14 +347,14 @@ def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     return built
 
 
-def _common_header(files: Files, columns: Columns) -> list[str]:
+def _common_header(files: Files, columns: Columns | None) -> list[str]:
     """The columns of the files, which must agree and must hold those that are asked for."""
     header = _header(files.paths[0], files.separator)
     for path in files.paths[1:]:
         if (other := _header(path, files.separator)) != header:
             raise DataError(f"{path} has the columns {other}, but {files.paths[0]} has {header}; they must agree")
-    missing = [name for name in columns.all if name not in header]
-    if missing:
+    missing = [name for name in columns.all if name not in header] if columns is not None else []
+    if columns is not None and missing:
         hint = ""
         for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
             if len(header) == 1 and mark in header[0]:
@@ -336,7 +363,7 @@ def _common_header(files: Files, columns: Columns) -> list[str]:
         if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
             names = ",".join(columns.all)
             hint = f"; is this the first event? Then put a header line above it that names the columns, such as {names}"
-            hint += _public(files.paths[0])
+            raise NoTableError(str(no_column(files.name, missing[0], header, hint)))
         raise no_column(files.name, missing[0], header, hint)
     return header
 
@@ -351,7 +378,9 @@ def _is_number(text: str) -> bool:
 def _ragged_message(files: Files, surveys: list[Survey], width: int) -> str:
     path, bad = next((path, one) for path, one in zip(files.paths, surveys) if one.n_ragged)
     first, *others = bad.ragged_lines
-    lines = f"line {first:,} of {path.name} has {bad.ragged_fields}: {lines_at(path, [first])[0]}"
+    # In a known layout, whose separator may be two characters, the pattern says it better than a number.
+    count = "" if files.pattern else f" has {bad.ragged_fields}"
+    lines = f"line {first:,} of {path.name}{count}: {lines_at(path, [first])[0]}"
     if others:
         lines += f"; also line{'s' * (len(others) > 1)} {', '.join(f'{line:,}' for line in others)}"
     n_ragged, n_lines = sum(one.n_ragged for one in surveys), sum(one.n_records for one in surveys)

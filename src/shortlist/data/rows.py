@@ -46,11 +46,19 @@ class Rows:
 
     def take(self, rows: npt.NDArray[Any]) -> Rows:
         """The given rows, in the given order."""
-        lengths = self.lengths[rows]
+        lengths = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         where = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
         values = None if self.values is None else self.values[where]
         return Rows(indptr, self.indices[where], values, self.n_columns)
+
+    def column_counts(self) -> npt.NDArray[np.int64]:
+        """How many entries each column has; by parts, since NumPy counts a copy of twice the size."""
+        step = max(1 << 20, self.n_columns)
+        counts = np.zeros(self.n_columns, np.int64)
+        for start in range(0, len(self), step):
+            counts += np.bincount(self.indices[start : start + step], minlength=self.n_columns)
+        return counts
 
     def transpose(self) -> Rows:
         """The same entries by columns."""

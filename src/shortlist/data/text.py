@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -31,6 +32,23 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
+@contextmanager
+def opened_text(path: Path) -> Iterator[BinaryIO]:
+    """The same bytes behind the mark that UTF-8 text may begin with."""
+    with opened(path) as stream:
+        if stream.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            stream.seek(0)
+        yield stream
+
+
+def blocks_of_lines(path: Path) -> Iterator[bytes]:
+    """A text file in blocks that end where a line does."""
+    with opened_text(path) as stream:
+        while block := stream.read(_BLOCK):
+            block += stream.readline()
+            yield block if block.endswith(b"\n") else block + b"\n"
+
+
 # polars fills short lines up and, of the columns it does not read, cuts long ones off. Hence this look at the lines.
 
 
@@ -51,7 +69,7 @@ class Survey:
 # Places in the state of `_walk`.
 _IN_QUOTES, _FRESH, _CLOSED, _FIELDS, _LENGTH, _LINE, _RECORD_LINE, _RECORD_AT, _AT = range(9)
 _RECORDS, _RAGGED, _RAGGED_FIELDS, _QUOTED, _STRAY_LINE, _LEADING, _BLANK, _RAGGED_LINES = range(9, 17)
-_SHOWN = 3  # how many bad lines a message names
+SHOWN = 3  # how many bad lines a message names
 _BLOCK = 1 << 22
 
 
@@ -70,11 +88,9 @@ def without_ragged(path: Path, separator: str, width: int) -> io.BytesIO:
 
 
 def _walked(path: Path, separator: str, width: int, out: npt.NDArray[np.uint8]) -> tuple[Survey, int]:
-    state = np.zeros(_RAGGED_LINES + _SHOWN, np.int64)
+    state = np.zeros(_RAGGED_LINES + SHOWN, np.int64)
     state[[_FRESH, _FIELDS, _LINE, _RECORD_LINE]] = 1
-    with opened(path) as stream:
-        if stream.read(3) != b"\xef\xbb\xbf":
-            stream.seek(0)
+    with opened_text(path) as stream:
         block = b""
         for block in iter(lambda: stream.read(_BLOCK), b""):
             _walk(np.frombuffer(block, np.uint8), ord(separator), width, state, out)
@@ -110,7 +126,7 @@ def _walk(
                 if fields != width:
                     if state[_RAGGED] == 0:
                         state[_RAGGED_FIELDS] = fields
-                    if state[_RAGGED] < _SHOWN:
+                    if state[_RAGGED] < SHOWN:
                         state[_RAGGED_LINES + state[_RAGGED]] = state[_RECORD_LINE]
                     state[_RAGGED] += 1
                     at = state[_RECORD_AT]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from shortlist.data.content import refuse_other_content
 from shortlist.data.interactions import Interactions
 from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER, Parts
 from shortlist.data.layouts.ratings import COLUMNS, PARTS, at_least, moments, read_ratings
-from shortlist.data.reading import json_in_words, refuse_bad_json
+from shortlist.data.reading import json_in_words, refuse_bad_json, scan_json
 from shortlist.data.text import opened
 from shortlist.errors import DataError
 
@@ -23,6 +22,8 @@ REVIEWS: dict[tuple[str, ...], str] = {
     ("reviewerID", "asin", "overall", "unixReviewTime"): "s",
     HEADER_2023: "ms",
 }
+
+_YEAR_1990 = 631_152_000 * 1_000_000  # in microseconds
 
 
 def read_2014(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
@@ -41,6 +42,7 @@ def read_2018(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
 def read_2023(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     """Read a table with the header `user_id,parent_asin,rating,timestamp`; its times are in milliseconds."""
     events = read_ratings(path, ",", ",".join(HEADER_2023), on_bad=on_bad, header=HEADER_2023, whole=False, unit="ms")
+    events = _in_milliseconds(events, path, on_bad)
     return Parts(at_least(events, min_rating))
 
 
@@ -53,7 +55,7 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
         raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
     schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
     # A value of another type becomes null, and so is refused or counted as such.
-    reviews = pl.scan_ndjson(glob.escape(str(path)), schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
+    reviews = scan_json([path], schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
     reviews = reviews.with_columns(moments(pl.col(TIME), REVIEWS[names]).alias(TIME))
     try:
         built = build(reviews, COLUMNS, on_bad=on_bad, origin=str(path), where=lambda rows: json_in_words([path], rows))
@@ -61,7 +63,27 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
         if isinstance(error.__cause__, pl.exceptions.PolarsError):
             refuse_bad_json(path)
         raise
-    return Parts(at_least(Interactions._from_built(built, COLUMNS, "latest"), min_rating))
+    events = Interactions._from_built(built, COLUMNS, "latest")
+    if REVIEWS[names] == "ms":
+        events = _in_milliseconds(events, path, on_bad)
+    return Parts(at_least(events, min_rating))
+
+
+def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interactions:
+    """Refuse, or leave out, times before 1990: seconds that were taken for milliseconds lie in January 1970."""
+    assert events.times is not None
+    early = events.times < _YEAR_1990
+    if not early.any():
+        return events
+    if on_bad == "raise" or early.all():
+        raise DataError(
+            f"{path}: {early.sum():,} of {len(events):,} times are before 1990 (first: "
+            f"{events.times[early][0] // 1000}); expected milliseconds since 1970. Where they are seconds, multiply "
+            "them by 1000" + ("" if early.all() else ", or pass on_bad='drop' to leave those lines out")
+        )
+    later = events.select(~early, compact=True)
+    later.dropped.update(events.dropped | {"times before 1990": int(early.sum())})
+    return later
 
 
 def review_names(path: Path) -> tuple[str, ...] | None:

@@ -11,19 +11,23 @@ from shortlist.data.text import opened, shortened
 from shortlist.errors import DataError
 
 
-def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: int = 0) -> pl.DataFrame:
-    """The named groups of a pattern in every line that is not blank, as text but for the `key`, a whole number.
-
-    The oldest files are in Latin-1, the later ones in UTF-8. `written` says in messages how a line is written.
-    """
+def text_of(path: Path) -> str:
+    """The whole of a small file: the oldest ones are in Latin-1, the later ones in UTF-8."""
     refuse_other_content(path, None)
     with opened(path) as stream:
         data = stream.read()
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    lines = pl.DataFrame({"line": text.split("\n")}).with_row_index("number", 1).slice(n_headers)
+        return data.decode("latin-1")
+
+
+def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: int = 0) -> pl.DataFrame:
+    """The named groups of a pattern in every line that is not blank, as text but for the `key`, a whole number.
+
+    `written` says in messages how a line is written.
+    """
+    lines = pl.DataFrame({"line": text_of(path).split("\n")}).with_row_index("number", 1).slice(n_headers)
     lines = lines.with_columns(pl.col("line").str.strip_chars_end("\r ")).filter(pl.col("line") != "")
     fields = lines.with_columns(pl.col("line").str.extract_groups(pattern).alias("fields"))
     number = pl.col("fields").struct.field(key).cast(pl.Int64, strict=False)

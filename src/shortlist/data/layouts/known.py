@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from shortlist._settings import number, one_of
 from shortlist.data.building import OnBad
 from shortlist.data.layouts import amazon, movielens, sequences
 from shortlist.data.layouts.lightgcn import read_lightgcn
@@ -67,8 +69,11 @@ def read_parts(
         near = difflib.get_close_matches(str(layout), LAYOUTS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SettingError(f"no layout is called {layout!r}{hint}; known: {', '.join(LAYOUTS)}")
-    if min_rating is not None and (isinstance(min_rating, bool) or not isinstance(min_rating, int | float)):
-        raise SettingError(f"min_rating={min_rating!r}; expected a number such as 4, or None for all ratings")
+    if min_rating is not None:
+        min_rating = number("min_rating", min_rating)
+    one_of("on_bad", on_bad, ("raise", "drop"))
+    if not isinstance(path, str | os.PathLike):
+        raise SettingError(f"path is {path!r:.80}; expected the path of a folder or a file")
     place = Path(path)
     if not place.exists():
         raise no_such_path(place)
@@ -102,14 +107,20 @@ def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
         return claimed[0]
     if place.is_file():
         return place
-    raise DataError(f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}")
+    raise DataError(
+        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}. If one of its "
+        "files is written so under another name, pass the path of that file"
+    )
 
 
 def _not_recognised(place: Path) -> DataError:
-    what = f"folder {place}: {_content(place)}, which is" if place.is_dir() else f"{place} is"
+    what, way_out = f"{place} is", "say which one it is with layout="
+    if place.is_dir():
+        what = f"folder {place}: {_content(place)}, which is"
+        way_out = "pass the path of the file with the events and say with layout= which one it is in"
     return DataError(
-        f"{what} in no layout that is known ({', '.join(LAYOUTS)}); say which one it is with layout=, or read files "
-        "that have named columns with Interactions.read"
+        f"{what} in no layout that is known ({', '.join(LAYOUTS)}); {way_out}, or read files that have named columns "
+        "with Interactions.read"
     )
 
 

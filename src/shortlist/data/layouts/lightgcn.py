@@ -40,10 +40,11 @@ def read_lightgcn(train: Path, on_bad: OnBad) -> Parts:
         learnt |= part == 2
     split = published(part_of(events, learnt), part_of(events, part == 1), "the published train.txt and test.txt")
     for path, one in zip(paths, lists):
-        if one.n_dropped:
-            split.train.dropped[f"lines of {path.name} that are not {_PATTERN}"] = one.n_dropped
+        split.train.dropped.update(one.dropped(path, _PATTERN))
+    everything = events.select(learnt | (part == 1))
+    everything.dropped.update(split.train.dropped)
     items, contexts = (_originals(train.with_name(f"{name}_list.txt"), name) for name in (ITEM, USER))
-    return Parts(split.train, items, contexts, split, validation)
+    return Parts(split.train, items, contexts, split, validation, everything=everything)
 
 
 def _originals(path: Path, key: str) -> pl.DataFrame | None:

@@ -6,7 +6,6 @@ are all read by one kernel that goes over the bytes once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,24 +16,27 @@ import numpy.typing as npt
 from shortlist._numba import kernel
 from shortlist.data.building import OnBad
 from shortlist.data.content import refuse_other_content
-from shortlist.data.text import lines_at, opened
+from shortlist.data.text import SHOWN, blocks_of_lines, lines_at
 from shortlist.errors import DataError
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_BLOCK = 1 << 22
-_SHOWN = 3  # how many bad lines a message names
 _MOST_DIGITS = 18  # so many fit into 64 bits whatever they are
 _BAD, _DIGIT, _SPACE, _END = range(4)
 
 
 @dataclass(frozen=True)
 class Lists:
-    """The events in the order of the file; `n_dropped` lines could not be read."""
+    """The events in the order of the file, and which are the `first` of their lines; `n_dropped` lines were bad."""
 
     users: Numbers
     items: Numbers
+    first: npt.NDArray[np.bool_]
     n_dropped: int
+
+    def dropped(self, path: Path, pattern: str) -> dict[str, int]:
+        """What was left out, in words; nothing where every line could be read."""
+        return {f"lines of {path.name} that are not {pattern}": self.n_dropped} if self.n_dropped else {}
 
 
 def read_lists(
@@ -55,13 +57,15 @@ def read_lists(
     kinds[list(b"0123456789")] = _DIGIT
     kinds[list(b" \t\r" + separators)] = _SPACE
     kinds[10] = _END
-    state = np.zeros(3 + _SHOWN, np.int64)
-    chunks = []
-    for block in _blocks_of_lines(path):
+    state = np.zeros(3 + SHOWN, np.int64)
+    chunks, firsts = [], []
+    for block in blocks_of_lines(path):
         data = np.frombuffer(block, np.uint8)
         out = np.empty((2, len(block) // 2 + 1), np.int64)
-        size = _parse(data, kinds, least, most, state, out)
+        first = np.empty(out.shape[1], np.bool_)
+        size = _parse(data, kinds, least, most, state, out, first)
         chunks.append(out[:, :size].copy())
+        firsts.append(first[:size].copy())
     n_lines, n_bad, n_blank = state[:3].tolist()
     if n_bad and on_bad == "raise":
         numbers = state[3 : 3 + n_bad].tolist()
@@ -73,17 +77,15 @@ def read_lists(
     users, items = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), np.int64)
     if not len(items):
         raise DataError(f"{path}: there are no items in its {n_lines:,} lines; expected lines written as {pattern}")
-    return Lists(users, items, n_bad)
+    return Lists(users, items, np.concatenate(firsts), n_bad)
 
 
-def _blocks_of_lines(path: Path) -> Iterator[bytes]:
-    """The file in blocks that end where a line does."""
-    with opened(path) as stream:
-        if stream.read(3) != b"\xef\xbb\xbf":
-            stream.seek(0)
-        while block := stream.read(_BLOCK):
-            block += stream.readline()
-            yield block if block.endswith(b"\n") else block + b"\n"
+def refuse_several_lines(path: Path, lists: Lists, expected: str) -> None:
+    """Refuse a file in which a user has several lines; `expected` ends the message."""
+    heads = np.sort(lists.users[lists.first])
+    twice = np.unique(heads[1:][heads[1:] == heads[:-1]])
+    if len(twice):
+        raise DataError(f"{path}: {len(twice):,} users such as {twice[0]} have several lines; expected {expected}")
 
 
 @kernel
@@ -94,10 +96,12 @@ def _parse(
     most: int,
     state: Numbers,
     out: npt.NDArray[np.int64],
+    first: npt.NDArray[np.bool_],
 ) -> Any:
     """Fill `out` with user and item of each event; a line that cannot be read adds none. Returns their number.
 
-    `state` holds the number of lines, of bad ones and of blank ones, then where the first bad ones are.
+    `first` says which are the first of their lines. `state` holds the number of lines, of bad ones and of blank ones,
+    then where the first bad ones are.
     """
     at = begin = 0  # where the next event goes, and where those of this line began
     user = number = 0
@@ -115,6 +119,7 @@ def _parse(
                 user = number
             else:
                 out[0, at], out[1, at] = user, number
+                first[at] = count == 1
                 at += 1
             count += 1
             number = digits = 0
@@ -125,7 +130,7 @@ def _parse(
             if good and count == 0:
                 state[2] += 1
             elif not good or count < least or (most > 0 and count > most):
-                if state[1] < _SHOWN:
+                if state[1] < SHOWN:
                     state[3 + state[1]] = state[0]
                 state[1] += 1
                 at = begin

@@ -7,10 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from shortlist.data.building import OnBad, polars_errors
-from shortlist.data.layouts.fields import fields_of
+from shortlist.data.layouts.fields import fields_of, text_of
 from shortlist.data.layouts.parts import ITEM, USER, Parts
 from shortlist.data.layouts.ratings import at_least, read_ratings
-from shortlist.data.text import opened
 from shortlist.errors import DataError
 
 CSV_HEADER = ("userId", "movieId", "rating", "timestamp")
@@ -28,10 +27,12 @@ def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     items = contexts = None
     if movies.is_file():
         # A title may hold a colon, or two: it is what stands between the first and the last `::`.
-        fields = fields_of(movies, r"^(?<item>\d+)::(?<title>.*)::(?<genres>.*)$", "MovieID::Title::Genres", key=ITEM)
+        fields = fields_of(
+            movies, r"^(?<item>[0-9]+)::(?<title>.*)::(?<genres>.*)$", "MovieID::Title::Genres", key=ITEM
+        )
         items = fields.with_columns(_genres())
     if users.is_file():
-        pattern = r"^(?<user>\d+)::(?<gender>[^:]*)::(?<age>\d+)::(?<occupation>\d+)::(?<zip>.*)$"
+        pattern = r"^(?<user>[0-9]+)::(?<gender>[^:]*)::(?<age>[0-9]{1,9})::(?<occupation>[0-9]{1,9})::(?<zip>.*)$"
         contexts = fields_of(users, pattern, "UserID::Gender::Age::Occupation::Zip-code", key=USER).with_columns(
             pl.col("age", "occupation").cast(pl.Int64)
         )
@@ -42,15 +43,7 @@ def read_csv(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     """Read ratings.csv, and movies.csv where it is beside it."""
     suffix = ".csv.gz" if ratings.name.endswith(".gz") else ".csv"
     movies = ratings.with_name("movies" + suffix)
-    items = None
-    if movies.is_file():
-        with opened(movies) as stream, polars_errors(str(movies)):
-            table = pl.read_csv(stream.read(), infer_schema=False)
-        missing = {"movieId", "title", "genres"} - set(table.columns)
-        if missing:
-            raise DataError(f"{movies}: no column {min(missing)!r}; expected movieId, title and genres")
-        table = table.select(pl.col("movieId").cast(pl.Int64).alias(ITEM), "title", "genres")
-        items = table.with_columns(_genres())
+    items = _movies(movies) if movies.is_file() else None
     events = read_ratings(ratings, ",", ",".join(CSV_HEADER), on_bad=on_bad, header=CSV_HEADER)
     return Parts(at_least(events, min_rating), items)
 
@@ -62,18 +55,35 @@ def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     items = contexts = None
     if movies.is_file():
         flags = "".join(rf"\|(?<g{k}>[01])" for k in range(len(_GENRES_100K)))
-        pattern = rf"^(?<item>\d+)\|(?<title>.*)\|(?<release_date>[^|]*)\|[^|]*\|[^|]*{flags}$"
+        pattern = rf"^(?<item>[0-9]+)\|(?<title>.*)\|(?<release_date>[^|]*)\|[^|]*\|[^|]*{flags}$"
         fields = fields_of(
             movies, pattern, "id|title|release date|video release date|URL and 19 genres of 0 or 1", key=ITEM
         )
         chosen = [pl.when(pl.col(f"g{k}") == "1").then(pl.lit(name)) for k, name in enumerate(_GENRES_100K)]
         items = fields.select(ITEM, "title", "release_date", genres=pl.concat_list(chosen).list.drop_nulls())
     if users.is_file():
-        pattern = r"^(?<user>\d+)\|(?<age>\d+)\|(?<gender>[^|]*)\|(?<occupation>[^|]*)\|(?<zip>[^|]*)$"
+        pattern = r"^(?<user>[0-9]+)\|(?<age>[0-9]{1,9})\|(?<gender>[^|]*)\|(?<occupation>[^|]*)\|(?<zip>[^|]*)$"
         contexts = fields_of(users, pattern, "id|age|gender|occupation|zip code", key=USER).with_columns(
             pl.col("age").cast(pl.Int64)
         )
     return Parts(at_least(events, min_rating), items, contexts)
+
+
+def _movies(path: Path) -> pl.DataFrame:
+    """A table of movies with the header movieId,title,genres."""
+    with polars_errors(str(path)):
+        table = pl.read_csv(text_of(path).encode(), infer_schema=False)
+    missing = {"movieId", "title", "genres"} - set(table.columns)
+    if missing:
+        raise DataError(f"{path}: no column {min(missing)!r}; expected movieId, title and genres")
+    number = pl.col("movieId").cast(pl.Int64, strict=False)
+    bad = table.filter(number.is_null())
+    if bad.height:
+        raise DataError(
+            f"{path}: column 'movieId': {bad.height:,} of {table.height:,} rows are null or not whole numbers (first: "
+            f"{bad['movieId'][0]!r:.60}, the title being {bad['title'][0]!r:.60})"
+        )
+    return table.select(number.alias(ITEM), "title", "genres").with_columns(_genres())
 
 
 def _genres() -> pl.Expr:

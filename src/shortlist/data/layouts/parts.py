@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,10 @@ USER, ITEM, RATING, TIME, POSITION = "user", "item", "rating", "time", "position
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a data set; None where the files say nothing about it."""
+    """The parts of a data set; None where the files say nothing about it.
+
+    `interactions` may be learnt from when `split` is asked; `everything` are these events and the ones asked for.
+    """
 
     interactions: Interactions
     items: pl.DataFrame | None = None
@@ -28,6 +32,7 @@ class Parts:
     split: Split | None = None
     validation: Split | None = None
     candidates: Interactions | None = None
+    everything: Interactions | None = None
 
 
 def published(train: Interactions, truth: Interactions, protocol: str) -> Split:
@@ -67,6 +72,29 @@ def part_of(events: Interactions, keep: npt.NDArray[np.bool_]) -> Interactions:
     return events.with_codes(contexts, events.items, remap[context_codes], events.item_codes[keep], keep)
 
 
+def together(known: Interactions, more: Interactions) -> Interactions:
+    """The events of both, in this order, with the same columns; the ids of the second that are new come last."""
+    contexts, items = known.contexts.extend(more.contexts.frame), known.items.extend(more.items.frame)
+    context_codes = contexts.encode(more.contexts.frame)[more.context_codes]
+    item_codes = items.encode(more.items.frame)[more.item_codes]
+    return Interactions(
+        contexts,
+        items,
+        np.concatenate([known.context_codes, context_codes]),
+        np.concatenate([known.item_codes, item_codes]),
+        weights=_joined(known.weights, more.weights),
+        times=_joined(known.times, more.times),
+        columns=known.columns,
+        time_dtype=known.time_dtype,
+        aggregate=known.aggregate,
+        dropped={what: known.dropped.get(what, 0) + more.dropped.get(what, 0) for what in known.dropped | more.dropped},
+    )
+
+
+def _joined(first: Array | None, second: Array | None) -> Array | None:
+    return None if first is None or second is None else np.concatenate([first, second])
+
+
 def with_items(events: Interactions, items: pl.DataFrame) -> Interactions:
     """The same events with more items in the catalogue."""
     known = events.extend(items=items.to_series())
@@ -74,17 +102,17 @@ def with_items(events: Interactions, items: pl.DataFrame) -> Interactions:
     return known
 
 
-def among(parts: Parts, users: Array, items: Array) -> Parts:
+def among(parts: Parts, users: Array, items: Array, dropped: Mapping[str, int]) -> Parts:
     """Add the items that each true one is to be ranked against, for `evaluate_candidates`.
 
     Kept are those of users that are asked for, each item once and the true one not at all: the evaluations published
     with these files collect scores by item, so that a second mention makes no difference. Items known from here only
-    belong to the catalogue as well.
+    belong to the catalogue as well. What was `dropped` before is counted with what is dropped here.
     """
-    if parts.split is None:
-        return parts
-    split = parts.split
-    train = with_items(split.train, pl.DataFrame({ITEM: np.unique(items)}))
+    assert parts.split is not None
+    assert parts.everything is not None
+    split, more = parts.split, pl.DataFrame({ITEM: np.unique(items)})
+    train = with_items(split.train, more)
     split = replace(published(train, split.truth, split.protocol), dropped=split.dropped)
     context_codes = split.truth.contexts.encode(pl.DataFrame({USER: users}), unknown="mark")
     item_codes = train.items.encode(pl.DataFrame({ITEM: items}))
@@ -95,7 +123,8 @@ def among(parts: Parts, users: Array, items: Array) -> Parts:
     first[np.unique(key, return_index=True)[1]] = True
     wrong = ~np.isin(key, true)
     keep = asked & first & wrong
-    dropped = {
+    counts = {
+        **dropped,
         "candidates of users that are not asked for": int((~asked).sum()),
         "candidates that are the true item": int((asked & ~wrong).sum()),
         "candidates named twice": int((asked & wrong & ~first).sum()),
@@ -105,6 +134,7 @@ def among(parts: Parts, users: Array, items: Array) -> Parts:
         train.items,
         context_codes[keep],
         item_codes[keep],
-        dropped={what: count for what, count in dropped.items() if count},
+        dropped={what: count for what, count in counts.items() if count},
     )
-    return replace(parts, interactions=train, split=split, candidates=candidates)
+    everything = with_items(parts.everything, more)
+    return replace(parts, interactions=train, split=split, candidates=candidates, everything=everything)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shortlist.data.building import Columns, OnBad
 from shortlist.data.interactions import Interactions
 from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER
 from shortlist.data.reading import Files, build_from_files, column_names, find_files
+from shortlist.data.rows import has_pairs
 from shortlist.errors import DataError, SettingError
 
 PARTS = (USER, ITEM, RATING, TIME)
@@ -36,14 +38,15 @@ def read_ratings(
         separator: one character, or two that are the same, as in `1::1193::5::978300760`.
         pattern: how a line is written, for messages.
         on_bad: whether lines that cannot be read are refused or left out.
-        names: the columns in their order, where there is no header.
+        names: the columns in their order, where there is no header; the time may be missing.
         header: what user, item, rating and time are called in the header line, where there is one.
         whole: ids are whole numbers; otherwise they are text.
         unit: of times, "s" or "ms".
     """
     if header:
         names = _ours(path, header)
-    typed = {TIME: moments(pl.col(TIME).cast(pl.Int64, strict=False), unit)}
+    columns = COLUMNS if TIME in names else replace(COLUMNS, time=None)
+    typed = {TIME: moments(pl.col(TIME).cast(pl.Int64, strict=False), unit)} if TIME in names else {}
     if whole:
         typed |= {name: pl.col(name).cast(pl.Int64, strict=False) for name in (USER, ITEM)}
     if len(separator) > 1:  # to polars `a::b` are three fields, of which the one between is empty
@@ -52,7 +55,7 @@ def read_ratings(
         names = tuple(name for pair in zip(names, [*between, ""]) for name in pair if name)
     (found,) = find_files(path, "csv").paths
     files = Files([found], "csv", separator[0], names, bool(header), pattern, typed)
-    return Interactions._from_built(build_from_files(files, COLUMNS, on_bad), COLUMNS, "latest")
+    return Interactions._from_built(build_from_files(files, columns, on_bad), columns, "latest")
 
 
 def _ours(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,17 +79,30 @@ def moments(stamps: pl.Expr, unit: str) -> pl.Expr:
 
 
 def at_least(events: Interactions, min_rating: float | None) -> Interactions:
-    """The events rated so or better, with the items and contexts that they have; the others are counted."""
+    """The events rated so or better, with the items and contexts that they have; the others are counted.
+
+    Of a pair that was rated several times the latest rating decides: where it is worse, none of the pair's events stay.
+    """
     if min_rating is None or events.weights is None:
         return events
-    keep = events.weights >= np.float32(min_rating)
+    least = np.float32(min_rating)
+    good = events.weights >= least
+    keep = good
+    if len(events) > events.n_pairs:
+        latest = events.by_context
+        assert latest.values is not None
+        chosen = latest.values >= least
+        indptr = np.concatenate([[0], np.cumsum(chosen)])[latest.indptr]
+        keep = good & has_pairs(indptr, latest.indices[chosen], events.context_codes, events.item_codes)
     if not keep.any():
         raise SettingError(
             f"min_rating={min_rating:g} leaves none of {len(events):,} events; ratings go from "
             f"{events.weights.min():g} to {events.weights.max():g}"
         )
-    chosen = events.select(keep, compact=True)
-    chosen.dropped.update(events.dropped)
-    if not keep.all():
-        chosen.dropped[f"events rated below {min_rating:g}"] = int((~keep).sum())
-    return chosen
+    counts = {
+        f"events rated below {min_rating:g}": int((~good).sum()),
+        f"events of pairs whose latest rating is below {min_rating:g}": int((good & ~keep).sum()),
+    }
+    kept = events.select(keep, compact=True)
+    kept.dropped.update(events.dropped | {what: count for what, count in counts.items() if count})
+    return kept

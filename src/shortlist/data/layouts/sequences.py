@@ -7,15 +7,17 @@ events of the other users are trained on.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shortlist.data.building import OnBad
+from shortlist.data.building import WHOLE_NUMBER, OnBad
 from shortlist.data.content import refuse_other_content
-from shortlist.data.layouts.lists import Lists, read_lists
+from shortlist.data.layouts.lists import Lists, read_lists, refuse_several_lines
 from shortlist.data.layouts.parts import ITEM, Parts, among, events_of, part_of, published
 from shortlist.data.rows import by_key
 from shortlist.data.text import opened
@@ -37,13 +39,7 @@ def read_s3rec(path: Path, on_bad: OnBad) -> Parts:
     beside NAME.txt.
     """
     lists = read_lists(path, _LIST, on_bad=on_bad)
-    heads = np.sort(lists.users[np.flatnonzero(np.diff(lists.users, prepend=-1))])
-    twice = heads[1:][heads[1:] == heads[:-1]]
-    if len(twice):
-        raise DataError(
-            f"{path}: {len(np.unique(twice)):,} users such as {twice[0]} have several lines; expected one line a user, "
-            f"{_LIST} in time order"
-        )
+    refuse_several_lines(path, lists, f"one line a user, {_LIST} in time order")
     parts = _leave_last_out(path, lists, _LIST)
     stem = path.name.removesuffix(".gz").removesuffix(".txt")
     attributes, sample = path.with_name(f"{stem}_item2attributes.json"), path.with_name(f"{stem}_sample.txt")
@@ -51,7 +47,7 @@ def read_s3rec(path: Path, on_bad: OnBad) -> Parts:
         parts = replace(parts, items=_attributes(attributes))
     if sample.is_file():
         others = read_lists(sample, _LIST, on_bad=on_bad)
-        parts = among(parts, others.users, others.items)
+        parts = among(parts, others.users, others.items, others.dropped(sample, _LIST))
     return parts
 
 
@@ -73,9 +69,9 @@ def _leave_last_out(path: Path, lists: Lists, pattern: str) -> Parts:
     validation = published(
         part_of(events, ~last & ~last_but_one), validated, "the published leave-one-out: the last item but one"
     )
-    if lists.n_dropped:
-        split.train.dropped[f"lines that are not {pattern}"] = lists.n_dropped
-    return Parts(split.train, split=split, validation=validation)
+    for part in (split.train, events):
+        part.dropped.update(lists.dropped(path, pattern))
+    return Parts(split.train, split=split, validation=validation, everything=events)
 
 
 def _attributes(path: Path) -> pl.DataFrame:
@@ -84,10 +80,29 @@ def _attributes(path: Path) -> pl.DataFrame:
     with opened(path) as stream:
         try:
             content = json.load(stream)
-            ids = [int(item) for item in content]
-            lists = [[int(one) for one in content[item]] for item in content]
-        except (ValueError, TypeError, AttributeError) as error:
+            if not isinstance(content, dict):
+                raise ValueError(f"it holds {str(content)!r:.40}")
+            ids = [_number(item) for item in content]
+            lists = [_numbers(item, found) for item, found in content.items()]
+        except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path} cannot be read: {error}; expected one JSON object, items to lists of attributes, all numbers"
+                f"{path} cannot be read: {error}; expected one JSON object, items to lists of attributes, all whole "
+                "numbers"
             ) from None
     return pl.DataFrame({ITEM: ids, "attributes": lists}, schema={ITEM: pl.Int64, "attributes": pl.List(pl.Int64)})
+
+
+def _numbers(item: str, found: Any) -> list[int]:
+    if not isinstance(found, list):
+        raise ValueError(f"item {item} has {found!r:.40} and no list")
+    return [_number(one) for one in found]
+
+
+def _number(one: Any) -> int:
+    """A whole number, which as a key is text in JSON."""
+    whole = isinstance(one, int) and not isinstance(one, bool)
+    if not whole and not (isinstance(one, str) and re.search(WHOLE_NUMBER, one)):
+        raise ValueError(f"{one!r:.40} is not a whole number")
+    if not -(2**63) <= int(one) < 2**63:
+        raise ValueError(f"{one!r:.40} does not fit into 64 bits")
+    return int(one)

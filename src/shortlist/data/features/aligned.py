@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.fields import Field
+from shortlist.data.features.fields import Field
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 
 if TYPE_CHECKING:
-    from shortlist.data.features import Features
+    from shortlist.data.features.table import Features
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from shortlist.data.fields import Entries, Field, Ints, Kind, Normalize, Unknown, with_missing
+from shortlist.data.features.fields import Entries, Field, Ints, Kind, Normalize, Unknown, with_missing
 from shortlist.data.rows import LATEST, rows_of
 from shortlist.errors import DataError
 
@@ -149,7 +149,7 @@ def _spelled(column: pl.Series, origin: str) -> pl.Series:
     Whole floats are spelled as integers: where some numbers are missing, pandas makes 3.0 of 3.
     """
     dtype = column.dtype
-    if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+    if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration):
         raise DataError(
             f"{origin}: column {column.name!r} has type {dtype}; a categorical one holds text, numbers, booleans or "
             "dates" + ("; name lists as multi_valued" if isinstance(dtype, pl.List | pl.Array) else "")

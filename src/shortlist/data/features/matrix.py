@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.fields import Field
+from shortlist.data.features.fields import Field
 from shortlist.data.rows import LATEST, Rows, rows_of
 from shortlist.data.vocabulary import Codes
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.fields import Entries, Field, Kind, Scale, Unknown, with_missing
+from shortlist.data.features.fields import Entries, Field, Kind, Scale, Unknown, with_missing
 from shortlist.errors import DataError
 
 _LARGEST = float(np.finfo(np.float32).max)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ import polars as pl
 import polars.selectors as cs
 
 from shortlist.data.building import Columns, OnBad, polars_errors
-from shortlist.data.interactions import _column, _stream
-from shortlist.data.reading import Files, Format, build_from_files, column_names, find_files
+from shortlist.data.frames import column, stream
+from shortlist.data.reading import Files, Format, build_from_files, column_names, find_files, scan_json
 from shortlist.data.text import survey, without_ragged
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -70,7 +69,7 @@ def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_b
         if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
             if not hasattr(frame, "__arrow_c_stream__"):
                 raise DataError(f"cannot take features from {type(frame).__name__}; expected {_FRAMES}")
-            frame = _stream(frame)
+            frame = stream(frame)
         with polars_errors(origin):
             found, make = list(frame.lazy().collect_schema()), _from_polars
     needed, unused = _needed(found, ids, names, origin, getattr(getattr(frame, "index", None), "names", ()))
@@ -98,8 +97,7 @@ def read_table(
         if files.format == "parquet":
             source = pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
         else:
-            paths = [glob.escape(str(one)) for one in files.paths]
-            source = pl.scan_ndjson(paths, infer_schema_length=None)
+            source = scan_json(files.paths)
         frame = source.select(cs.by_name(*needed)).collect(engine="streaming")
     return _checked(frame, ids, unused, on_bad, files.name)
 
@@ -159,7 +157,7 @@ def _from_polars(frame: pl.DataFrame | pl.LazyFrame, needed: list[str], ids: tup
 
 
 def _from_mapping(data: Mapping[str, Any], needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
-    series = [_column(name, data[name], ids=name in ids) for name in needed]
+    series = [column(name, data[name], ids=name in ids) for name in needed]
     lengths = {one.name: len(one) for one in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
@@ -170,9 +168,9 @@ def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.Data
     series = []
     for name in needed:
         try:
-            series.append(_stream(frame[[name]]).collect().to_series())
+            series.append(stream(frame[[name]]).collect().to_series())
         except ImportError:  # polars takes pandas frames by way of pyarrow
-            series.append(_column(name, frame[name].to_numpy(), ids=name in ids))
+            series.append(column(name, frame[name].to_numpy(), ids=name in ids))
         except DataError as error:
             kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
             raise DataError(

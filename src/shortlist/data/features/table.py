@@ -13,16 +13,16 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
-from shortlist.data.aligned import AlignedFeatures
 from shortlist.data.building import OnBad
-from shortlist.data.feature_plan import Names, Plan, refuse_like_names
-from shortlist.data.feature_storage import Parts, put_together, taken_apart
-from shortlist.data.field_matrix import Triples, counted, matrix, placed, taken, triples
-from shortlist.data.fields import Field, Normalize, Scale, Unknown
-from shortlist.data.matching import comparable, respelled
+from shortlist.data.features.aligned import AlignedFeatures
+from shortlist.data.features.fields import Field, Normalize, Scale, Unknown
+from shortlist.data.features.matching import comparable, respelled
+from shortlist.data.features.matrix import Triples, counted, matrix, placed, taken, triples
+from shortlist.data.features.plan import Names, Plan, refuse_like_names
+from shortlist.data.features.reading import Table, read_table, table_of
+from shortlist.data.features.storage import Parts, put_together, taken_apart
 from shortlist.data.reading import Format
 from shortlist.data.rows import Rows
-from shortlist.data.tables import Table, read_table, table_of
 from shortlist.data.vocabulary import Id, Vocabulary
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
@@ -241,12 +241,20 @@ class Features:
         """The matrix: a row an id, in the order of `ids`. A number is an entry even where it is 0."""
         return self._rows
 
-    def rows_for(self, ids: Iterable[Id], *, unknown: Unknown = "raise") -> Rows:
-        """The rows of these ids; unknown ids are an error, or get a row in which every field is `"missing"`."""
+    def rows_for(self, ids: Iterable[Id] | pl.DataFrame, *, unknown: Unknown = "raise") -> Rows:
+        """The rows of these ids; unknown ids are an error, or get a row in which every field is `"missing"`.
+
+        A polars frame has a column for each part of an id; the names decide where they are the same as here, else the
+        places.
+        """
         one_of("unknown", unknown, ("raise", "missing"))
-        if self._from_text and not isinstance(ids, str | bytes | int):
-            ids = [respelled(one, self._vocabulary.frame.dtypes) for one in ids]
-        codes = self._vocabulary.encode(
+        vocabulary = self._vocabulary
+        if isinstance(ids, pl.DataFrame):
+            ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self._from_text)
+            vocabulary = Vocabulary(ours)
+        elif self._from_text and not isinstance(ids, str | bytes | int):
+            ids = [respelled(one, vocabulary.frame.dtypes) for one in ids]
+        codes = vocabulary.encode(
             ids,
             unknown="raise" if unknown == "raise" else "mark",
             way_out="pass unknown='missing' for a row in which every field is missing",

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.fields import Field
-from shortlist.data.numeric_field import NumericField
+from shortlist.data.features.fields import Field
+from shortlist.data.features.numbers import NumericField
+from shortlist.data.features.values import ValuesField
 from shortlist.data.rows import Rows, fault
-from shortlist.data.values_field import ValuesField
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import ShortlistError, StorageError
 

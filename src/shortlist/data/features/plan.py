@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from shortlist._settings import one_of, whole
-from shortlist.data.fields import Field, Kind, Normalize, Scale, inferred_kind
-from shortlist.data.numeric_field import NumericField
-from shortlist.data.tables import Table, id_columns
-from shortlist.data.values_field import ValuesField
+from shortlist.data.features.fields import Field, Kind, Normalize, Scale, inferred_kind
+from shortlist.data.features.numbers import NumericField
+from shortlist.data.features.reading import Table, id_columns
+from shortlist.data.features.values import ValuesField
 from shortlist.errors import DataError, SettingError
 
 Names: TypeAlias = str | Sequence[str]
@@ -134,7 +135,10 @@ def _inferred(table: Table) -> dict[str, Kind]:
 
 def refuse_like_names(names: list[str]) -> None:
     """Refuse fields of which features could be called the same, as the value b=c of 'a' and the value c of 'a=b'."""
-    for one in names:
-        for other in names:
-            if other.startswith(f"{one}=") or other in (f"{one} (rare)", f"{one} (missing)"):
+    known = set(names)
+    for other in names:
+        begins = [other[: found.start()] for found in re.finditer("=", other)]
+        begins += [other.removesuffix(end) for end in (" (rare)", " (missing)") if other.endswith(end)]
+        for one in begins:
+            if one in known:
                 raise DataError(f"columns {one!r} and {other!r} could give features of one name; rename one of them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,14 @@ def _respelled(part: Any, dtype: pl.DataType) -> Any:
 
 
 def _pair(ours: pl.Series, others: pl.Series, whose: str, by_spelling: bool) -> tuple[pl.Series, pl.Series]:
+    if others.dtype in (pl.Categorical, pl.Enum):
+        others = others.cast(pl.String)
     if ours.dtype == others.dtype:
         return ours, others
     if ours.dtype.is_integer() and others.dtype.is_integer():
-        wide = {ours.dtype, others.dtype} & {pl.UInt64(), pl.Int128()}
-        return (ours, others) if wide else (ours.cast(pl.Int64), others.cast(pl.Int64))
+        return _wide_enough(ours, others)
+    if len(others) and not (others.dtype.is_integer() or others.dtype == pl.String):
+        raise DataError(f"column {others.name!r} of {whose} has type {others.dtype}; ids are integers or strings")
     if by_spelling or not (len(ours) and len(others)):
         return ours.cast(pl.String), others.cast(pl.String)
     wanted = "pl.String" if others.dtype == pl.String else "pl.Int64"
@@ -68,6 +72,14 @@ def _pair(ours: pl.Series, others: pl.Series, whose: str, by_spelling: bool) -> 
         f"{others[0]!r}): they would never meet. Cast one of them, for example with "
         f"frame.with_columns(pl.col({ours.name!r}).cast({wanted})), and make the features anew"
     )
+
+
+def _wide_enough(ours: pl.Series, others: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Integers of two types in the first type that holds all of them."""
+    for dtype in (pl.Int64, pl.UInt64, pl.Int128):
+        with suppress(pl.exceptions.InvalidOperationError):
+            return ours.cast(dtype), others.cast(dtype)
+    return ours, others
 
 
 def _type(ids: pl.Series) -> str:

@@ -1,0 +1,45 @@
+"""Frames and columns of others as polars' own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shortlist.data.building import polars_errors
+from shortlist.errors import DataError
+
+
+def stream(frame: Any) -> pl.LazyFrame:
+    """A frame of pandas, Arrow or whatever polars takes."""
+    try:
+        with polars_errors("the frame"):
+            return pl.DataFrame(frame).lazy()
+    except (TypeError, ValueError) as error:  # pyarrow's complaints about mixed types are of these kinds
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}") from error
+
+
+def column(name: str, values: Any, *, ids: bool) -> pl.Series:
+    """A list or an array as a column of one type; ids and numbers are never turned into one another."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with one value a row")
+    try:
+        if isinstance(values, np.ndarray) and values.dtype == object:
+            values = [None if _is_missing(value) else value for value in values.tolist()]
+        if isinstance(values, list | tuple) and {bool, int} <= set(map(type, values)):
+            raise TypeError("polars would take True for 1")
+        if not ids and isinstance(values, list | tuple) and float in set(map(type, values)):
+            values = [float(value) if isinstance(value, int) else value for value in values]
+        return pl.Series(name, values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        expected = "ids are all integers or all text" if ids else "expected one type throughout"
+        raise DataError(f"column {name!r} mixes types ({kinds}); {expected}") from error
+
+
+def _is_missing(value: Any) -> bool:
+    """NaN, NaT and NA: what pandas puts where there is nothing. None of them equals itself."""
+    return type(value).__name__ == "NAType" or value != value  # noqa: PLR0124
