@@ -64,7 +64,7 @@ def ncf(folder: Path, seeds: int) -> None:
     show("ml-1m-ncf", "no duplicates", without, (0.730, 0.453), seconds)
 
 
-def neighbours(data: Path) -> None:
+def weak(data: Path) -> None:
     """The published split of NGCF and LightGCN; settings by ndcg@20 on its validation subset (benchmarks/studies)."""
     split = gowalla(data)
     for name, reference in GOWALLA.items():
@@ -73,8 +73,9 @@ def neighbours(data: Path) -> None:
         model = recommender_class(name)(**settings).fit(split.train)
         seconds = time.perf_counter() - began
         result = sl.evaluate(model, split, ["recall@20", "ndcg@20"])
-        show("gowalla", name, [result], reference or (float("nan"),) * 2, seconds)
-        print(f"{'':<18}{settings}, the best of {len(trials(name))} trials on validation" if settings else "", flush=True)
+        show("gowalla", name, [result], reference, seconds)
+        if settings:
+            print(f"{'':<18}{settings}, the best of {len(trials(name))} trials on validation", flush=True)
 
 
 def strong(name: str, folder: Path) -> None:
@@ -89,14 +90,17 @@ def strong(name: str, folder: Path) -> None:
         show(name, type(model).__name__, [sl.evaluate(model, split, STRONG_METRICS)], reference, seconds)
 
 
-def show(name: str, model: str, results: list[sl.Evaluation], reference: tuple[float, ...], seconds: float) -> None:
-    for metric, expected in zip(results[0], reference):
+def show(
+    name: str, model: str, results: list[sl.Evaluation], reference: tuple[float, ...] | None, seconds: float
+) -> None:
+    for k, metric in enumerate(results[0]):
+        expected = "none" if reference is None else f"{reference[k]:.4f}"
         values = [result[metric] for result in results]
         spread = f"± {results[0].stderr[metric]:.4f} (contexts)"
         if len(values) > 1:
             spread += f" ± {statistics.stdev(values):.4f} ({len(values)} seeds)"
         print(
-            f"{name:<18}{model:<14}{metric:<18}ours {statistics.mean(values):.4f} {spread}  reference {expected:.4f}  "
+            f"{name:<18}{model:<14}{metric:<18}ours {statistics.mean(values):.4f} {spread}  reference {expected}  "
             f"fit {seconds:.1f} s",
             flush=True,
         )
@@ -116,7 +120,7 @@ def main() -> None:
         elif name == "ml-1m-ncf":
             ncf(folder, arguments.seeds)
         elif name == "gowalla":
-            neighbours(arguments.data)
+            weak(arguments.data)
         else:
             strong(name, folder)
 

@@ -19,8 +19,8 @@ from shortlist._version import __version__
 if TYPE_CHECKING:
     from shortlist import metrics, objectives
     from shortlist.data import datasets, splits
-    from shortlist.data.aligned import AlignedFeatures
-    from shortlist.data.features import Features
+    from shortlist.data.features.aligned import AlignedFeatures
+    from shortlist.data.features.table import Features
     from shortlist.data.interactions import Interactions
     from shortlist.data.splits import Split
     from shortlist.data.vocabulary import Vocabulary
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from shortlist.recommenders.slim import SLIM
 
 _HOME = {
-    "AlignedFeatures": "shortlist.data.aligned",
+    "AlignedFeatures": "shortlist.data.features.aligned",
     "Comparison": "shortlist.evaluation",
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
     "Evaluation": "shortlist.evaluation",
-    "Features": "shortlist.data.features",
+    "Features": "shortlist.data.features.table",
     "IALS": "shortlist.recommenders.ials",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",

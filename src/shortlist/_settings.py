@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -23,10 +24,13 @@ def whole(name: str, value: object, least: int = 1) -> int:
 
 def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:
     """A finite number of at least `least`, or above it."""
-    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not good or not abs(value) <= sys.float_info.max or value < least or (above and value == least):  # type: ignore[arg-type,operator]
+    found = math.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        with suppress(OverflowError):  # a whole number may be longer than any float
+            found = float(value)
+    if not math.isfinite(found) or found < least or (above and found == least):
         raise SettingError(f"{name} is {value!r}; expected a number {'above' if above else 'of at least'} {least:g}")
-    return float(value)  # type: ignore[arg-type]
+    return found
 
 
 def flag(name: str, value: object) -> bool:

@@ -254,3 +254,27 @@ class TestCompare:
         with pytest.raises(sl.SettingError, match="different names"):
             sl.compare(a, a, names=["x", "x"])
         assert sl.compare(a, a).to_polars()["model"].to_list() == ["A 1", "A 2"]
+
+
+def test_few_contexts_give_no_verdict():
+    few, many = (
+        [
+            sl.Evaluation(
+                name, "test", pl.DataFrame({"u": range(n)}), {"ap@5": np.full(n, value), "auc": auc * np.ones(n)}
+            )
+            for name, value, auc in (("A", 1.0, np.nan), ("B", 0.9, 0.6))
+        ]
+        for n in (9, 10)
+    )
+    told = sl.compare(*few)
+    assert told.best("map@5") == ["A", "B"]
+    assert "-0.1000  too few contexts to tell" in repr(told)
+    told = sl.compare(*many)
+    assert told.best("ap@5") == ["A"]
+    assert told.best("auc") == ["B"]  # it is not defined for the other
+    assert "not defined for any context" in repr(told)
+
+
+def test_a_single_context_has_no_standard_error():
+    one = sl.Evaluation("A", "test", pl.DataFrame({"u": [1]}), {"ap@5": np.array([0.5])})
+    assert one.figure("ap@5") == "0.5000"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shortlist import SettingError
 from shortlist.data.rows import Rows
-from shortlist.scoring.neighbours import SHORT, Neighbourhood, Similarity, row_keys
+from shortlist.scoring.neighbours import SHORT, Neighbourhood, NeighbourScorer, Similarity, row_keys
 
 ALL = [
     Similarity(),
@@ -125,6 +125,43 @@ def test_strengths_next_to_nothing_have_nothing_in_common():
     for dense in (np.full((3, 4), 1e-40), np.full((900, 2), 1e-25)):
         found = nearest(Similarity(), dense, dense, 2, same=True)
         assert np.isfinite(found.values).all()
+
+
+@pytest.mark.parametrize("name", ["cosine", "tfidf", "bm25"])
+def test_strengths_that_float32_cannot_square(name):
+    dense = np.diag(np.full(4, 1e20)) + 1e20 * np.eye(4, k=1)
+    with pytest.raises(SettingError, match=r"too large: its squares sum to .* take weighting='log'"):
+        nearest(Similarity(name), dense, dense, 2, same=True)
+
+
+def test_extreme_settings_of_bm25():
+    dense = (np.random.default_rng(0).random((30, 20)) < 0.4).astype(float)
+    for similarity in (Similarity("bm25", k1=1e39), Similarity("bm25", k1=0.0), Similarity("bm25", k1=1e39, b=0.0)):
+        expected = textbook(similarity, dense, dense)
+        np.fill_diagonal(expected, 0)
+        agree(nearest(similarity, dense, dense, 4, same=True), expected, 4)
+
+
+def test_neighbours_are_looked_up_block_by_block():
+    rng = np.random.default_rng(5)
+    dense = (rng.random((60, 40)) < 0.3) * rng.integers(1, 4, (60, 40))
+    rows = rows_of(dense)
+    by_column, keys = rows.transpose(), row_keys(rows)
+    space = Neighbourhood(Similarity(), rows, rows.values, by_column, by_column.values, keys)  # type: ignore[arg-type]
+    scorer = NeighbourScorer(space, rows, rows.values, keys, 5, rows)  # type: ignore[arg-type]
+    whole = np.empty((60, 40), np.float32)
+    scorer.score(slice(0, 60), slice(0, 40), whole)
+    for queries, items in ((slice(7, 9), slice(0, 13)), (slice(7, 9), slice(13, 40)), (slice(59, 60), slice(39, 40))):
+        part = np.empty((queries.stop - queries.start, items.stop - items.start), np.float32)
+        scorer.score(queries, items, part)
+        np.testing.assert_allclose(part, whole[queries, items], rtol=1e-6)
+    similar = textbook(Similarity(), dense, dense)
+    np.fill_diagonal(similar, 0)
+    best = np.argsort(-similar, axis=1, kind="stable")[:, :5]
+    expected = np.array([similar[q, best[q]] @ dense[best[q]] for q in range(60)])
+    clear = [q for q in range(60) if len(np.unique(np.sort(similar[q])[-6:])) == 6]
+    assert len(clear) > 10
+    np.testing.assert_allclose(whole[clear], expected[clear], rtol=1e-4)
 
 
 def test_threads_and_parts_do_not_matter():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist import SettingError, ShortlistWarning
 from shortlist.data.rows import Rows
 from shortlist.solvers.elastic_net import solve_columns
 
@@ -116,6 +117,33 @@ def test_tolerance_is_kept():
     loose = solved(X, l1=0.5, l2=3.0, tolerance=1e-2)
     largest = (X.T @ X - np.diag(np.diag(X.T @ X))).max()
     assert breaks(X, loose, 0.5, 3.0, True) <= 2e-2 * largest
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 2.0]), st.sampled_from([1e-3, 0.1, 10.0]), st.booleans())
+def test_the_tolerance_holds_for_everyone_or_there_is_a_warning(seed, l1, l2, positive):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((30, 25)) < 0.3) * rng.integers(1, 5, (30, 25))
+    W = solved(X, l1=l1, l2=l2, positive=positive, tolerance=1e-3, sweeps=100_000)
+    G = X.T @ X
+    np.fill_diagonal(G, 0)
+    for i in range(25):
+        g = (X.T @ X)[:, i] - X.T @ X @ W[i] - l2 * W[i]
+        off = np.where(W[i] != 0, np.abs(g - np.sign(W[i]) * l1), (g if positive else np.abs(g)) - l1)
+        off[i] = 0
+        assert off.max() <= 1.1e-3 * G[:, i].max() + 1e-4
+
+
+def test_too_few_sweeps_are_said():
+    rng = np.random.default_rng(6)
+    X = (rng.random((60, 30)) < 0.4).astype(float)
+    with pytest.warns(ShortlistWarning, match=r"of 30 elastic nets were not solved .* within 1 sweeps"):
+        solved(X, l1=0.1, l2=0.1, sweeps=1)
+
+
+def test_weights_that_float32_cannot_square():
+    X = np.full((3, 3), 1e20)
+    with pytest.raises(SettingError, match="weights of an item are too large"):
+        solved(X, l1=0.1, l2=0.1)
 
 
 def test_threads_do_not_matter_and_progress_is_told():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,8 +14,10 @@ from shortlist._settings import number, whole
 from shortlist._threads import single_threaded_blas
 from shortlist.errors import SettingError
 from shortlist.evaluation.result import Evaluation, is_beyond_accuracy
+from shortlist.metrics import parse_metric
 
 Values: TypeAlias = npt.NDArray[np.float64]
+FEW = 10  # contexts; drawn from fewer, an interval is narrower than it should be
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +34,15 @@ class Comparison:
     def to_polars(self) -> pl.DataFrame:
         """A row for each metric and model: mean, standard error, difference and its interval.
 
-        The interval is NaN for coverage and gini: there is one number for all contexts, and nothing to draw from.
+        The interval is NaN for coverage and gini, where there is one number for all contexts and nothing to draw from,
+        and where there are fewer than ten contexts.
         """
         return pl.DataFrame(self.rows, schema_overrides={"worse": pl.Boolean}, infer_schema_length=None)
 
     def best(self, metric: str) -> list[str]:
         """The best model by this metric and those that cannot be told from it."""
+        with suppress(SettingError):
+            metric = str(parse_metric(metric))  # by another of its names
         rows = [row for row in self.rows if row["metric"] == metric]
         if not rows:
             raise SettingError(
@@ -46,7 +52,7 @@ class Comparison:
             raise SettingError(
                 f"of {metric!r} more is neither better nor worse; ask for the best by an accuracy metric"
             )
-        return [row["model"] for row in rows if not row["worse"]]
+        return [row["model"] for row in rows if not row["worse"] and not np.isnan(row["mean"])]
 
     def __repr__(self) -> str:
         width = max(len(row["model"]) for row in self.rows)
@@ -60,6 +66,15 @@ class Comparison:
         return "\n".join(lines)
 
 
+def verdict_of(row: dict[str, Any]) -> str:
+    """What a row of a comparison by accuracy says about its model."""
+    if row["difference"] == row["low"] == row["high"] == 0:
+        return "best"
+    if np.isnan(row["low"]):
+        return "too few contexts to tell"
+    return "worse" if row["worse"] else "no real difference"
+
+
 def _told(row: dict[str, Any], first: bool) -> str:
     if np.isnan(row["mean"]):
         return "not defined for any context"
@@ -69,7 +84,7 @@ def _told(row: dict[str, Any], first: bool) -> str:
     if row["worse"] is not None and row["difference"] == row["low"] == row["high"] == 0:
         return f"{figure}  best"
     interval = "" if np.isnan(row["low"]) else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
-    verdict = "" if row["worse"] is None else "  worse" if row["worse"] else "  no real difference"
+    verdict = "" if row["worse"] is None else f"  {verdict_of(row)}"
     return f"{figure}  {row['difference']:+.4f}{interval}{verdict}"
 
 
@@ -84,7 +99,7 @@ def compare(
 
     For each metric the model with the highest mean is compared with every other one: contexts are drawn with
     replacement `samples` times, the same ones for both (Efron's percentile interval on paired differences). A model is
-    called worse where the interval lies below zero.
+    called worse where the interval lies below zero. Fewer than ten contexts are too few to tell.
 
     Metrics beyond accuracy know no better and no worse: there every model is compared with the first, in the order
     given, and the difference has an interval (but for coverage and gini) and no verdict.
@@ -132,19 +147,19 @@ def compare(
             else:
                 difference = results[k].of(metric) - results[reference].of(metric)
             difference = difference[np.isfinite(difference)]
-            low = high = float("nan") if overall and k != reference else 0.0
+            low = high = 0.0 if k == reference else float("nan")
             row = {
                 "metric": metric,
                 "model": labels[k],
                 "mean": means[k],
                 "stderr": results[k].stderr[metric],
-                "difference": float(difference.mean()) if len(difference) else 0.0,
+                "difference": float(difference.mean()) if len(difference) else float("nan"),
                 "low": low,
                 "high": high,
                 "worse": None if neutral else False,
             }
             rows.append(row)
-            if k != reference and not overall and len(difference):
+            if k != reference and not overall and len(difference) >= FEW:
                 unlike.append((row, difference))
     _add_intervals(unlike, confidence, samples, seed)
     return Comparison(rows, confidence)

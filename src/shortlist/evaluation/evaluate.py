@@ -17,7 +17,7 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation.result import Evaluation
 from shortlist.evaluation.search import Search
-from shortlist.evaluation.untrained import warn_of_untrained
+from shortlist.evaluation.untrained import SUBSTANTIAL, out_of_place, warn_of_untrained
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
 from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import Queries, Recommender
@@ -175,27 +175,28 @@ def _own_truth(model: Recommender, split: Split) -> Rows:
 def _measure(
     search: Search, metrics: list[Metric], model: Recommender, train: Interactions
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """The values of all metrics, from one search, unless some need every rank and others need lists."""
+    """The values of all metrics, from one search, unless some need every rank and others need lists.
+
+    Ranks have equal scores in random order, so that nobody gains by giving them; lists have them in the order of
+    `recommend`, since they are to say what people are shown.
+    """
     accuracy = [metric for metric in metrics if not metric.beyond_accuracy]
     beyond = [metric for metric in metrics if metric.beyond_accuracy]
     full = any(metric.needs_full_ranks for metric in accuracy)
     ranks = search.full_ranks() if full else None
     lists = None
     if depths := [metric.n for metric in (beyond if full else metrics) if metric.n is not None]:
-        top = search.top(max(depths))
+        top = search.top(max(depths), one_more=bool(beyond))
         if not full and accuracy:
-            ranks = search.ranks_within(top, max(depths))
-        shown = min(depths)
-        warn_of_untrained(
-            type(model).__name__,
-            top[:, :shown],
-            model.popularity_,
-            search.excluded,
-            lambda: search.top(shown, model._priority),
-        )
+            ranks = search.ranks_within(top.items[:, : top.n], max(depths))
+        shown = search.shown(top, model._priority) if beyond else top.items
+        least = min(depths)
+        if out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL:
+            shown = shown if beyond else search.shown(top, model._priority)  # chance is no reason to warn
+            warn_of_untrained(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:
             trained = model._with_own_items(train.by_context, train.items, "raise")
-            lists = Lists(top[:, : max(metric.n or 0 for metric in beyond)], trained)
+            lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained)
     return _values(metrics, ranks, lists, search.threads)
 
 

@@ -108,8 +108,8 @@ class Evaluation(Mapping[str, float]):
         >>> result.figure("hit@5")
         '0.5000 ± 0.5000'
         """
-        values = self._values(metric)
-        return f"{self[metric]:.4f} ± {_stderr(values):.4f}" if values.ndim else f"{self[metric]:.4f}"
+        stderr = _stderr(self._values(metric))
+        return f"{self[metric]:.4f}" + ("" if np.isnan(stderr) else f" ± {stderr:.4f}")
 
 
 def is_beyond_accuracy(metric: str) -> bool:

@@ -18,6 +18,15 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
+class Top:
+    """The best items of every context and their scores: n of them, and perhaps the next one."""
+
+    items: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
 class Search:
     """The catalogue, ready to be ranked for every context of the truth."""
 
@@ -34,10 +43,31 @@ class Search:
         ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._how)
         return Ranks(self.truth.indptr, ranks, self.truth.lengths, n_ranked, None)
 
-    def top(self, n: int, priority: Array | None = None) -> Array:
-        """The best n; equal scores by `priority`, else at random."""
-        seed = self.seed if priority is None else None
-        return top_n(self.scorer, min(n, self.scorer.n_items), priority=priority, tie_seed=seed, **self._how)[0]
+    def top(self, n: int, *, one_more: bool) -> Top:
+        """The best n, and perhaps the one after them; equal scores at random."""
+        n_items = self.scorer.n_items
+        return Top(*top_n(self.scorer, min(n + one_more, n_items), tie_seed=self.seed, **self._how), min(n, n_items))
+
+    def shown(self, top: Top, priority: Array) -> Array:
+        """The best n as `recommend` gives them: equal scores by `priority`.
+
+        The lists of `top` hold the same items, but where the last place is tied with the one after it: only there, or
+        where that one is not known, is the catalogue searched once more.
+        """
+        n = top.n
+        if top.items.shape[1] == n < self.scorer.n_items:
+            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+        order = np.lexsort((np.append(priority, np.iinfo(np.int32).max)[top.items[:, :n]], -top.scores[:, :n]))
+        shown = np.take_along_axis(top.items[:, :n], order, axis=1)
+        if top.items.shape[1] == n:
+            return shown
+        tied = np.flatnonzero((top.scores[:, n - 1] == top.scores[:, n]) & (top.items[:, n] >= 0))
+        if len(tied) * 8 > len(shown):
+            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+        if len(tied):
+            how = {**self._how, "filters": self._filters(tied)}
+            shown[tied] = top_n(_Some(self.scorer, tied), n, priority=priority, **how)[0]
+        return shown
 
     def ranks_within(self, top: Array, n: int) -> Ranks:
         """The ranks of the relevant items up to n, where `top` are the best n: cheaper than all of them."""
@@ -49,8 +79,28 @@ class Search:
 
     @property
     def _how(self) -> dict[str, Any]:
-        filters = None if self.excluded is None else Filters(exclude=(self.excluded.indptr, self.excluded.indices))
-        return {"filters": filters, "memory": self.memory, "threads": self.threads}
+        return {"filters": self._filters(), "memory": self.memory, "threads": self.threads}
+
+    def _filters(self, contexts: Array | None = None) -> Filters | None:
+        if self.excluded is None:
+            return None
+        rows = self.excluded if contexts is None else self.excluded.take(contexts)
+        return Filters(exclude=(rows.indptr, rows.indices))
+
+
+class _Some:
+    """Some of a scorer's queries."""
+
+    def __init__(self, scorer: BlockScorer, queries: Array) -> None:
+        self.scorer = scorer
+        self.queries = queries
+        self.n_queries = len(queries)
+        self.n_items = scorer.n_items
+
+    def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
+        """Fill a block, query by query."""
+        for row, q in enumerate(self.queries[queries].tolist()):
+            self.scorer.score(slice(q, q + 1), items, out[row : row + 1])
 
 
 @kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +15,16 @@ Tops = npt.NDArray[np.int32]
 SUBSTANTIAL = 0.01  # of all places; fewer may be chance
 
 
-def warn_of_untrained(
-    model: str, top: Tops, popularity: npt.NDArray[np.int64], excluded: Rows | None, search_again: Callable[[], Tops]
-) -> None:
+def warn_of_untrained(model: str, top: Tops, popularity: npt.NDArray[np.int64], excluded: Rows | None) -> None:
     """Warn where the model puts items without a training event before trained ones: "folding" (Xin et al. 2017).
 
     Args:
         model: what to call it.
-        top: the lists, equal scores ordered at random.
+        top: the lists, equal scores ordered by popularity: a model that cannot tell items apart is no reason to warn.
         popularity: how many training contexts had each item.
         excluded: what each context is not recommended, or None for nothing.
-        search_again: gives the lists with equal scores ordered by popularity, as `recommend` does: where a model cannot
-            tell items apart at all, untrained ones are in the random lists and not in these.
     """
     share = out_of_place(top, popularity, excluded)
-    if share > SUBSTANTIAL:
-        share = out_of_place(search_again(), popularity, excluded)
     if share > SUBSTANTIAL:
         warnings.warn(
             f"{share:.0%} of the first {top.shape[1]} places in the lists of {model} go to items without any training "

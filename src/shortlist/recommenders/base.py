@@ -113,7 +113,7 @@ class Recommender(ABC):
         return self
 
     def _set_popularity(self) -> None:
-        self.popularity_ = np.bincount(self.seen_.indices, minlength=len(self.items_))
+        self.popularity_ = self.seen_.column_counts()
         # Equal scores go to the more popular item: whoever has no history so gets the popular items.
         order = np.argsort(-self.popularity_, kind="stable")
         self._priority = np.empty(len(order), np.int32)

@@ -15,7 +15,7 @@ from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.sparse_items import SparseItems
-from shortlist.scoring.neighbours import Neighbourhood, Similarity, SimilarityName, row_keys
+from shortlist.scoring.neighbours import Neighbourhood, NeighbourScorer, Similarity, SimilarityName, row_keys
 from shortlist.scoring.sparse import SparseScorer
 
 
@@ -34,7 +34,9 @@ class ItemKNN(SparseItems):
         similarity: `"cosine"`, `"tfidf"` (the cosine, with contexts that had few items counting more) or `"bm25"`.
         shrinkage: h in the cosine's denominator: items with few contexts in common are taken for less similar. Try 0 to
             100. Not for bm25.
-        asymmetry: a, from 0 to 1: ½ is the cosine proper; with less, popular items are recommended more. Not for bm25.
+        asymmetry: a, from 0 to 1: the power of item i's own length; ½ is the cosine proper. Somewhat less favours
+            popular items; much less, unless `shrinkage` is large, gives them the rarest items for neighbours. Not for
+            bm25.
         k1: for bm25: how fast repetitions stop to count.
         b: for bm25, from 0 to 1: how much popular items are held back.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
@@ -111,32 +113,29 @@ class UserKNN(Recommender):
         self._set_contexts(interactions.by_context, interactions.by_item)
 
     def _set_contexts(self, by_context: Rows, by_item: Rows) -> None:
+        x = strengths(by_context.values, self.weighting)
         self._others = Neighbourhood(
             _similarity_of(self),
             by_context,
-            strengths(by_context.values, self.weighting),
+            x,
             by_item,
             strengths(by_item.values, self.weighting),
             row_keys(by_context),
         )
+        self._by_context = Rows(by_context.indptr, by_context.indices, x, by_context.n_columns)
+        self._by_item = Rows(by_item.indptr, by_item.indices, None, by_item.n_columns)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
+    def _scorer(self, queries: Queries, threads: int | None = None) -> NeighbourScorer:
         histories = queries.histories
         x = strengths(histories.values, self.weighting)
-        near = self._others.nearest(histories, x, row_keys(histories), self.neighbours, threads=threads)
-        assert near.values is not None
-        seen = self.seen_
-        values = None if seen.values is None else np.broadcast_to(strengths(seen.values, self.weighting), len(seen))
-        return SparseScorer(near, near.values, Rows(seen.indptr, seen.indices, values, seen.n_columns))
+        return NeighbourScorer(self._others, histories, x, row_keys(histories), int(self.neighbours), self._by_context)
 
     def _similarity(self, codes: npt.NDArray[np.int32]) -> SparseScorer:
         """How many contexts had both items."""
-        seen = Rows(self.seen_.indptr, self.seen_.indices, None, self.seen_.n_columns)
-        return SparseScorer(seen.transpose().take(codes), np.ones(1, np.float32), seen)
+        seen = Rows(self._by_context.indptr, self._by_context.indices, None, self._by_context.n_columns)
+        return SparseScorer(self._by_item.take(codes), np.ones(1, np.float32), seen)
 
     def _check_arrays(self) -> None:
-        x = strengths(self.seen_.values, self.weighting).astype(np.float64)
-        self._require_finite(float(x.max(initial=1)) ** 2 * len(self.seen_))
         self._set_contexts(self.seen_, self.seen_.transpose())
 
 

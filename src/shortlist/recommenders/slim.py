@@ -28,7 +28,7 @@ class SLIM(SparseItems):
         positive: whether w ≥ 0. Without it memory and time grow with the catalogue for every item.
         tolerance: how exact: how far the optimality conditions may be missed, as a share of the largest number of
             contexts that an item shares with another.
-        sweeps: at most so many sweeps of coordinate descent over a working set.
+        sweeps: at most so many sweeps of coordinate descent over a working set; a warning says where they are too few.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
 
     In scikit-learn's terms, ElasticNet(alpha, l1_ratio) has l1 = alpha·l1_ratio·n and l2 = alpha·(1 − l1_ratio)·n for n
@@ -39,7 +39,7 @@ class SLIM(SparseItems):
     l2: float = 30.0
     positive: bool = True
     tolerance: float = 1e-3
-    sweeps: int = 100
+    sweeps: int = 1000
 
     def _check(self) -> None:
         number("l1", self.l1)

@@ -14,13 +14,16 @@ from shortlist._settings import number, one_of
 from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
+from shortlist.scoring.sparse import SparseScorer
 
 Array: TypeAlias = npt.NDArray[Any]
 SimilarityName: TypeAlias = Literal["cosine", "tfidf", "bm25"]
 SIMILARITIES = ("cosine", "tfidf", "bm25")
 
 SHORT = 2**16  # so many rows have numbers of two bytes
+LARGEST = float(np.finfo(np.float32).max)
 NOTHING = np.float32(1.2e-38)  # below it, float32 has no digits left to divide by
+BLOCK = 256  # rows that are looked at together
 SMALL = 200_000  # additions: a fraction of a millisecond, for which no threads are started
 
 
@@ -62,9 +65,10 @@ class Similarity:
 
     def saturated(self, x: npt.NDArray[Any], size: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """b_t without the idf, for entries x of rows of the given size, in means."""
-        held_back = self.k1 * (1 - self.b + self.b * size)
+        held_back = (1 - self.b + self.b * size) * self.k1 / (self.k1 + 1)  # as if both were divided by k₁ + 1
+        x = x.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            out = np.where(x > 0, x * (self.k1 + 1) / (x + held_back), 0)
+            out = np.where(x > 0, x / (x / (self.k1 + 1) + held_back), 0)
         return out.astype(np.float32)
 
 
@@ -111,9 +115,13 @@ class Neighbourhood:
 
     def _length_power(self, rows: Rows, strengths: npt.NDArray[np.float32], power: float) -> npt.NDArray[np.float32]:
         """‖x‖² to this power."""
-        if self.similarity.name == "bm25":
-            return np.ones(rows.n_rows, np.float32)
-        return (_row_sums(rows, strengths, self._squared_idf) ** power).astype(np.float32)
+        squares = _row_sums(rows, strengths, self._squared_idf)
+        if squares.max(initial=0) > LARGEST:
+            raise SettingError(
+                f"the weights of a row are too large: its squares sum to {squares.max():.2g}, float32 ends at "
+                f"{LARGEST:.2g}; take weighting='log' or 'binary', or weights in other units"
+            )
+        return np.ones(rows.n_rows, np.float32) if self.similarity.name == "bm25" else (squares**power).astype("f4")
 
     def nearest(
         self,
@@ -153,12 +161,63 @@ class Neighbourhood:
             _nearest(
                 queries.indptr, queries.indices, x, keys, own_lengths,
                 self._indptr, self._indices, self._values, self.keys, self._lengths,
-                float(similarity.shrinkage), work, start, stop, spaces.sums, spaces.touched, neighbours, values, counts,
+                np.float32(similarity.shrinkage), work, start, stop, spaces.sums, spaces.touched,
+                neighbours, values, counts,
             )  # fmt: skip
 
         n_threads = thread_count(threads) if work.sum() > SMALL else 1
         run_chunks(search, balanced_chunks(work + 1, 64 * n_threads if n_threads > 1 or step else 1), n_threads, step)
         return _packed(neighbours, values, counts, self.n_rows)
+
+
+class NeighbourScorer:
+    """ŷ(i|q) = Σ_{d∈N_k(q)} sim(q, d)·W_{di}, with the neighbours looked up block by block.
+
+    Args:
+        neighbourhood: where to look.
+        queries: whose neighbours are wanted.
+        strengths: of their entries; a single one stands for all.
+        keys: of the queries: a neighbour with the same key is left out.
+        k: how many neighbours.
+        weights: what each of the neighbours says for which item.
+    """
+
+    def __init__(
+        self,
+        neighbourhood: Neighbourhood,
+        queries: Rows,
+        strengths: npt.NDArray[np.float32],
+        keys: npt.NDArray[np.uint64],
+        k: int,
+        weights: Rows,
+    ) -> None:
+        self.neighbourhood = neighbourhood
+        self.queries = queries
+        self.strengths = strengths
+        self.keys = keys
+        self.k = k
+        self.weights = weights
+        self.n_queries = queries.n_rows
+        self.n_items = weights.n_columns
+        self._last = threading.local()
+
+    def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
+        """Fill a block."""
+        block = (queries.start, queries.stop)
+        if getattr(self._last, "block", None) != block:  # the same queries come again for the next items
+            self._last.scorer = self._scorer(*block)
+            self._last.block = block
+        scorer: SparseScorer = self._last.scorer
+        scorer.score(slice(0, block[1] - block[0]), items, out)
+
+    def _scorer(self, start: int, stop: int) -> SparseScorer:
+        rows = self.queries
+        begin, end = int(rows.indptr[start]), int(rows.indptr[stop])
+        part = Rows(rows.indptr[start : stop + 1] - begin, rows.indices[begin:end], None, rows.n_columns)
+        strengths = self.strengths if len(self.strengths) == 1 else self.strengths[begin:end]
+        near = self.neighbourhood.nearest(part, strengths, self.keys[start:stop], self.k, threads=1)
+        assert near.values is not None
+        return SparseScorer(near, near.values, self.weights)
 
 
 def row_work(queries: Rows, column_lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -237,7 +296,7 @@ def _move_together(indptr: Array, width: int, indices: Array, values: Array) -> 
 def _nearest(
     q_indptr: Array, q_indices: Array, q_values: Array, q_keys: Array, q_lengths: Array,
     c_indptr: Array, c_indices: Array, c_values: Array, keys: Array, lengths: Array,
-    shrinkage: float, work: Array, start: int, stop: int, sums: Array, touched: Array,
+    shrinkage: np.float32, work: Array, start: int, stop: int, sums: Array, touched: Array,
     neighbours: Array, values: Array, counts: Array,
 ) -> None:  # fmt: skip
     """For each query: add up what it shares with every row, then keep the k nearest in a heap, worst on top.
@@ -248,51 +307,37 @@ def _nearest(
     in common with anything, only what it touches is looked at.
     """
     n, k = len(sums), neighbours.shape[1]
-    near = np.empty(256, np.float32)
+    near = np.empty(BLOCK, np.float32)
     for q in range(start, stop):
         best, best_row = values[q], neighbours[q]
         size = 0
+        q_length = q_lengths[q]
         dense = work[q] * 4 > n
-        n_touched = 0
-        for e in range(q_indptr[q], q_indptr[q + 1]):
-            x = q_values[e] if len(q_values) > 1 else q_values[0]
-            begin, end = c_indptr[q_indices[e]], c_indptr[q_indices[e] + 1]
-            if not dense:
-                for p in range(begin, end):
-                    y = c_indices[p]
-                    if sums[y] == 0:
-                        touched[n_touched] = y
-                        n_touched += 1
-                    # At least something, or it would be taken for untouched once more.
-                    sums[y] = max(sums[y] + x * (c_values[p] if len(c_values) > 1 else c_values[0]), 1e-45)
-            elif len(c_values) > 1:
-                for p in range(begin, end):
-                    sums[c_indices[p]] += x * c_values[p]
-            else:
-                x *= c_values[0]
-                for p in range(begin, end):
-                    sums[c_indices[p]] += x
+        own = slice(q_indptr[q], q_indptr[q + 1])
+        own_values = q_values[own] if len(q_values) > 1 else q_values
+        if not dense:
+            n_touched = _touch(q_indices[own], own_values, c_indptr, c_indices, c_values, sums, touched)
+        elif len(c_values) > 1:
+            _add_columns(q_indices[own], own_values, c_indptr, c_indices, c_values, sums)
+        else:
+            _count_columns(q_indices[own], own_values, c_values[0], c_indptr, c_indices, sums)
         if dense:
-            for left in range(0, n, len(near)):
-                width = min(len(near), n - left)
+            for left in range(0, n, BLOCK):
+                width = min(BLOCK, n - left)
+                for t in range(width):  # sixteen at once
+                    length = q_length * lengths[left + t] + shrinkage
+                    near[t] = sums[left + t] / length if length > NOTHING else np.float32(0)
                 bar = best[0] if size == k else NOTHING
-                above = 0
-                for t in range(width):
-                    length = q_lengths[q] * lengths[left + t] + shrinkage
-                    near[t] = sums[left + t] / length if length > NOTHING else 0
-                    above += near[t] > bar
-                    sums[left + t] = 0
-                if above == 0:
-                    continue
                 for t in range(width):
                     if near[t] > bar and keys[left + t] != q_keys[q]:
                         size = _push(best, best_row, size, near[t], left + t)
-                        bar = best[0] if size == k else bar
+                        bar = best[0] if size == k else NOTHING
+            sums[:] = 0
         else:
             for m in range(n_touched):
                 y = touched[m]
-                length = q_lengths[q] * lengths[y] + shrinkage
-                nearness = np.float32(sums[y] / length if length > NOTHING else 0)
+                length = q_length * lengths[y] + shrinkage
+                nearness = sums[y] / length if length > NOTHING else np.float32(0)
                 sums[y] = 0
                 if nearness > NOTHING and keys[y] != q_keys[q]:
                     size = _push(best, best_row, size, nearness, y)
@@ -300,6 +345,44 @@ def _nearest(
         best[:size] = best[:size][order]
         best_row[:size] = best_row[:size][order]
         counts[q] = size
+
+
+@kernel
+def _count_columns(
+    columns: Array, values: Array, value: np.float32, indptr: Array, indices: Array, sums: Array
+) -> None:
+    """Add up columns whose entries all have one value."""
+    for e in range(len(columns)):
+        x = (values[e] if len(values) > 1 else values[0]) * value
+        for p in range(indptr[columns[e]], indptr[columns[e] + 1]):
+            sums[indices[p]] += x
+
+
+@kernel
+def _add_columns(columns: Array, values: Array, indptr: Array, indices: Array, c_values: Array, sums: Array) -> None:
+    """Add up columns."""
+    for e in range(len(columns)):
+        x = values[e] if len(values) > 1 else values[0]
+        for p in range(indptr[columns[e]], indptr[columns[e] + 1]):
+            sums[indices[p]] += x * c_values[p]
+
+
+@kernel
+def _touch(
+    columns: Array, values: Array, indptr: Array, indices: Array, c_values: Array, sums: Array, touched: Array
+) -> int:
+    """Add up columns, and list the rows that have something of them; how many there are."""
+    n_touched = 0
+    for e in range(len(columns)):
+        x = values[e] if len(values) > 1 else values[0]
+        for p in range(indptr[columns[e]], indptr[columns[e] + 1]):
+            y = indices[p]
+            if sums[y] == 0:
+                touched[n_touched] = y
+                n_touched += 1
+            # At least something, or it would be taken for untouched once more.
+            sums[y] = max(sums[y] + x * (c_values[p] if len(c_values) > 1 else c_values[0]), 1e-45)
+    return n_touched
 
 
 @kernel

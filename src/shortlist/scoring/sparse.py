@@ -23,7 +23,7 @@ class SparseScorer:
         self.queries = queries
         self.strengths = strengths  # one for each entry of `queries`, or a single one for all
         self.weights = weights
-        self._values = np.ones(1, np.float32) if weights.values is None else weights.values
+        self._values = np.ones(1, np.float32) if weights.values is None else weights.values  # or a single one for all
         self.n_queries = queries.n_rows
         self.n_items = weights.n_columns
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel, kernel
 from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
-from shortlist.scoring.neighbours import row_work
+from shortlist.errors import SettingError, ShortlistWarning
+from shortlist.scoring.neighbours import LARGEST, row_work
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -60,9 +62,14 @@ def solve_columns(
     n = by_column.n_rows
     diagonal = np.zeros(n)
     _squares(by_column.indptr, column_strengths, diagonal)
+    if diagonal.max(initial=0) > LARGEST:
+        raise SettingError(
+            f"the weights of an item are too large: their squares sum to {diagonal.max():.2g}, float32 ends at "
+            f"{LARGEST:.2g}; take weighting='log' or 'binary', or weights in other units"
+        )
     work = row_work(by_column, by_row.lengths)
     G = _gramian(by_column, column_strengths, int(work.sum()))
-    parts: dict[int, tuple[Array, Array, Array]] = {}
+    parts: dict[int, tuple[Array, Array, Array, int]] = {}
 
     def solve(start: int, stop: int) -> None:
         parts[start] = _solve(
@@ -72,6 +79,13 @@ def solve_columns(
 
     run_chunks(solve, balanced_chunks(work + work.mean() + 1, 64 * thread_count(threads)), threads, step)
     ordered = [parts[start] for start in sorted(parts)]
+    if n_missed := sum(part[3] for part in ordered):
+        warnings.warn(
+            f"{n_missed:,} of {n:,} elastic nets were not solved to the tolerance of {tolerance:g} within {sweeps:,} "
+            "sweeps; allow more sweeps, or raise l2 or tolerance",
+            ShortlistWarning,
+            stacklevel=5,
+        )
     counts = np.concatenate([part[0] for part in ordered])
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Rows(indptr, np.concatenate([p[1] for p in ordered]), np.concatenate([p[2] for p in ordered]), n)
@@ -103,7 +117,7 @@ def _solve(
     c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
     g_indptr: Array, g_indices: Array, g_values: Array, diagonal: Array,
     l1: float, l2: float, positive: bool, tolerance: float, sweeps: int, start: int, stop: int,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array, int]:  # fmt: skip
     """Solve for columns start…stop.
 
     Bound by the columns of G at the candidates: for each i, of all j in its working set, |G_j| steps where G is kept
@@ -113,6 +127,7 @@ def _solve(
     counts = np.zeros(stop - start, np.int64)
     out_items, out_values = np.empty(1024, np.int32), np.empty(1024, np.float32)
     n_out = 0
+    n_missed = 0
     sums = np.zeros(n, np.float32)
     touched = np.empty(n, np.int32)
     place = np.full(n, -1, np.int32)  # of a column among the candidates
@@ -143,6 +158,7 @@ def _solve(
         members = np.empty(m, np.int32)
         size = 0
         slack = tolerance * largest
+        good = True
         while largest > l1:
             first = size
             size = _join(g, inside, members, size, l1, slack, positive)
@@ -157,8 +173,11 @@ def _solve(
                     c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
                     candidates[members[a]], place, columns[a * m : (a + 1) * m],
                 )  # fmt: skip
-            _descend(g, w, members[:size], columns[: size * m].reshape(size, m), diagonal, candidates, l1, l2, positive,
-                     slack, sweeps)  # fmt: skip
+            good = _descend(
+                g, w, members[:size], columns[: size * m].reshape(size, m), diagonal, candidates,
+                l1, l2, positive, slack, sweeps,
+            )  # fmt: skip
+        n_missed += not good
         # --- keep what is not zero
         for p in range(m):
             place[candidates[p]] = -1
@@ -169,7 +188,7 @@ def _solve(
                 out_items[n_out], out_values[n_out] = candidates[p], w[p]
                 n_out += 1
                 counts[i - start] += 1
-    return counts, out_items[:n_out].copy(), out_values[:n_out].copy()
+    return counts, out_items[:n_out].copy(), out_values[:n_out].copy(), n_missed
 
 
 @kernel
@@ -247,10 +266,10 @@ def _column(
 def _descend(
     g: Array, w: Array, members: Array, columns: Array, diagonal: Array, candidates: Array,
     l1: float, l2: float, positive: bool, slack: float, sweeps: int,
-) -> None:  # fmt: skip
-    """Sweep over the working set until it is still, then bring every candidate's g up to date.
+) -> bool:  # fmt: skip
+    """Sweep over the working set until its optimality conditions hold within the slack; whether they do in the end.
 
-    It is still when no coordinate moves its own g by more than a tenth of the slack.
+    Then every candidate's g is brought up to date.
     """
     size = len(members)
     own = np.empty(size)  # g of the members
@@ -260,6 +279,7 @@ def _descend(
         own[a] = g[members[a]]
         for b in range(size):
             among[a, b] = columns[a, members[b]]
+    done = False
     for _ in range(sweeps):
         largest = 0.0
         for a in range(size):
@@ -276,10 +296,25 @@ def _descend(
                 for b in range(size):
                     own[b] -= change * among[a, b]
                 largest = max(largest, abs(change) * (d + l2))
-        if largest <= 0.1 * slack:
+        if largest <= 0.5 * slack and _worst(own, w, members, l1, l2, positive) <= 0.5 * slack:
+            done = True
             break
     for a in range(size):
         if moved[a] != 0:
             column = columns[a]
             for p in range(len(g)):
                 g[p] -= moved[a] * column[p]
+    return done
+
+
+@kernel
+def _worst(own: Array, w: Array, members: Array, l1: float, l2: float, positive: bool) -> float:
+    """How far the worst member is from its optimality condition: g − λ₂w = ±λ₁ where w ≠ 0, else |g| ≤ λ₁."""
+    worst = 0.0
+    for a in range(len(members)):
+        value = w[members[a]]
+        if value != 0:
+            worst = max(worst, abs(own[a] - l2 * value - (l1 if value > 0 else -l1)))
+        else:
+            worst = max(worst, (own[a] if positive else abs(own[a])) - l1)
+    return worst
