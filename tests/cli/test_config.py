@@ -203,3 +203,40 @@ def test_errors_are_json_where_json_is_asked_for(run, config):
         assert result.stdout == ""
         assert json.loads(result.stderr)["error"]["message"]
     assert run("recommend", "nowhere", "--", "--json", code=1).stderr.startswith("error: ")  # an id, not an option
+
+
+def test_lists_of_ids_are_taken_as_they_stand(run_json, run, config, odd_model):
+    path = config('[recommend]\nallow = ["a,b", "@at", "tea", "-dash"]\nkeep-seen = true\n[similar]\ndeny = ["a,b"]\n')
+    (one,) = run_json("recommend", odd_model, "ann", "--config", path)["answers"]
+    assert {item["id"] for item in one["items"]} == {"a,b", "@at", "tea", "-dash"}
+    (one,) = run_json("recommend", odd_model, "ann", "--config", path, "--allow", "tea")["answers"]
+    assert [item["id"] for item in one["items"]] == ["tea"]
+    (one,) = run_json("similar", odd_model, "tea", "--config", path)["answers"]
+    assert "a,b" not in {item["id"] for item in one["items"]}
+    assert len(one["items"]) == 8
+    (one,) = run_json("recommend", odd_model, "ann", "--config", config("allow = []"))["answers"]
+    assert one["items"] == []
+    (one,) = run_json("recommend", odd_model, "ann", "--config", config("[recommend]\nallow = 'tea'"), "--keep-seen")[
+        "answers"
+    ]
+    assert [item["id"] for item in one["items"]] == ["tea"]
+    assert "deny is a list" in refused(run, config("[recommend]\ndeny = [['a']]"), "recommend", odd_model, "ann")
+
+
+def test_a_setting_stands_in_a_file_once(run, config, odd_csv, tmp_path):
+    args = ["fit", odd_csv, "--context", "user", "--item", "product", "--out", tmp_path / "m", "--config"]
+    for text in ('set = ["dim=3", "dim=4"]', 'set = ["dim=3", "ials.dim=4"]', "[set]\ndim = 3\n[set.ials]\ndim = 4"):
+        path = config(text)
+        message = run(*args, path, code=1).stderr
+        assert str(path) in message
+        assert "dim is set twice" in message
+
+
+def test_typed_contexts_win_over_a_history_in_the_file(run, run_json, config, odd_model):
+    path = config('[recommend]\nhistory = ["tea"]\n')
+    assert run_json("recommend", odd_model, "--config", path)["answers"][0]["history"] == ["tea"]
+    assert run_json("recommend", odd_model, "ann", "--config", path)["answers"][0]["context"] == "ann"
+    path = config('[recommend]\ncontexts = ["ann"]\n')
+    assert run_json("recommend", odd_model, "--history", "tea", "--config", path)["answers"][0]["history"] == ["tea"]
+    path = config('[recommend]\ncontexts = ["ann"]\nhistory = ["tea"]\n')
+    assert "one of the two" in run("recommend", odd_model, "--config", path, code=2).stderr

@@ -100,7 +100,7 @@ def test_wrong_models(run, odd_csv, odd_model, tmp_path):
         for place in (tmp_path, tmp_path / "nowhere", odd_csv):
             args = [place if one == "MODEL" else one for one in command]
             assert "no model at" in fails(run, *args)
-    assert "no model at" in fails(run, "inspect", tmp_path)
+    assert "is empty" in fails(run, "inspect", tmp_path)
     assert "no such file" in fails(run, "inspect", tmp_path / "nowhere")
 
 
@@ -169,6 +169,7 @@ def test_warnings_are_one_line(run, odd_csv):
     result = run("evaluate", odd_csv, *COLUMNS, *SMALL, "--time", "when", "--split", "last", "--quiet")
     (line,) = result.stderr.splitlines()
     assert line.startswith("warning: leave-last-out")
+    assert "use --split time" in line
     assert warnings.showwarning is before
 
 
@@ -194,6 +195,11 @@ def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
         ("test=1.5; expected", "--test 1.5; expected"),
         ("fold_in=nan; expected", "--fold-in nan; expected"),
         ("latest=3 and x='y'", "latest=3 and x='y'"),
+        ("fits two. Say which one it is: layout='ncf'", "fits two. Say which one it is: --layout ncf"),
+        ("so the moment must be one; got test='x'", "so the moment must be one; got --test x"),
+        ("min_rating=9 leaves none", "--min-rating 9 leaves none"),
+        ("; use splits.by_time unless", "; use --split time unless"),
+        ("by_time needs times; name the column with time=", "--split time needs times; name the column with --time"),
     ],
 )
 def test_advice_is_in_the_words_of_the_command_line(python, shell):
@@ -209,3 +215,50 @@ def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monke
     assert "shortlist doctor" in fails(run, "inspect", odd_model)
     error = ImportError("cannot import name 'x'", name="shortlist.storage")
     assert "bug in Shortlist" in fails(run, "inspect", odd_model, code=70)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "h/time=2020/p.csv: no column 'x'",
+        "time=2020/p.csv: no column 'x'",
+        "time=2020 cannot be read: it is empty",
+        "format=csv; more.csv: no column 'x'",
+        "no such file or folder: a folder with time=2020/p.csv",
+        "unknown item 'weight=7'",
+        'unknown item "it\'s with weight=7"',
+        "unknown context ('pass on_bad=1', 3)",
+        "(first: line 3 'pass on_bad=drop,with time= 1')",
+        "no column 'time='; columns found: 'weight=', 'use test=3'",
+        "--set weight=7: IALS has no setting 'weight'",
+    ],
+)
+def test_what_the_user_wrote_stays_as_it_is(told):
+    assert in_words(told) == told
+    assert in_words(f"{told}; pass on_bad='drop' to go on") == f"{told}; pass --on-bad drop to go on"
+
+
+def test_paths_and_lines_that_look_like_settings(run, tmp_path):
+    folder = tmp_path / "time=2020"
+    folder.mkdir()
+    path = folder / "p.csv"
+    path.write_text("user,product\npass on_bad=3,x\n,weight=7\n")
+    message = fails(run, "fit", path, *COLUMNS, "--out", tmp_path / "m")
+    assert str(path) in message
+    assert "',weight=7'" in message
+    assert "pass --on-bad drop" in message
+    path.unlink()
+    folder.rmdir()
+
+
+def test_a_place_that_cannot_be_written_to_is_found_out_before_fitting(run, odd_csv, tmp_path):
+    note = tmp_path / "notes.txt"
+    note.write_text("mine")
+    for place in (note / "x", note / "x" / "y", tmp_path / ("n" * 300), tmp_path / "new" / ("n" * 300)):
+        result = run("fit", odd_csv, *COLUMNS, *SMALL, "--out", place, code=1)
+        (line,) = result.stderr.splitlines()  # no note that anything was read
+        assert line.startswith(f"error: cannot save to '{place}': ")
+    dangling = tmp_path / "link.txt"
+    dangling.symlink_to(tmp_path / "nowhere")
+    assert "name another directory" in fails(run, "fit", odd_csv, *COLUMNS, *SMALL, "--out", dangling)
+    assert not (tmp_path / "new").exists()

@@ -168,3 +168,71 @@ def test_events_are_counted_right(events):
     assert all(
         (owners[one["item"]], per_item[one["item"]]) == (one["contexts"], one["events"]) for one in found["popular"]
     )
+
+
+def test_names_are_no_patterns(run_json, tmp_path):
+    frame = pl.DataFrame({"user": [1, 2]})
+    other = pl.DataFrame({"user": [1], "item": [2], "more": [3]})
+    for suffix, write, write_other in (
+        ("csv", frame.write_csv, other.write_csv),
+        ("parquet", frame.write_parquet, other.write_parquet),
+        ("jsonl", frame.write_ndjson, other.write_ndjson),
+    ):
+        write(tmp_path / f"data[1].{suffix}")
+        write_other(tmp_path / f"data1.{suffix}")
+        told = run_json("inspect", tmp_path / f"data[1].{suffix}")
+        assert (told["rows"], [one["name"] for one in told["columns"]]) == (2, ["user"])
+
+
+def test_text_is_read_as_fit_reads_it(run, run_json, tmp_path):
+    path = tmp_path / "nails.csv"
+    path.write_text('\nuser,product,when\nann,5" nail,03/04/2020\n\nbob,6" nail,03/05/2020\n\n')
+    told = run_json("inspect", path)
+    assert told["rows"] == 2
+    assert [(one["name"], one["type"], one["first"]) for one in told["columns"]] == [
+        ("user", "text", "ann"),
+        ("product", "text", '5" nail'),
+        ("when", "text", "03/04/2020"),  # can be two days, so it is no time
+    ]
+    events = sl.Interactions.read(path, context="user", item="product")
+    assert (len(events), events.items.ids()) == (2, ['5" nail', '6" nail'])
+    assert "cannot be read as a time" in run("fit", path, *COLUMNS, "--time", "when", "--out", "x", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["2020-03-04", "2020-03-05"], "time"),
+        (["2020-03-04 10:00", "2020-03-05T10:00:01"], "time"),
+        (["2020-03-04T10:00:00Z", "2020-03-05T10:00:00+02:00"], "time"),
+        (["2020-03-04", "soon"], "text"),
+        (["1" * 30, "2"], "text"),  # too long for an integer: ids would stay text
+        (["1e3", "2.5"], "number"),
+    ],
+)
+def test_kinds_of_text(run_json, tmp_path, values, kind):
+    path = tmp_path / "values.csv"
+    path.write_text("\n".join(["user,value", *(f"1,{value}" for value in values)]))
+    assert run_json("inspect", path)["columns"][1]["type"] == kind
+
+
+def test_lines_with_too_many_fields_are_counted(run, run_json, tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("user,item\n1,2\n1,2,3\n4\n5,6\n")
+    told = run_json("inspect", path)
+    assert (told["rows"], told["ragged"]) == (2, 2)
+    assert "2; 2 more lines" in run("inspect", path).stdout
+
+
+def test_columns_in_another_order_are_refused_as_fit_does(run, tmp_path):
+    (tmp_path / "a.csv").write_text("user,item\n1,2\n")
+    (tmp_path / "b.csv").write_text("item,user\n1,2\n")
+    assert "must agree" in run("inspect", tmp_path, code=1).stderr
+
+
+def test_folders_that_are_no_model(run, run_json, tmp_path):
+    assert "is empty" in run("inspect", tmp_path, code=1).stderr
+    (tmp_path / "manifest.json").write_text('{"name": "of something else"}')
+    assert "manifest" in run("inspect", tmp_path, code=1).stderr
+    (tmp_path / "events.csv").write_text("user,item\n1,2\n")
+    assert run_json("inspect", tmp_path)["what"] == "data"

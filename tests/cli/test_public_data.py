@@ -143,3 +143,45 @@ def test_they_are_listed(run, run_json):
     told = run_json("datasets")["layouts"]
     assert {one["name"]: one["description"] for one in told} == sl.datasets.layouts()
     assert "amazon-2023" in run("datasets").stdout
+
+
+@pytest.fixture
+def sequences(tmp_path):
+    """SASRec's file: all events, the test is a rule."""
+    path = tmp_path / "games.txt"
+    path.write_text("".join(f"{u} {(u + k) % 5 + 1}\n" for u in range(1, 7) for k in range(4)))
+    return path
+
+
+def test_fit_learns_from_everything_where_the_split_is_a_rule(run, run_json, sequences, tmp_path):
+    args = ["fit", sequences, "--layout", "sasrec", "--model", "popularity", "--out", tmp_path / "m"]
+    assert "all 24 events" in run(*args).stderr
+    assert len(sl.load(tmp_path / "m").seen_) == 24
+    assert run_json(*args)["data"]["events"] == 24
+    assert run_json("evaluate", sequences, "--layout", "sasrec", *POPULARITY)["split"]["train"]["events"] == 18
+
+
+def test_what_is_typed_for_repeated_ratings_counts(run_json, run, tmp_path, split_files):
+    path = tmp_path / "ratings.dat"
+    path.write_text("1::5::2::978300760\n1::5::4::978300770\n2::5::1::978300760\n")
+    found = {}
+    for typed in ([], ["--aggregate", "latest"], ["--aggregate", "sum"], ["--aggregate", "count"]):
+        told = run_json("fit", path, *typed, "--min-rating", 2, "--model", "popularity", "--out", tmp_path / "m")
+        assert sum(told["data"]["dropped"].values()) == 1
+        found[typed[-1] if typed else None] = sl.load(tmp_path / "m").seen_.values.tolist()
+    assert found == {None: [4.0], "latest": [4.0], "sum": [6.0], "count": [2.0]}
+    refused = run("fit", split_files, "--aggregate", "sum", "--out", tmp_path / "m", code=2).stderr
+    assert "taken as it is" in refused
+
+
+def test_advice_about_times_and_columns_works_on_the_command_line(run, run_json, split_files, ratings, tmp_path):
+    for by in ("time", "last"):
+        message = run("evaluate", split_files, *POPULARITY, "--split", by, code=1).stderr
+        assert "no times" in message
+        assert "--split random" in message
+    assert run_json("evaluate", split_files, *POPULARITY, "--split", "random", "--test", "0.3")["models"]
+    columns = ["--context", "user", "--item", "item"]
+    message = run("fit", ratings, *columns, "--out", tmp_path / "m", code=1).stderr
+    assert "leave --context and --item out" in message
+    assert "datasets.read" not in message
+    run("fit", ratings, "--model", "popularity", "--out", tmp_path / "m")

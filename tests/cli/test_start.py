@@ -8,7 +8,7 @@ import pytest
 import typer
 
 import shortlist
-from cli.helpers import COLUMNS, program
+from cli.helpers import COLUMNS, program, words
 from shortlist.cli import app
 from shortlist.cli.options import MODELS
 from shortlist.recommenders.registry import REGISTRY
@@ -86,6 +86,40 @@ def test_closed_pipe_is_silent(odd_model):
         done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
     os.close(write)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("args", [["inspect"], ["inspect", "--json"], ["--help"]])
+def test_a_full_disk_is_no_bug(odd_model, args):
+    command = [sys.executable, "-m", "shortlist", *args, *([str(odd_model)] if "inspect" in args else [])]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "cannot write to standard output: " in line
+    assert ("--json" in args) == line.startswith("{")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_closed_output_is_no_bug(odd_model):
+    def shell(streams, place):
+        command = f'"$0" -m shortlist inspect "$1" {streams}'
+        call = ["sh", "-c", command, sys.executable, str(place)]
+        return subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+
+    done = shell(">&-", odd_model)
+    assert (done.returncode, done.stderr) == (1, "error: standard output is closed\n")
+    assert shell("2>&-", odd_model).returncode == 0
+    assert shell("2>&-", odd_model / "nowhere").returncode == 1
+
+
+def test_an_id_that_looks_like_an_option(run, odd_model):
+    for command, one in (("recommend", "-5"), ("similar", "-dash")):
+        told = words(run(command, odd_model, one, code=2).stderr)
+        assert f"shortlist {command} MODEL -- {one[:2]}" in told
+    assert " -- " not in words(run("fit", odd_model, "-5", code=2).stderr)
+    assert " -- " not in words(run("recommend", odd_model, "--thraeds", "2", code=2).stderr)
+    assert "-dash" in run("similar", odd_model, "--", "-dash").stdout
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

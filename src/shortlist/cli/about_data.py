@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from shortlist.data.interactions import Interactions
     from shortlist.data.reading import Files
 
-_COUNTED_UP_TO = 512 * 2**20  # bytes of text files whose rows are counted
 _SAMPLE = 1000
 _POPULAR = 10
 _COMPARED = 100  # files of a folder whose columns are compared
@@ -28,7 +27,7 @@ _QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99, "m
 
 
 def describe_files(files: "Files") -> dict[str, Any]:
-    """The format, the size, the columns; the rows are counted where that does not take long.
+    """The format, the size, the columns, the number of rows.
 
     Where files in a folder have different columns, they are different tables: each is described by itself.
     """
@@ -40,8 +39,7 @@ def describe_files(files: "Files") -> dict[str, Any]:
         tables = [describe_files(replace(files, paths=[one])) for one in files.paths[:_TABLES]]
         return {**told, "rows": None, "columns": None, "tables": tables}
     with polars_errors(files.name):
-        columns, rows = _columns_and_rows(files, size)
-    return {**told, "rows": rows, "columns": columns}
+        return {**told, **_columns_and_rows(files)}
 
 
 def show_files(files: "Files", told: dict[str, Any], say: Output) -> None:
@@ -52,13 +50,13 @@ def show_files(files: "Files", told: dict[str, Any], say: Output) -> None:
             say.line()
             show_files(replace(files, paths=[Path(one["files"][0])]), one, say)
         return
-    rows = told["rows"]
+    ragged = f"; {told['ragged']:,} more lines have another number of fields than the header" if told["ragged"] else ""
     say.facts(
         [
             ("data", files.name),
             ("format", files.format + (f", separator {files.separator!r}" if files.format in ("csv", "tsv") else "")),
             ("size", f"{told['bytes']:,} bytes"),
-            ("rows", "not counted: the text is long" if rows is None else f"{rows:,}"),
+            ("rows", f"{told['rows']:,}{ragged}"),
         ]
     )
     say.line()
@@ -75,31 +73,26 @@ def _differ(files: "Files") -> bool:
     return len({frozenset(column_names(replace(files, paths=[one]))) for one in first}) > 1
 
 
-def _columns_and_rows(files: "Files", size: int) -> tuple[list[dict[str, Any]], int | None]:
+def _columns_and_rows(files: "Files") -> dict[str, Any]:
+    """Both as `fit` reads them, but for lines with another number of fields than the header: those are counted."""
     import polars as pl
 
-    from shortlist.data.reading import column_names
+    from shortlist.data.reading import scan, scan_text
 
-    column_names(files)  # which refuses a header that cannot be used
-    if files.format == "parquet":
-        frame = pl.scan_parquet(files.paths, hive_partitioning=False)
-    elif files.format == "jsonl":
-        frame = pl.scan_ndjson(files.paths, infer_schema_length=_SAMPLE)
-    else:
-        frame = pl.scan_csv(files.paths, separator=files.separator, infer_schema=False, truncate_ragged_lines=True)
-    sample = frame.head(_SAMPLE).collect()
-    text = files.format in ("csv", "tsv")
-    columns = [
-        {
-            "name": one.name,
-            "type": _kind_of_text(one) if text else str(one.dtype),
-            "first": None if not len(one) or one[0] is None else str(one[0]),
-        }
-        for one in sample.get_columns()
-    ]
-    if files.format != "parquet" and size > _COUNTED_UP_TO:
-        return columns, None
-    return columns, int(frame.select(pl.len()).collect(engine="streaming").item())
+    if files.format in ("csv", "tsv"):
+        text = scan_text(files, on_bad="drop")
+        blank = pl.all_horizontal(pl.all().is_null())
+        sample = text.frame.filter(~blank).head(_SAMPLE).collect(engine="streaming")
+        columns = [{"name": one.name, "type": _kind_of_text(one), "first": _first(one)} for one in sample]
+        return {"rows": text.n_records, "columns": columns, "ragged": text.n_ragged}
+    frame = scan(files)
+    sample = frame.head(_SAMPLE).collect(engine="streaming")
+    columns = [{"name": one.name, "type": str(one.dtype), "first": _first(one)} for one in sample]
+    return {"rows": int(frame.select(pl.len()).collect(engine="streaming").item()), "columns": columns, "ragged": 0}
+
+
+def _first(column: "pl.Series") -> str | None:
+    return None if not len(column) or column[0] is None else str(column[0])
 
 
 def _kind_of_text(column: "pl.Series") -> str:
@@ -112,14 +105,25 @@ def _kind_of_text(column: "pl.Series") -> str:
     if not len(values):
         return "empty"
     if values.str.contains(WHOLE_NUMBER).all():
-        return "integer"
+        return "text" if values.cast(pl.Int64, strict=False).null_count() else "integer"
     if not values.cast(pl.Float64, strict=False).null_count() and not values.str.contains(r"^0\d").any():
         return "number"
+    return "time" if _are_times(values) else "text"
+
+
+def _are_times(values: "pl.Series") -> bool:
+    """Whether they are dates or moments to whoever reads events."""
+    import polars as pl
+
+    from shortlist.data.interactions import Interactions
+    from shortlist.errors import DataError
+
+    frame = pl.DataFrame({"place": pl.int_range(len(values), eager=True), "item": "", "time": values})
     try:
-        values.str.to_datetime(strict=True)
-    except pl.exceptions.PolarsError:
-        return "text"
-    return "time"
+        events = Interactions.from_frame(frame, context="place", item="item", time="time")
+    except DataError:
+        return False
+    return events.time_dtype is not None and events.time_dtype.is_temporal()
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

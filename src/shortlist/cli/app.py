@@ -1,6 +1,7 @@
 """The command with its subcommands, and what stands around every one of them."""
 
 import difflib
+import os
 import sys
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from shortlist.cli.bundled import datasets
 from shortlist.cli.demo import demo
 from shortlist.cli.doctor import doctor
 from shortlist.cli.evaluate import evaluate
-from shortlist.cli.failures import Session, UsageError, guarded
+from shortlist.cli.failures import Session, UsageError, flushed, guarded
 from shortlist.cli.fit import fit
 from shortlist.cli.inspecting import inspect
 from shortlist.cli.recommend import recommend, similar
@@ -46,6 +47,18 @@ class Guarded(TyperGroup):
 
 class Command(TyperCommand):
     """A command whose repeatable arguments may come from the file of `--config` too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what is typed; where it may be an id that looks like an option, say how to write that."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            option = getattr(error, "option_name", None)
+            takes_ids = any(one.nargs == -1 and one.param_type_name == "argument" for one in self.params)
+            if option and takes_ids and not getattr(error, "possibilities", None):
+                hint = f"Ids that begin with - stand at the end, after --: shortlist {ctx.info_name} MODEL -- {option}"
+                error.message = f"{error.message.rstrip('.')}. {hint}"
+            raise
 
     def make_parser(self, ctx: Any) -> Any:
         """A parser for which an argument that is not there is absent; Typer's would say that it is empty."""
@@ -103,7 +116,15 @@ for _command in (demo, fit, evaluate, recommend, similar, inspect, datasets, doc
 
 def main() -> None:
     """The entry point."""
+    if sys.stderr is None:  # closed, as in 2>&-
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stderr.write("error: standard output is closed\n")
+        sys.exit(1)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # an id that the terminal cannot show is no reason to stop
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="shortlist")
+    try:
+        app(prog_name="shortlist")
+    except SystemExit as end:
+        sys.exit(end.code or flushed())

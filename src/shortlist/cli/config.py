@@ -28,7 +28,8 @@ from shortlist.cli.settings import Stored
 _MOST_BYTES = 1 << 20
 _SETTINGS = "set"
 _NOT_IN_FILES = ("config", "help")
-_WITH_COMMAS = ("metrics", "allow", "deny")  # typed with commas between, so a list is as good
+_METRICS = "metrics"  # typed with commas between, so a list is as good
+_IDS = ("allow", "deny")  # so too, but ids may hold commas: a list of them is handed on as it is
 _WORDS: list[tuple[Any, str]] = [
     (bool, "true or false"),
     (str, "text"),
@@ -67,7 +68,13 @@ def read_config(ctx: typer.Context, value: str | None) -> str | None:
         if _plain(key) in own and (own[_plain(key)].opts[0].startswith("-") or _plain(key) not in options)
     }
     values |= {_plain(key): content for key, content in tables.get(here, {}).items()}
-    ctx.obj.stored = Stored(value, _settings(values.pop(_SETTINGS, []), value, here))
+    settings = _settings(values.pop(_SETTINGS, []), value, here)
+    lists = {
+        key: [_typed(one, f"{value}: {key}") for one in values.pop(key)]
+        for key in _IDS
+        if isinstance(values.get(key), list)
+    }
+    ctx.obj.stored = Stored(value, settings, lists)
     ctx.default_map = {own[key].name: _checked(ctx, own[key], content, key, value) for key, content in values.items()}
     return value
 
@@ -125,7 +132,7 @@ def _checked(ctx: typer.Context, parameter: Any, content: Any, key: str, path: s
     if getattr(parameter, "multiple", False) or parameter.nargs == -1:
         several = content if isinstance(content, list) else [content]
         value: Any = [_typed(one, f"{path}: {key}") for one in several]
-    elif key in _WITH_COMMAS and isinstance(content, list):
+    elif key == _METRICS and isinstance(content, list):
         value = ",".join(_typed(one, f"{path}: {key}") for one in content)
     else:
         value = _typed(content, f"{path}: {key}")

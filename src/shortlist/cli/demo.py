@@ -8,7 +8,7 @@ import typer
 from shortlist.cli import options as opt
 from shortlist.cli.evaluate import Tried, as_document, compared, show_results, show_split, try_models
 from shortlist.cli.events import described, summary
-from shortlist.cli.fit import refuse_foreign
+from shortlist.cli.fit import check_target
 from shortlist.cli.output import Output
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def demo(
     from shortlist.evaluation.evaluate import DEFAULT_METRICS
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    refuse_foreign(out)
+    check_target(out)
     data = datasets.load("online-retail")
     say.note(f"{data.info.title}: {described(data.interactions)}")
     split = splits.by_time(data.interactions, test=0.1, repeats="drop")

@@ -15,6 +15,7 @@ from shortlist.cli.events import Source
 from shortlist.cli.fit import fit_with_progress
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
+from shortlist.errors import DataError
 
 if TYPE_CHECKING:
     from shortlist.data.interactions import Interactions
@@ -49,7 +50,7 @@ def evaluate(
     item: opt.Item = None,
     weight: opt.Weight = None,
     time: opt.Time = None,
-    aggregate: opt.Aggregated = opt.Aggregate.SUM,
+    aggregate: opt.Aggregated = None,
     on_bad: opt.Bad = opt.OnBad.RAISE,
     file_format: opt.FileFormat = None,
     separator: opt.Separator = None,
@@ -132,19 +133,7 @@ def evaluate(
     from shortlist.metrics import parse_metrics
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source(
-        data=data,
-        context=context,
-        item=item,
-        weight=weight,
-        time=time,
-        aggregate=aggregate,
-        on_bad=on_bad,
-        format=file_format,
-        separator=separator,
-        layout=layout,
-        min_rating=min_rating,
-    )
+    source = Source.of(ctx.params)
     if split is SplitBy.CONTEXTS and repeats is not None:
         raise typer.BadParameter("a split by contexts has no repeats", param_hint="--repeats")
     if split is not SplitBy.CONTEXTS and fold_in is not None:
@@ -163,7 +152,14 @@ def evaluate(
     else:
         if found.split is not None:
             say.note(f"the test of {found.split.protocol} stays aside: the split is made of the other events")
-        parts = _split(found.events, split or SplitBy.TIME, test, repeats, fold_in, seed)
+        by = split or SplitBy.TIME
+        if found.layout is not None and found.events.times is None and by in (SplitBy.TIME, SplitBy.LAST):
+            published = "leave --split out for the published one, or " if found.split is not None else ""
+            raise DataError(
+                f"{data}: data in the layout {found.layout} has no times, which --split {by} needs; {published}pass "
+                "--split random or --split contexts"
+            )
+        parts = _split(found.events, by, test, repeats, fold_in, seed)
     tried = try_models(models, parts, wanted, say, seed=seed, threads=threads)
     comparison = compared(tried)
     if say.json:
@@ -249,19 +245,16 @@ def show_results(tried: list[Tried], comparison: "Comparison | None", say: Outpu
 
 
 def _show_verdicts(comparison: "Comparison", metrics: list[str], say: Output) -> None:
+    from shortlist.evaluation.comparison import verdict_of
+
     say.title(f"Which differences are real (to the best, {comparison.confidence:.0%} interval)")
     verdicts = []
     for row in (one for one in comparison.rows if one["metric"] in metrics):
-        best = row["low"] == row["high"] == row["difference"] == 0
-        verdicts.append(
-            [
-                row["metric"],
-                row["model"],
-                "" if best else f"{row['difference']:+.4f}",
-                "" if best else f"{row['low']:+.4f} … {row['high']:+.4f}",
-                "best" if best else "worse" if row["worse"] else "no real difference",
-            ]
-        )
+        verdict = verdict_of(row)
+        difference = "" if verdict == "best" else f"{row['difference']:+.4f}"
+        told = verdict != "best" and not math.isnan(row["low"])
+        interval = f"{row['low']:+.4f} … {row['high']:+.4f}" if told else ""
+        verdicts.append([row["metric"], row["model"], difference, interval, verdict])
     say.table(["metric", "model", "difference", "interval", "verdict"], verdicts, right=["difference", "interval"])
 
 

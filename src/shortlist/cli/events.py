@@ -2,6 +2,7 @@
 
 import difflib
 import glob
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,6 @@ from shortlist.cli.output import Output
 from shortlist.cli.text import counted
 
 if TYPE_CHECKING:
-    from shortlist.data.interactions import Aggregate as AggregateWord
     from shortlist.data.interactions import Interactions
     from shortlist.data.splits import Split
 
@@ -27,6 +27,7 @@ class Found:
     layout: str | None = None
     split: "Split | None" = None
     candidates: "Interactions | None" = None
+    everything: "Interactions | None" = None  # with the events that the split asks for
 
     def summary(self) -> dict[str, Any]:
         """The size of the data, for JSON."""
@@ -38,16 +39,34 @@ class Source:
     """Where events come from: files with named columns, or data that knows its own, bundled or in a public layout."""
 
     data: str
-    context: list[str] | None
+    context: list[str]
     item: str | None
     weight: str | None
     time: str | None
-    aggregate: Aggregate
+    aggregate: Aggregate | None
     on_bad: OnBad
     format: Format | None
     separator: str | None
     layout: str | None
     min_rating: float | None
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> "Source":
+        """From the parameters of a command. Typer hands words on, where a command's own arguments are enums already."""
+        aggregate, file_format = params.get("aggregate"), params["file_format"]
+        return cls(
+            data=params["data"],
+            context=list(params["context"] or ()),
+            item=params["item"],
+            weight=params["weight"],
+            time=params["time"],
+            aggregate=None if aggregate is None else Aggregate(aggregate),
+            on_bad=OnBad(params["on_bad"]),
+            format=None if file_format is None else Format(file_format),
+            separator=params["separator"],
+            layout=params["layout"],
+            min_rating=params["min_rating"],
+        )
 
     @property
     def named(self) -> bool:
@@ -110,24 +129,26 @@ class Source:
         data = datasets.read(self.data, layout, self.min_rating, on_bad=self.on_bad.value)
         if data.split is None:
             return Found(self._aggregated(data.interactions), data.info.name)
-        if self.aggregate is not Aggregate.SUM:
+        if self.aggregate is not None:
             raise typer.BadParameter("data with a published split is taken as it is", param_hint="--aggregate")
-        return Found(data.interactions, data.info.name, data.split, data.candidates)
+        return Found(data.interactions, data.info.name, data.split, data.candidates, data.everything)
 
     def _aggregated(self, events: "Interactions") -> "Interactions":
         from shortlist.data.interactions import Interactions
 
-        aggregate: AggregateWord = self.aggregate.value
-        if aggregate == "sum":
+        if self.aggregate is None:
             return events
-        columns = events.columns
-        return Interactions.from_frame(
-            events.to_polars(),
-            context=columns.context,
-            item=columns.item,
-            weight=columns.weight,
-            time=columns.time,
-            aggregate=aggregate,
+        return Interactions(
+            events.contexts,
+            events.items,
+            events.context_codes,
+            events.item_codes,
+            weights=events.weights,
+            times=events.times,
+            columns=events.columns,
+            time_dtype=events.time_dtype,
+            aggregate=self.aggregate.value,
+            dropped=events.dropped,
         )
 
     def _files(self) -> "Interactions":
@@ -147,7 +168,7 @@ class Source:
             item=self.item,
             weight=self.weight,
             time=self.time,
-            aggregate=self.aggregate.value,
+            aggregate="sum" if self.aggregate is None else self.aggregate.value,
             on_bad=self.on_bad.value,
             format=self.format.value if self.format else None,
             separator=separator,

@@ -3,7 +3,7 @@
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | a `ShortlistError`, a package that cannot be loaded, not enough memory: something the user can mend |
+| 1 | a `ShortlistError`, a package that cannot be loaded, not enough memory, nowhere to write: the user can mend it |
 | 2 | wrong usage, as Typer reports it |
 | 70 | anything else: a bug |
 | 130 | Ctrl-C |
@@ -12,6 +12,7 @@ With `--json` the message is a line of JSON, {"error": {"type": …, "message": 
 standard error, so that standard output is a result or nothing.
 """
 
+import errno
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 import typer
 
@@ -30,10 +31,25 @@ from shortlist.errors import ShortlistError, ShortlistWarning
 UsageError: Any = typer.BadParameter.__mro__[1]  # its home is click's or Typer's own, depending on the version
 _PASSED = (typer.Exit, typer.Abort, SystemExit, GeneratorExit)
 _BUG = 70
-_SETTING = re.compile(
-    r"\b(unknown|on_bad|format|separator|aggregate|repeats|layout|min_rating|test|fold_in|time|weight)="
-    r"('[^']*'|[^\s,;.')]+(?:\.[0-9]+)?|(?=[\s,;.]|$))"  # text, a bare word or number, or nothing
+_UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG)
+_PHRASES = {
+    "leave context= and item= out and use shortlist.datasets.read(path)": "leave --context and --item out, and with "
+    "them --weight, --time, --format and --separator",
+    "read files that have named columns with Interactions.read": "name the columns with --context and --item",
+    "use splits.by_time": "use --split time",
+    "by_time needs times": "--split time needs times",
+    "leave_last_out needs times": "--split last needs times",
+}
+# What is quoted is left alone, and so are paths: they hold whatever the user's data does, time=2020/ for one.
+_ADVICE = re.compile(
+    r"""(?P<quoted>(?<!\w)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
+    rf"|(?P<phrase>{'|'.join(map(re.escape, _PHRASES))})"
+    r"|(?P<before>\b(?:pass|with|use|got|is:) |^)"
+    r"(?P<name>unknown|on_bad|format|separator|aggregate|repeats|layout|min_rating|test|fold_in|time|weight)="
+    r"(?P<value>'(?:\\.|[^'\\])*'|[\w+-]+(?:\.\w+)?|)(?=$|[\s,;:)]|\.(?:\s|$))"
 )
+# At the very beginning of a message stands a setting that is refused, or a path.
+_REFUSED = re.compile("; expected|: files in| (?:leaves|holds|has a time zone|cannot be read as a moment)")
 
 
 @dataclass
@@ -68,8 +84,7 @@ def guarded(session: Session) -> Iterator[None]:
         _report(session, error, in_words(str(error)))
         raise typer.Exit(1) from error
     except BrokenPipeError:  # whoever reads has enough, as in `| head`
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         raise typer.Exit(0) from None
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "shortlist":
@@ -81,8 +96,33 @@ def guarded(session: Session) -> Iterator[None]:
         _report(session, error, f"not enough memory: {error}" if str(error) else "not enough memory")
         raise typer.Exit(1) from error
     except BaseException as error:  # polars' panics are no Exceptions
+        if _is_unwritable(error):
+            _give_up_output()
+            _report(session, error, f"cannot write to standard output: {error.strerror}")
+            raise typer.Exit(1) from error
         _report_bug(session, error)
         raise typer.Exit(_BUG) from error
+
+
+def flushed() -> int:
+    """Write what is left of a command's output, such as help; the exit code."""
+    try:
+        with guarded(Session()):
+            pass
+    except typer.Exit as end:
+        return int(end.exit_code)
+    return 0
+
+
+def _is_unwritable(error: BaseException) -> TypeGuard[OSError]:
+    """Whether it comes of writing to standard output, a full disk for one: files have names."""
+    return isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None
+
+
+def _give_up_output() -> None:
+    """Let what is not yet written go nowhere; Python would try once more at its end, and complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_words(message: str) -> str:
@@ -91,7 +131,17 @@ def in_words(message: str) -> str:
     >>> in_words("pass on_bad='drop' to leave those rows out")
     'pass --on-bad drop to leave those rows out'
     """
-    return _SETTING.sub(lambda found: f"--{found[1].replace('_', '-')}{_value(found[2])}", message)
+
+    def translated(found: re.Match[str]) -> str:
+        if found["quoted"]:
+            return found[0]
+        if found["phrase"]:
+            return _PHRASES[found["phrase"]]
+        if not found["before"] and not _REFUSED.match(message, found.end()):
+            return found[0]
+        return f"{found['before']}--{found['name'].replace('_', '-')}{_value(found['value'])}"
+
+    return _ADVICE.sub(translated, message)
 
 
 def _value(text: str) -> str:

@@ -6,13 +6,15 @@ import typer
 
 from shortlist.cli import completing
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source
+from shortlist.cli.events import Source, summary
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
 
 if TYPE_CHECKING:
     from shortlist.data.interactions import Interactions
     from shortlist.recommenders.base import Recommender
+
+_SPLIT_BY_RULE = ("sasrec", "s3rec")  # layouts whose files hold all events; elsewhere the test is a file of its own
 
 
 def fit(
@@ -28,7 +30,7 @@ def fit(
     item: opt.Item = None,
     weight: opt.Weight = None,
     time: opt.Time = None,
-    aggregate: opt.Aggregated = opt.Aggregate.SUM,
+    aggregate: opt.Aggregated = None,
     on_bad: opt.Bad = opt.OnBad.RAISE,
     file_format: opt.FileFormat = None,
     separator: opt.Separator = None,
@@ -52,24 +54,15 @@ def fit(
         --set dim=128 --out models/shop
     """
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source(
-        data=data,
-        context=context,
-        item=item,
-        weight=weight,
-        time=time,
-        aggregate=aggregate,
-        on_bad=on_bad,
-        format=file_format,
-        separator=separator,
-        layout=layout,
-        min_rating=min_rating,
-    )
+    source = Source.of(ctx.params)
     (recommender,) = make_models([model], settings or [], ctx.obj.stored)
-    refuse_foreign(out)
+    check_target(out)
     found = source.read(say)
     events = found.events
-    if found.split is not None:
+    if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
+        events = found.everything
+        say.note(f"fitting on all {len(events):,} events: the files hold no test, and the published one is only a rule")
+    elif found.split is not None:
         say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
     seconds = fit_with_progress(recommender, events, say, threads)
     recommender.save(out)
@@ -77,7 +70,7 @@ def fit(
     result: dict[str, Any] = {
         "model": kind,
         "settings": recommender.settings(),
-        "data": found.summary(),
+        "data": {**summary(events), "layout": found.layout},
         "fit_seconds": seconds,
         "path": out,
     }
@@ -116,15 +109,36 @@ def last_loss(recommender: "Recommender") -> float | None:
     return float(training[-1].loss.total) if training else None
 
 
-def refuse_foreign(path: str) -> None:
-    """Refuse, before any work is done, a place to save to that holds something else than a Shortlist model."""
+def check_target(path: str) -> None:
+    """Refuse, before any work is done, a place that holds something else than a model, or that cannot be written to.
+
+    Whether it can is tried, by making the directories that are missing and taking them away again.
+    """
+    import os
+    from contextlib import suppress
     from pathlib import Path
 
     from shortlist.errors import StorageError
     from shortlist.storage import is_model
 
-    place = Path(path)
-    if not place.exists() or is_model(place) or (place.is_dir() and not any(place.iterdir())):
-        return
-    found = "a directory with other things in it" if place.is_dir() else "a file"
-    raise StorageError(f"cannot save to '{path}': it is {found}, not a Shortlist model; name another directory")
+    place = Path(os.path.abspath(path))
+    made: list[Path] = []
+    try:
+        there = os.path.lexists(place)
+        if there and not is_model(place) and not (place.is_dir() and not any(place.iterdir())):
+            found = "a directory with other things in it" if place.is_dir() else "a file"
+            raise StorageError(f"cannot save to '{path}': it is {found}, not a Shortlist model; name another directory")
+        trial = place / f".{os.getpid()}.tmp" if there else place
+        for one in [*reversed(trial.parents), trial]:
+            if not one.exists():
+                os.mkdir(one)
+                made.append(one)
+    except StorageError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageError(f"cannot save to '{path}': {reason}; name another directory") from error
+    finally:
+        for one in reversed(made):
+            with suppress(OSError):
+                one.rmdir()

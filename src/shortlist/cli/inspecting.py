@@ -54,28 +54,25 @@ def inspect(
 
       shortlist inspect events.csv --context user --item product
     """
+    from shortlist.storage import is_model
+
     say = Output(ctx, as_json=as_json, quiet=quiet)
     place = Path(path)
-    source = Source(
-        data=path,
-        context=context,
-        item=item,
-        weight=weight,
-        time=time,
-        aggregate=opt.Aggregate.SUM,
-        on_bad=opt.OnBad.DROP,  # and so counted
-        format=file_format,
-        separator=separator,
-        layout=layout,
-        min_rating=min_rating,
-    )
-    # An empty directory is neither; the message about a missing manifest says more than the one about data files.
-    if (place / "manifest.json").exists() or (place.is_dir() and not any(place.iterdir())):
+    source = Source.of({**ctx.params, "data": path, "on_bad": opt.OnBad.DROP})  # what is bad is counted
+    if is_model(place) or _was_a_model(place):
         describe_model(path, say, check=check)
         return
     if check:
         raise typer.BadParameter(f"it is for models, {path} is none", param_hint="--check")
     _data(source, say)
+
+
+def _was_a_model(place: Path) -> bool:
+    """Whether only a damaged manifest keeps it from being one: then reading that says more than looking for data."""
+    from shortlist.storage.names import MANIFEST, is_ours
+
+    names = [one.name for one in place.iterdir()] if place.is_dir() else []
+    return MANIFEST in names and all(name == MANIFEST or is_ours(name) for name in names)
 
 
 def _data(source: Source, say: Output) -> None:

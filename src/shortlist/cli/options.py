@@ -91,7 +91,13 @@ Time = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of the time: dates or numbers.", rich_help_panel=_COLUMNS)
 ]
 Aggregated = Annotated[
-    Aggregate, typer.Option("--aggregate", help="What a repeated pair weighs.", rich_help_panel=_COLUMNS)
+    Aggregate | None,
+    typer.Option(
+        "--aggregate",
+        help="What a repeated pair weighs: the sum by default, and of published ratings the latest.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
 ]
 Bad = Annotated[
     OnBad,

@@ -15,7 +15,7 @@ from shortlist.cli.text import shown
 class Output:
     """The two streams of a command.
 
-    On a terminal tables are drawn by Rich and fit its width; elsewhere they are aligned lines, as long as they need to
+    On a terminal tables are drawn to fit its width; elsewhere they are aligned lines, as long as they need to
     be. With `--json` standard output holds one JSON document and nothing else.
     """
 
@@ -50,7 +50,9 @@ class Output:
         cells = [[shown(cell) for cell in row] for row in rows]
         heads = [shown(column) for column in columns]
         if sys.stdout.isatty():
-            self._drawn(heads, cells, right)
+            from shortlist.cli.drawing import draw_table
+
+            draw_table(heads, cells, [column in right for column in columns])
         else:
             self._aligned([heads, *cells], [column in right for column in columns])
 
@@ -58,33 +60,11 @@ class Output:
         """Print names with their values, a line each."""
         cells = [[shown(name), shown(value)] for name, value in pairs]
         if sys.stdout.isatty():
-            from rich.console import Console
-            from rich.table import Table
-            from rich.text import Text
+            from shortlist.cli.drawing import draw_facts
 
-            grid = Table.grid(padding=(0, 2))
-            grid.add_column(no_wrap=True)
-            grid.add_column(overflow="fold")
-            for name, value in cells:
-                grid.add_row(Text(name, style="dim"), Text(value))
-            Console(highlight=False).print(grid)
+            draw_facts(cells)
         else:
             self._aligned(cells, [False, False])
-
-    @staticmethod
-    def _drawn(heads: list[str], cells: list[list[str]], right: Collection[str]) -> None:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for head in heads:
-            on_right = head in right
-            table.add_column(Text(head), justify="right" if on_right else "left", overflow="fold", no_wrap=on_right)
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
-        Console(highlight=False).print(table)
 
     @staticmethod
     def _aligned(cells: list[list[str]], right: list[bool]) -> None:

@@ -54,13 +54,18 @@ def recommend(
     from shortlist.recommenders.registry import load
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
+    if contexts and history:  # of the two, one may come from the file of --config: then what is typed wins
+        typed = [ctx.get_parameter_source(name) for name in ("contexts", "history")]
+        typed_contexts, typed_history = (source is not None and source.name == "COMMANDLINE" for source in typed)
+        contexts = contexts if typed_contexts or not typed_history else None
+        history = history if typed_history or not typed_contexts else None
     if bool(contexts) == bool(history):
         raise typer.BadParameter("give contexts or --history, one of the two", param_hint="CONTEXT")
     recommender = load(model)
     filters: dict[str, Any] = {
         "exclude_seen": not keep_seen,
-        "allow": _filter(recommender, "allow", allow, say),
-        "deny": _filter(recommender, "deny", deny, say),
+        "allow": _filter(recommender, "allow", allow, ctx, say),
+        "deny": _filter(recommender, "deny", deny, ctx, say),
         "threads": threads,
     }
     skipped: list[str] = []
@@ -110,19 +115,24 @@ def similar(
     answer = recommender.similar_items(
         ids,
         n=min(n, len(recommender.items_)),
-        allow=_filter(recommender, "allow", allow, say),
-        deny=_filter(recommender, "deny", deny, say),
+        allow=_filter(recommender, "allow", allow, ctx, say),
+        deny=_filter(recommender, "deny", deny, ctx, say),
         threads=threads,
     )
     name = recommender.items_.names[0]
     _show(say, answer, (name,), [(one,) for one in ids], f"similar {name}", [{"item": one} for one in ids], skipped)
 
 
-def _filter(recommender: "Recommender", name: str, text: str | None, say: Output) -> list[Any] | None:
-    """The ids of a filter. Those that are not in the catalogue could not be recommended anyway: a note is enough."""
-    if text is None:
+def _filter(
+    recommender: "Recommender", name: str, text: str | None, ctx: typer.Context, say: Output
+) -> list[Any] | None:
+    """The ids of a filter, as typed or, of a list in the file of `--config`, as they stand there.
+
+    Those that are not in the catalogue could not be recommended anyway: a note is enough.
+    """
+    texts = ctx.obj.stored.lists.get(name) if text is None else listed(text)
+    if texts is None:
         return None
-    texts = listed(text)
     ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
     if strange:
         say.note(f"--{name}: {len(strange):,} of {len(texts):,} ids are not in the catalogue, such as {strange[0]!r}")

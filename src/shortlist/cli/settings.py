@@ -1,8 +1,8 @@
 """`--model NAME` and `--set NAME=VALUE`: recommenders from text, typed by their own fields. Nothing is evaluated."""
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stored:
-    """Settings from a file that `--config` names."""
+    """What a file that `--config` names holds besides plain options: settings, and lists of ids by their options."""
 
     path: str = ""
     settings: Sequence[str] = ()
+    lists: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -> "list[Recommender]":
@@ -40,12 +41,16 @@ def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -
         if name in values[owner]:
             raise SettingError(f"--set {setting}: {name} is set twice")
         values[owner][name] = _typed(known[owner], name, text)
+    from_file: set[tuple[str, str]] = set()
     for setting in stored.settings:
         try:
             model, dot, _ = setting.partition("=")[0].rpartition(".")
             if dot and recommender_class(model).__name__.lower() not in known:
                 continue
             owner, name, text = _parts(setting, list(known))
+            if (owner, name) in from_file:
+                raise SettingError(f"--set {setting}: {name} is set twice")
+            from_file.add((owner, name))
             values[owner].setdefault(name, _typed(known[owner], name, text))
         except SettingError as error:
             raise SettingError(f"{stored.path}: {error}") from None
