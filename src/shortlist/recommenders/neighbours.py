@@ -33,7 +33,7 @@ class ItemKNN(SparseItems):
         neighbours: k.
         similarity: `"cosine"`, `"tfidf"` (the cosine, with contexts that had few items counting more) or `"bm25"`.
         shrinkage: h in the cosine's denominator: items with few contexts in common are taken for less similar. Try 0 to
-            100. Not for bm25.
+            300. Not for bm25.
         asymmetry: a, from 0 to 1: the power of item i's own length; ½ is the cosine proper. Somewhat less favours
             popular items; much less, unless `shrinkage` is large, gives them the rarest items for neighbours. Not for
             bm25.
@@ -131,9 +131,11 @@ class UserKNN(Recommender):
         return NeighbourScorer(self._others, histories, x, row_keys(histories), int(self.neighbours), self._by_context)
 
     def _similarity(self, codes: npt.NDArray[np.int32]) -> SparseScorer:
-        """How many contexts had both items."""
+        """The cosine of who had them."""
         seen = Rows(self._by_context.indptr, self._by_context.indices, None, self._by_context.n_columns)
-        return SparseScorer(self._by_item.take(codes), np.ones(1, np.float32), seen)
+        scale = (1 / np.sqrt(np.maximum(self._by_item.lengths, 1))).astype(np.float32)
+        own = self._by_item.take(codes)
+        return SparseScorer(own, np.repeat(scale[codes], own.lengths), seen, scale)
 
     def _check_arrays(self) -> None:
         self._set_contexts(self.seen_, self.seen_.transpose())

@@ -16,14 +16,22 @@ Array: TypeAlias = npt.NDArray[Any]
 class SparseScorer:
     """ŷ(i|q) = Σ_j x_{qj}·W_{ji}, both matrices sparse: what the j of the query say for item i.
 
-    The j are the items of a history (item neighbours, SLIM) or the neighbours of a context (user neighbours).
+    The j are the items of a history (item neighbours, SLIM) or the neighbours of a context (user neighbours). With a
+    `scale`, one number for each item, scores are multiplied by it.
     """
 
-    def __init__(self, queries: Rows, strengths: npt.NDArray[np.float32], weights: Rows) -> None:
+    def __init__(
+        self,
+        queries: Rows,
+        strengths: npt.NDArray[np.float32],
+        weights: Rows,
+        scale: npt.NDArray[np.float32] | None = None,
+    ) -> None:
         self.queries = queries
         self.strengths = strengths  # one for each entry of `queries`, or a single one for all
         self.weights = weights
         self._values = np.ones(1, np.float32) if weights.values is None else weights.values  # or a single one for all
+        self.scale = scale
         self.n_queries = queries.n_rows
         self.n_items = weights.n_columns
 
@@ -41,6 +49,8 @@ class SparseScorer:
             items.start,
             out,
         )
+        if self.scale is not None:
+            out *= self.scale[items]
 
 
 @kernel
