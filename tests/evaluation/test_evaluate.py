@@ -278,3 +278,16 @@ def test_few_contexts_give_no_verdict():
 def test_a_single_context_has_no_standard_error():
     one = sl.Evaluation("A", "test", pl.DataFrame({"u": [1]}), {"ap@5": np.array([0.5])})
     assert one.figure("ap@5") == "0.5000"
+
+
+def test_candidates_for_a_split():
+    frame = {"u": [1, 1, 2, 2], "i": ["a", "b", "b", "c"]}
+    train = sl.Interactions.from_frame(frame, context="u", item="i")
+    truth = sl.Interactions.from_frame({"u": [1, 2], "i": ["c", "a"]}, context="u", item="i")
+    split = sl.splits.given(train, truth)
+    others = sl.Interactions.from_frame({"u": [1, 2], "i": ["b", "b"]}, context="u", item="i")
+    model = sl.Popularity().fit(train)
+    of_split, of_truth = (sl.evaluate_candidates(model, one, others) for one in (split, truth))
+    assert dict(of_split) == dict(of_truth)
+    with pytest.raises(sl.SettingError, match="candidates is NoneType; expected Interactions"):
+        sl.evaluate_candidates(model, split, None)

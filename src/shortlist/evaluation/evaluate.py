@@ -86,7 +86,7 @@ def evaluate(
 
 def evaluate_candidates(
     model: Recommender,
-    truth: Interactions,
+    truth: Interactions | Split,
     candidates: Interactions,
     metrics: str | Sequence[str | Metric] = ("hit@10", "ndcg@10"),
     *,
@@ -99,7 +99,7 @@ def evaluate_candidates(
 
     Args:
         model: fitted.
-        truth: one pair a context: the item to find.
+        truth: one pair a context, the item to find; or the split that has it.
         candidates: the items it has to stand against, as (context, item) events. An item equal to the true one counts
             as a tie with it; leave such events out where a published evaluation takes the two for one.
         metrics: as in `evaluate`, without those beyond accuracy.
@@ -112,6 +112,10 @@ def evaluate_candidates(
             "and only given candidates are ranked; use evaluate"
         )
     _require_model(model)
+    truth = truth.truth if isinstance(truth, Split) else truth
+    for name, given in (("truth", truth), ("candidates", candidates)):
+        if not isinstance(given, Interactions):
+            raise SettingError(f"{name} is {type(given).__name__}; expected Interactions, as datasets.read gives them")
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(
