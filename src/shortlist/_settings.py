@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 
 from shortlist.errors import SettingError
 
@@ -45,6 +46,16 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
     return str(value)
+
+
+def refuse_large_squares(whose: str, sums: npt.NDArray[np.float64]) -> None:
+    """Refuse weights whose sum of squares, one for each of them, does not fit float32."""
+    largest, most = float(sums.max(initial=0)), float(np.finfo(np.float32).max)
+    if largest > most:
+        raise SettingError(
+            f"the weights of {whose} are too large: its squares sum to {largest:.2g}, float32 ends at "
+            f"{most:.2g}; take weighting='log' or 'binary', or weights in other units"
+        )
 
 
 def memory_bytes(memory: int | str | None) -> int:

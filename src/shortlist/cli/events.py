@@ -134,22 +134,7 @@ class Source:
         return Found(data.interactions, data.info.name, data.split, data.candidates, data.everything)
 
     def _aggregated(self, events: "Interactions") -> "Interactions":
-        from shortlist.data.interactions import Interactions
-
-        if self.aggregate is None:
-            return events
-        return Interactions(
-            events.contexts,
-            events.items,
-            events.context_codes,
-            events.item_codes,
-            weights=events.weights,
-            times=events.times,
-            columns=events.columns,
-            time_dtype=events.time_dtype,
-            aggregate=self.aggregate.value,
-            dropped=events.dropped,
-        )
+        return events if self.aggregate is None else events.aggregated(self.aggregate.value)
 
     def _files(self) -> "Interactions":
         from shortlist.data import datasets

@@ -303,6 +303,27 @@ class Interactions:
             slice(None),
         )
 
+    def aggregated(self, how: Aggregate) -> Interactions:
+        """The same events, with the weights of a repeated pair summed, counted, or the latest of them.
+
+        >>> frame = {"u": [1, 1], "i": ["a", "a"], "w": [2, 3]}
+        >>> events = Interactions.from_frame(frame, context="u", item="i", weight="w")
+        >>> events.by_context.values, events.aggregated("latest").by_context.values
+        (array([5.], dtype=float32), array([3.], dtype=float32))
+        """
+        return Interactions(
+            self.contexts,
+            self.items,
+            self.context_codes,
+            self.item_codes,
+            weights=self.weights,
+            times=self.times,
+            columns=self.columns,
+            time_dtype=self.time_dtype,
+            aggregate=how,
+            dropped=self.dropped,
+        )
+
     def with_codes(
         self,
         contexts: Vocabulary,

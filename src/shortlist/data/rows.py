@@ -155,6 +155,13 @@ def fault(rows: Rows, n_rows: int) -> str | None:
     return None
 
 
+def product_work(rows: Rows, column_lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """For each row the number of entries in all its columns: how many additions its products with all rows take."""
+    work = np.zeros(rows.n_rows, np.int64)
+    _add_lengths(rows.indptr, rows.indices, column_lengths, work)
+    return work
+
+
 def by_key(
     keys: npt.NDArray[np.int32], values: Array, n_keys: int, order: npt.NDArray[np.uint32] | None = None
 ) -> tuple[npt.NDArray[np.int64], Array]:
@@ -162,6 +169,15 @@ def by_key(
     no_order = np.empty(0, np.uint32)
     indptr, out, _ = _sort_by_key(keys, values, np.empty(0, np.float32), no_order if order is None else order, n_keys)
     return indptr, out
+
+
+@kernel
+def _add_lengths(indptr: Array, indices: Array, lengths: Array, work: Array) -> None:
+    for r in range(len(indptr) - 1):
+        total = 0
+        for e in range(indptr[r], indptr[r + 1]):
+            total += lengths[indices[e]]
+        work[r] = total
 
 
 @kernel

@@ -19,6 +19,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
+from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.progress import Monitor, watched
 from shortlist.retrieval import Filters, item_ranks, top_n
@@ -446,6 +447,10 @@ class Recommender(ABC):
         found = getattr(self, name)
         if found.shape != shape or found.dtype != np.float32:
             raise StorageError(f"array {name} is {found.dtype} {found.shape}; expected float32 {shape}")
+
+    def _strongest(self, weighting: Weighting) -> float:
+        """What the strengths of a history can sum to."""
+        return float(strengths(self.seen_.values, weighting).max(initial=1)) * float(self.seen_.lengths.max())
 
     @staticmethod
     def _require_finite(largest: float) -> None:

@@ -58,9 +58,8 @@ class EASE(Recommender):
 
     def _check_arrays(self) -> None:
         self._require_shape("item_weights_", (len(self.items_),) * 2)
-        B, x = self.item_weights_, strengths(self.seen_.values, self.weighting)
-        strongest = float(x.max(initial=1)) * float(self.seen_.lengths.max())
-        self._require_finite(strongest * max(float(B.max()), -float(B.min())))
+        B = self.item_weights_
+        self._require_finite(self._strongest(self.weighting) * max(float(B.max()), -float(B.min())))
 
 
 def item_weights(rows: Rows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:

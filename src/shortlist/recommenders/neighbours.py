@@ -20,7 +20,28 @@ from shortlist.scoring.sparse import SparseScorer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ItemKNN(SparseItems):
+class Neighbours(Recommender):
+    """The settings that all neighbour models share."""
+
+    neighbours: int = 100
+    similarity: SimilarityName = "cosine"
+    shrinkage: float = 0.0
+    asymmetry: float = 0.5
+    k1: float = 1.2
+    b: float = 0.75
+    weighting: Weighting = "binary"
+
+    def _check(self) -> None:
+        whole("neighbours", self.neighbours)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+        self._how_near()
+
+    def _how_near(self) -> Similarity:
+        return Similarity(self.similarity, self.shrinkage, self.asymmetry, self.k1, self.b)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ItemKNN(Neighbours, SparseItems):
     """Item neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004).
 
     ŷ(i|c) = Σ_{j∈I_c∩N_k(i)} x_{cj}·sim(i, j), where N_k(i) are the k items most similar to i, judged by the contexts
@@ -48,30 +69,18 @@ class ItemKNN(SparseItems):
     [['milk']]
     """
 
-    neighbours: int = 100
-    similarity: SimilarityName = "cosine"
-    shrinkage: float = 0.0
-    asymmetry: float = 0.5
-    k1: float = 1.2
-    b: float = 0.75
-
-    def _check(self) -> None:
-        whole("neighbours", self.neighbours)
-        one_of("weighting", self.weighting, WEIGHTINGS)
-        _similarity_of(self)
-
     def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context
         x = strengths(by_item.values, self.weighting)
         keys = np.arange(by_item.n_rows, dtype=np.uint64)
         items = Neighbourhood(
-            _similarity_of(self), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
+            self._how_near(), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
         )
         self._set_weights(items.nearest(by_item, x, keys, self.neighbours, threads=threads, step=monitor.step))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class UserKNN(Recommender):
+class UserKNN(Neighbours):
     """Context neighbours (Resnick et al. 1994; for implicit feedback Sarwar et al. 2000).
 
     ŷ(i|c) = Σ_{d∈N_k(c)} sim(c, d)·x_{di}, where N_k(c) are the k contexts most similar to c, judged by the items that
@@ -93,21 +102,8 @@ class UserKNN(Recommender):
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
     """
 
-    neighbours: int = 100
-    similarity: SimilarityName = "cosine"
-    shrinkage: float = 0.0
-    asymmetry: float = 0.5
-    k1: float = 1.2
-    b: float = 0.75
-    weighting: Weighting = "binary"
-
     # Its histories are all it knows, and every recommender keeps those.
     _arrays: ClassVar[tuple[str, ...]] = ()
-
-    def _check(self) -> None:
-        whole("neighbours", self.neighbours)
-        one_of("weighting", self.weighting, WEIGHTINGS)
-        _similarity_of(self)
 
     def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
         self._set_contexts(interactions.by_context, interactions.by_item)
@@ -115,7 +111,7 @@ class UserKNN(Recommender):
     def _set_contexts(self, by_context: Rows, by_item: Rows) -> None:
         x = strengths(by_context.values, self.weighting)
         self._others = Neighbourhood(
-            _similarity_of(self),
+            self._how_near(),
             by_context,
             x,
             by_item,
@@ -139,7 +135,3 @@ class UserKNN(Recommender):
 
     def _check_arrays(self) -> None:
         self._set_contexts(self.seen_, self.seen_.transpose())
-
-
-def _similarity_of(model: ItemKNN | UserKNN) -> Similarity:
-    return Similarity(model.similarity, model.shrinkage, model.asymmetry, model.k1, model.b)

@@ -63,6 +63,4 @@ class SparseItems(Recommender):
         if wrong is not None:
             raise StorageError(f"its weights from items to items are damaged: {wrong}")
         self._set_weights(weights)
-        x = strengths(self.seen_.values, self.weighting)
-        strongest = float(x.max(initial=1)) * float(self.seen_.lengths.max())
-        self._require_finite(strongest * float(np.abs(self.weight_values_).max(initial=0)))
+        self._require_finite(self._strongest(self.weighting) * float(np.abs(self.weight_values_).max(initial=0)))

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import kernel
-from shortlist._settings import number, one_of
+from shortlist._settings import number, one_of, refuse_large_squares
 from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
+from shortlist.data.rows import Rows, product_work
 from shortlist.errors import SettingError
 from shortlist.scoring.sparse import SparseScorer
 
@@ -21,7 +21,6 @@ SimilarityName: TypeAlias = Literal["cosine", "tfidf", "bm25"]
 SIMILARITIES = ("cosine", "tfidf", "bm25")
 
 SHORT = 2**16  # so many rows have numbers of two bytes
-LARGEST = float(np.finfo(np.float32).max)
 NOTHING = np.float32(1.2e-38)  # below it, float32 has no digits left to divide by
 BLOCK = 256  # rows that are looked at together
 SMALL = 200_000  # additions: a fraction of a millisecond, for which no threads are started
@@ -101,14 +100,15 @@ class Neighbourhood:
             idf = np.log(max(1, rows.n_rows) / np.maximum(1, by_column.lengths))
         self._squared_idf = (idf**2).astype(np.float32)
         self._mean_size = 1.0
-        sizes = _row_sums(rows, strengths)
         if similarity.name == "bm25":
+            sizes = _row_sums(rows, strengths)
             self._mean_size = float(sizes.mean()) or 1.0
             column_strengths = similarity.saturated(
                 np.broadcast_to(column_strengths, len(by_column)), (sizes / self._mean_size)[by_column.indices]
             )
         self._lengths = self._length_power(rows, strengths, 1 - similarity.asymmetry)
         self._indptr = by_column.indptr
+        self._column_lengths = by_column.lengths
         # The kernel is bound by the bytes of these, so two of them are better than four.
         self._indices = by_column.indices.astype(np.uint16) if rows.n_rows <= SHORT else by_column.indices
         self._values = column_strengths
@@ -116,11 +116,7 @@ class Neighbourhood:
     def _length_power(self, rows: Rows, strengths: npt.NDArray[np.float32], power: float) -> npt.NDArray[np.float32]:
         """‖x‖² to this power."""
         squares = _row_sums(rows, strengths, self._squared_idf)
-        if squares.max(initial=0) > LARGEST:
-            raise SettingError(
-                f"the weights of a row are too large: its squares sum to {squares.max():.2g}, float32 ends at "
-                f"{LARGEST:.2g}; take weighting='log' or 'binary', or weights in other units"
-            )
+        refuse_large_squares("a row", squares)
         return np.ones(rows.n_rows, np.float32) if self.similarity.name == "bm25" else (squares**power).astype("f4")
 
     def nearest(
@@ -151,7 +147,7 @@ class Neighbourhood:
         neighbours: npt.NDArray[np.int32] = np.empty((n, k), np.int32)
         values: npt.NDArray[np.float32] = np.empty((n, k), np.float32)
         counts: npt.NDArray[np.int64] = np.zeros(n, np.int64)
-        work = row_work(queries, np.diff(self._indptr))
+        work = product_work(queries, self._column_lengths)
         spaces = threading.local()
 
         def search(start: int, stop: int) -> None:
@@ -220,13 +216,6 @@ class NeighbourScorer:
         return SparseScorer(near, near.values, self.weights)
 
 
-def row_work(queries: Rows, column_lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """For each query the number of entries in all its columns: how many additions its similarities take."""
-    work = np.zeros(queries.n_rows, np.int64)
-    _add_lengths(queries.indptr, queries.indices, column_lengths, work)
-    return work
-
-
 def row_keys(rows: Rows) -> npt.NDArray[np.uint64]:
     """A key for each row such that rows with the same columns have the same one (and others hardly ever)."""
     keys = np.empty(rows.n_rows, np.uint64)
@@ -252,15 +241,6 @@ def _packed(neighbours: Array, values: Array, counts: Array, n_columns: int) -> 
         _move_together(indptr, neighbours.shape[1], flat, flat_values)
         flat, flat_values = flat[: indptr[-1]].copy(), flat_values[: indptr[-1]].copy()
     return Rows(indptr, flat, flat_values, n_columns)
-
-
-@kernel
-def _add_lengths(indptr: Array, indices: Array, lengths: Array, work: Array) -> None:
-    for q in range(len(indptr) - 1):
-        total = 0
-        for e in range(indptr[q], indptr[q + 1]):
-            total += lengths[indices[e]]
-        work[q] = total
 
 
 @kernel

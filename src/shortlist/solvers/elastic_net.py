@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
+from shortlist._settings import refuse_large_squares
 from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
-from shortlist.errors import SettingError, ShortlistWarning
-from shortlist.scoring.neighbours import LARGEST, row_work
+from shortlist.data.rows import Rows, product_work
+from shortlist.errors import ShortlistWarning
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -62,12 +62,8 @@ def solve_columns(
     n = by_column.n_rows
     diagonal = np.zeros(n)
     _squares(by_column.indptr, column_strengths, diagonal)
-    if diagonal.max(initial=0) > LARGEST:
-        raise SettingError(
-            f"the weights of an item are too large: their squares sum to {diagonal.max():.2g}, float32 ends at "
-            f"{LARGEST:.2g}; take weighting='log' or 'binary', or weights in other units"
-        )
-    work = row_work(by_column, by_row.lengths)
+    refuse_large_squares("an item", diagonal)
+    work = product_work(by_column, by_row.lengths)
     G = _gramian(by_column, column_strengths, int(work.sum()))
     parts: dict[int, tuple[Array, Array, Array, int]] = {}
 
