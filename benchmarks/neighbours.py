@@ -4,8 +4,8 @@
 
 The cosine of every item with every other, the k nearest kept, by `ItemKNN` and by implicit's `CosineRecommender`, both
 on two threads, in turns, and by the bound: the bare additions, without norms and without a choice of neighbours. How
-many neighbours they share, and how far the k-th similarities differ. Then, in a process of its own, the most memory that
-`fit` takes beyond the interactions with both their sparse views, beside twice the result + the interactions.
+many neighbours they share, and how far the k-th similarities differ. Then, in a process of its own, the most memory
+that `fit` takes beyond the interactions with both their sparse views, beside twice the result + the interactions.
 """
 
 from __future__ import annotations
