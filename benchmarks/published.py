@@ -25,3 +25,10 @@ def gowalla(data: Path, *, validation: bool = False) -> sl.splits.Split:
     train = pl.read_parquet(folder / "train.parquet")
     subset = pl.read_parquet(folder / "valid_subset_of_train.parquet")
     return sl.splits.given(pairs(train.join(subset, on=["user", "item"], how="anti")), pairs(subset))
+
+
+def strong(folder: Path, part: str = "test") -> sl.splits.Split:
+    """Strong generalisation: contexts that are not in train, by their fold-in and held-out items."""
+    names = ("train", f"{part}_foldin", f"{part}_heldout")
+    train, history, truth = (read(folder / f"{name}.parquet") for name in names)
+    return sl.splits.given(train, truth, history=history)

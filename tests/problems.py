@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shortlist.data.rows import Rows
-from shortlist.objectives import PointwiseSquare
+from shortlist.objectives import PointwiseSquare, Terms
 
 
 @dataclass
@@ -22,6 +22,15 @@ class Problem:
     @property
     def by_item(self) -> Rows:
         return self.by_context.transpose()
+
+    @property
+    def context_terms(self) -> Terms:
+        return self.objective.terms(self.by_context)
+
+    @property
+    def item_terms(self) -> Terms:
+        contexts, items = self.objective.omegas(self.by_context)
+        return self.objective.terms(self.by_item, items.values, contexts.values)
 
     @property
     def dense(self) -> tuple[np.ndarray, np.ndarray]:
@@ -73,6 +82,8 @@ def problems(draw: Any) -> Problem:
         strength_as=draw(st.sampled_from(["weight", "label"])),
         observed_weight=draw(st.sampled_from([0.3, 1.0, 4.0])),
         convention=draw(st.sampled_from(["added", "total"])),
+        unobserved_item_exponent=draw(st.sampled_from([0.0, 0.5, -1.0])),
+        unobserved_context_exponent=draw(st.sampled_from([0.0, 0.0, -0.5, 1.0])),
     )
 
 
@@ -85,6 +96,9 @@ def dense_loss(
     H = (problem.H if H is None else H).astype(np.float64)
     mask, w = problem.dense
     strength = {"binary": np.ones_like(w), "log": np.log2(1 + w), "raw": w}[o.weighting]
+    n_c, n_i = np.maximum(1, mask.sum(axis=1)), np.maximum(1, mask.sum(axis=0))
+    omega_c = n_c**o.unobserved_context_exponent / np.mean(n_c**o.unobserved_context_exponent)
+    omega_i = n_i**o.unobserved_item_exponent / np.mean(n_i**o.unobserved_item_exponent)
     observed = unobserved = 0.0
     for c in range(len(W)):
         for i in range(len(H)):
@@ -94,9 +108,9 @@ def dense_loss(
                 label = strength[c, i] if o.strength_as == "label" else 1
                 observed += alpha * (score - label) ** 2
             if o.convention == "added" or not mask[c, i]:
-                unobserved += o.unobserved_weight * score**2
+                unobserved += o.unobserved_weight * omega_c[c] * omega_i[i] * score**2
     regularizer = 0.0
-    for X, sizes, others in ((W, mask.sum(axis=1), len(H)), (H, mask.sum(axis=0), len(W))):
+    for X, sizes, others in ((W, mask.sum(axis=1), omega_i.sum()), (H, mask.sum(axis=0), omega_c.sum())):
         for x, size in zip(X, sizes):
             regularizer += (
                 o.regularization * (size + o.unobserved_weight * others) ** o.regularization_exponent * (x @ x)

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from shortlist.recommenders.base import Recommender
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
+    from shortlist.recommenders.explanation import Explanation
     from shortlist.recommenders.ials import IALS
+    from shortlist.recommenders.icd import ICD
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.registry import load
@@ -51,8 +53,10 @@ _HOME = {
     "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
     "Evaluation": "shortlist.evaluation",
+    "Explanation": "shortlist.recommenders.explanation",
     "Features": "shortlist.data.features.table",
     "IALS": "shortlist.recommenders.ials",
+    "ICD": "shortlist.recommenders.icd",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
     "NotFittedError": "shortlist.errors",
@@ -82,8 +86,8 @@ _MODULES = {
 
 __all__ = [  # noqa: RUF022
     "Interactions", "Vocabulary", "Features", "AlignedFeatures", "Split", "splits", "datasets",
-    "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "Recommendations",
-    "load",
+    "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD", "Recommendations",
+    "Explanation", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",

@@ -24,13 +24,14 @@ def whole(name: str, value: object, least: int = 1) -> int:
 
 
 def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:
-    """A finite number of at least `least`, or above it."""
+    """A finite number of at least `least`, or above it; any finite number where `least` is −∞."""
     found = math.nan
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number may be longer than any float
             found = float(value)
     if not math.isfinite(found) or found < least or (above and found == least):
-        raise SettingError(f"{name} is {value!r}; expected a number {'above' if above else 'of at least'} {least:g}")
+        bound = f"number {'above' if above else 'of at least'} {least:g}" if math.isfinite(least) else "finite number"
+        raise SettingError(f"{name} is {value!r}; expected a {bound}")
     return found
 
 

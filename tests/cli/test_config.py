@@ -127,7 +127,7 @@ def test_an_empty_file_changes_nothing(run, config):
     [
         ("contxt = 'user'", "'contxt'; did you mean 'context'"),
         ("[fitt]", "'fitt'; did you mean 'fit'"),
-        ("[fit]\nmetric = 1", "[fit] has no key 'metric'"),
+        ("[fit]\nmetrics = 1", "[fit] has no key 'metrics'"),
         ("[fit]\nitems = 'x'", "did you mean 'item'"),
         ("[evaluate]\nmertics = 'x'", "[evaluate] has no key 'mertics'; did you mean 'metrics'"),
         ("[fit]\nconfig = 'x'", "no key 'config'"),

@@ -235,6 +235,7 @@ def torch():
 
 
 def test_torch_is_looked_at_from_outside(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests may have loaded it
     source = """
 class cuda:
     is_available = staticmethod(lambda: True)

@@ -78,3 +78,37 @@ def test_bundled_data_knows_its_columns(run_json, tmp_path):
     assert told["data"]["contexts"] == 4334
     model = sl.load(tmp_path / "m")
     assert model.seen_.values.max() < 1000  # counts, not the quantities of up to 80,995
+
+
+def test_the_number_of_epochs_is_chosen_on_events_held_out(run, run_json, tmp_path):
+    args = ["fit", "online-retail", "--set", "dim=8", "--set", "epochs=6", "--out", tmp_path / "m"]
+    told = run_json(*args, "--validation", 0.1, "--patience", 1, "--metric", "recall@20")
+    assert told["settings"]["epochs"] == told["validation"]["epochs"] <= 6
+    assert told["validation"]["metric"] == "recall@20"
+    assert 0 < told["validation"]["value"] < 1
+    assert told["validation"]["protocol"].startswith("time")
+    assert told["data"]["contexts"] == len(sl.load(tmp_path / "m").contexts_)  # of all events
+
+
+def test_without_times_any_events_are_held_out(run, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m", "--validation", 0.2]
+    told = run(*args)
+    assert "on the training part of the split by chance" in told.stderr
+    assert "the best by ndcg@20" in told.stdout
+
+
+def test_options_of_epochs_that_make_no_sense(run, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m"]
+    assert "for --validation" in run(*args, "--patience", 2, code=2).stderr
+    assert "no share between 0 and 1" in run(*args, "--validation", 1, code=2).stderr
+    assert "makes two" in run(*args, "--validation", 0.1, "--checkpoint", tmp_path / "c", code=2).stderr
+    told = run("fit", odd_csv, *COLUMNS, "--model", "ease", "--out", tmp_path / "m", "--validation", 0.2, code=1)
+    assert "EASE does not learn in epochs, so there is no validation" in told.stderr
+
+
+def test_a_checkpoint_is_gone_on_from(run, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, "--checkpoint", tmp_path / "c", "--out", tmp_path / "m", "--set", "dim=3"]
+    run(*args, "--set", "epochs=2")
+    told = run(*args, "--set", "epochs=4")
+    assert [f"epoch {k}/4" in told.stderr for k in (1, 2, 3, 4)] == [False, True, True, True]
+    assert "dim was 3 and is 4" in run(*args[:-1], "dim=4", "--set", "epochs=4", code=1).stderr

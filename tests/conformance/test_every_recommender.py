@@ -31,6 +31,7 @@ CASES = {
     "Popularity": Case(similar=False),
     "EASE": Case({"regularization": 5.0}),
     "IALS": Case({"dim": 6, "epochs": 4}, seeded=True),
+    "ICD": Case({"dim": 6, "epochs": 12}, seeded=True),
     "ItemKNN": Case({"neighbours": 10}),
     "UserKNN": Case({"neighbours": 10}),
     "SLIM": Case({"l1": 0.1, "l2": 2.0}),
@@ -471,6 +472,23 @@ def test_a_loaded_model_can_do_everything(model, data, tmp_path):
 
 def test_a_callback_may_stand_alone(name, data):
     make(name).fit(data, callbacks=lambda epoch: None)
+
+
+def test_who_learns_in_epochs_can_go_on_and_others_say_so(name, data, tmp_path):
+    if "epochs" not in make(name).settings():
+        for asked in ({"checkpoint": tmp_path / "c"}, {"start": make(name).fit(data)}):
+            with pytest.raises(sl.SettingError, match=f"{name} does not learn in epochs, so there is no"):
+                make(name).fit(data, **asked)
+        return
+    everyone, items = data.contexts.ids(), [data.items.ids()] * data.n_contexts
+    made = make(name)
+    made.fit(data, checkpoint=tmp_path / "c")
+    made.epochs += 2
+    resumed, whole = made.fit(data, checkpoint=tmp_path / "c"), make(name, epochs=made.epochs).fit(data)
+    np.testing.assert_array_equal(resumed.score(everyone, items), whole.score(everyone, items))
+    split = sl.splits.held_out_contexts(data, 8, fold_in=0.6)
+    model = make(name).fit(split.train, validation=split, start=whole)
+    assert 1 <= model.best_epoch_ <= len(model.training_)
 
 
 def test_nothing_to_learn_from(name, data):

@@ -3,11 +3,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from problems import dense_loss, make, problems
+from shortlist.objectives import LossParts
 from shortlist.solvers.als import alternate, initial_embeddings
-from shortlist.solvers.rows import solve_rows_reference
+from shortlist.solvers.epochs import run
+from shortlist.solvers.stopping import Stopping
+from shortlist.solvers.systems import solve_rows_reference
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,7 +40,7 @@ def test_ends_on_a_context_half_step():
     W, H = alternate(o, problem.by_context, problem.by_item, problem.H, epochs=2)
     np.testing.assert_allclose(
         W,
-        solve_rows_reference(problem.by_context, o.terms(problem.by_context), H, o.unobserved_weight),
+        solve_rows_reference(problem.by_context, o.terms(problem.by_context), H),
         rtol=1e-3,
         atol=1e-4,
     )
@@ -55,3 +60,66 @@ def test_what_is_handed_in_is_not_changed():
     before = problem.H.copy()
     alternate(problem.objective, problem.by_context, problem.by_item, problem.H, epochs=1)
     np.testing.assert_array_equal(problem.H, before)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.integers(0, 1000))
+def test_another_order_of_contexts_and_items_gives_the_same_scores_in_that_order(problem, seed):
+    rng = np.random.default_rng(seed)
+    contexts, items = rng.permutation(problem.by_context.n_rows), rng.permutation(problem.by_context.n_columns)
+    swapped = problem.by_context.take(contexts).transpose().take(items).transpose()
+    W, H = alternate(problem.objective, problem.by_context, problem.by_item, problem.H, epochs=2)
+    W2, H2 = alternate(problem.objective, swapped, swapped.transpose(), problem.H[items], epochs=2)
+    np.testing.assert_allclose(W2 @ H2.T, (W @ H.T)[contexts][:, items], rtol=2e-2, atol=2e-3)
+
+
+class Counter:
+    """A loop whose only item has had so many epochs."""
+
+    def __init__(self, done=0):
+        self.items, self.finished = np.full((1, 1), done, np.float32), 0
+
+    def epoch(self):
+        self.items += 1
+
+    def finish(self):
+        self.finished += 1
+
+    def restore(self, items):
+        self.items[:] = items
+
+    def loss(self):
+        return LossParts(10 - float(self.items.item()), self.finished, 0)
+
+    def embeddings(self):
+        return self.items, self.items
+
+
+def test_the_last_epoch_tells_of_the_result():
+    loop = Counter()
+    training = run(loop, 3)
+    assert [(one.loss.observed, one.loss.unobserved) for one in training] == [(9, 0), (8, 0), (7, 1)]
+
+
+@pytest.mark.parametrize("patience", [1, 2, 9])
+def test_the_best_items_come_back_and_contexts_are_solved_for_once(patience):
+    figures = [0.2, 0.5, 0.5, 0.4, 0.6, 0.1]
+    loop = Counter()
+    stopping = Stopping(lambda items: figures[int(items.item()) - 1], patience)
+    training = run(loop, 6, stopping=stopping)
+    assert [one.validation for one in training] == figures[: len(training)]
+    assert stopping.best_epoch == {1: 2, 2: 2, 9: 5}[patience]
+    assert len(training) == {1: 3, 2: 4, 9: 6}[patience]
+    assert loop.items.item() == stopping.best_epoch
+    assert loop.finished == 1
+
+
+def test_past_epochs_are_not_run_again():
+    kept = []
+    whole = run(Counter(), 4, keep=kept.append)
+    for past in kept:
+        loop, heard = Counter(past.number), []
+        again = run(loop, 4, past=past, callbacks=[heard.append])
+        assert [one.loss for one in again] == [one.loss for one in whole]
+        assert [one.number for one in heard] == list(range(past.number, 5))
+        assert loop.items.item() == 4

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import typer
 
+_FACTORIZATION = (
+    *("dim", "regularization", "unobserved_weight", "epochs", "regularization_exponent", "unobserved_item_exponent"),
+    *("unobserved_context_exponent", "weighting", "strength_as", "observed_weight", "convention", "init_scale", "seed"),
+)
 SETTINGS = {
-    "ials": (
-        *("dim", "regularization", "unobserved_weight", "epochs", "regularization_exponent", "weighting"),
-        *("strength_as", "observed_weight", "convention", "init_scale", "solver", "seed"),
-    ),
+    "ials": (*_FACTORIZATION, "solver", "block", "device"),
+    "icd": _FACTORIZATION,
     "ease": ("regularization", "weighting"),
     "slim": ("weighting", "l1", "l2", "positive", "tolerance", "sweeps"),
     "itemknn": ("weighting", "neighbours", "similarity", "shrinkage", "asymmetry", "k1", "b"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shortlist.data.interactions import Interactions
     from shortlist.recommenders.base import Recommender
 
+_EPOCHS = "Models that learn in epochs"
 _SPLIT_BY_RULE = ("sasrec", "s3rec")  # layouts whose files hold all events; elsewhere the test is a file of its own
 
 
@@ -41,6 +42,44 @@ def fit(
         typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completing.models),
     ] = "ials",
     settings: opt.Settings = None,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Choose the number of epochs: hold this share of the events out (the newest ones, or, without times, "
+            "any), stop when the metric on them gets no better, and fit the best number of epochs to all events.",
+            rich_help_panel=_EPOCHS,
+            show_default=False,
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="By which an epoch is the best, ndcg@20 by default.",
+            rich_help_panel=_EPOCHS,
+            show_default=False,
+            autocompletion=completing.metrics,
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="After how many epochs without a better one to stop, 3 by default.",
+            rich_help_panel=_EPOCHS,
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory that gets the state of the fit after each epoch; the same command goes on from there after "
+            "a break, also with more epochs.",
+            rich_help_panel=_EPOCHS,
+            show_default=False,
+        ),
+    ] = None,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -56,6 +95,12 @@ def fit(
     say = Output(ctx, as_json=as_json, quiet=quiet)
     source = Source.of(ctx.params)
     (recommender,) = make_models([model], settings or [], ctx.obj.stored)
+    if validation is None and (metric is not None or patience is not None):
+        raise typer.BadParameter("they are for --validation", param_hint="--metric and --patience")
+    if validation is not None and not 0 < validation < 1:
+        raise typer.BadParameter(f"{validation:g} is no share between 0 and 1", param_hint="--validation")
+    if validation is not None and checkpoint is not None:
+        raise typer.BadParameter("it is for one fit, and --validation makes two", param_hint="--checkpoint")
     check_target(out)
     found = source.read(say)
     events = found.events
@@ -64,7 +109,10 @@ def fit(
         say.note(f"fitting on all {len(events):,} events: the files hold no test, and the published one is only a rule")
     elif found.split is not None:
         say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
-    seconds = fit_with_progress(recommender, events, say, threads)
+    best = None
+    if validation is not None:
+        best = choose_epochs(recommender, events, validation, metric or "ndcg@20", patience or 3, say, threads)
+    seconds = fit_with_progress(recommender, events, say, threads, checkpoint)
     recommender.save(out)
     kind = type(recommender).__name__
     result: dict[str, Any] = {
@@ -77,6 +125,8 @@ def fit(
     loss = last_loss(recommender)
     if loss is not None:
         result["loss"] = loss
+    if best is not None:
+        result["validation"] = best
     if say.json:
         say.document(result)
         return
@@ -88,16 +138,48 @@ def fit(
     ]
     if loss is not None:
         lines.append(("loss", f"{loss:,.6g}"))
+    if best is not None:
+        lines.append(("epochs", f"{best['epochs']}, the best by {best['metric']}: {best['value']:.4f}"))
     say.facts([*lines, ("saved to", out)])
 
 
+def choose_epochs(
+    recommender: "Recommender",
+    events: "Interactions",
+    share: float,
+    metric: str,
+    patience: int,
+    say: Output,
+    threads: int | None,
+) -> dict[str, Any]:
+    """Set the recommender's epochs to the best number of them, on a part of the events that is held out for it."""
+    from shortlist.data import splits
+
+    split = splits.at_random(events, share) if events.times is None else splits.by_time(events, share)
+    recommender.fit(
+        split.train, validation=split, metric=metric, patience=patience, progress=not say.quiet, threads=threads
+    )
+    trained: Any = recommender  # only models that learn in epochs come here
+    best, value = trained.best_epoch_, trained.training_[trained.best_epoch_ - 1].validation
+    say.note(
+        f"of {len(trained.training_)} epochs on the training part of the split by {split.protocol}, number {best} is "
+        f"the best by {metric}: {value:.4f}; now as many on all events"
+    )
+    trained.epochs = best
+    return {"metric": metric, "value": value, "epochs": best, "protocol": split.protocol}
+
+
 def fit_with_progress(
-    recommender: "Recommender", events: "Interactions", say: Output, threads: int | None = None
+    recommender: "Recommender",
+    events: "Interactions",
+    say: Output,
+    threads: int | None = None,
+    checkpoint: str | None = None,
 ) -> float:
     """Fit, showing each epoch's loss; returns the seconds it took."""
     name = type(recommender).__name__
     with Stopwatch() as watch:
-        recommender.fit(events, progress=not say.quiet, threads=threads)
+        recommender.fit(events, checkpoint=checkpoint, progress=not say.quiet, threads=threads)
     loss = last_loss(recommender)
     say.note(f"fitted {name} in {watch.seconds:.1f} s" + ("" if loss is None else f", loss {loss:,.6g}"))
     return watch.seconds

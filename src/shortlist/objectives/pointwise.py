@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +14,7 @@ from shortlist._settings import number, one_of
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
+from shortlist.objectives.omega import Omega
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -38,13 +40,18 @@ class LossParts:
 class Terms:
     """What one side's normal equations need of the observed pairs, in the order of that side's rows.
 
-    A row w of one side, given the other side's embeddings ψ with Gramian G = Σψψᵀ, minimises the loss where
-    (α₀G + Σ excess·ψψᵀ + λ_row·I) w = Σ target·ψ. Arrays of one element stand for all pairs.
+    A row w of one side, given the other side's embeddings ψ, minimises the loss where
+
+        (dense·G + Σ excess·ψψᵀ + ridge·I) w = Σ target·ψ,   G = Σ omega·ψψᵀ over all of the other side.
+
+    An array of one element stands for all.
     """
 
-    excess: npt.NDArray[np.float32]  # α − α₀ in the total convention, α in the added one
-    target: npt.NDArray[np.float32]  # α·y
-    ridge: npt.NDArray[np.float32]  # λ_row
+    excess: npt.NDArray[np.float32]  # by pair: α − α₀ω_cω_i in the total convention, α in the added one
+    target: npt.NDArray[np.float32]  # by pair: α·y
+    ridge: npt.NDArray[np.float32]  # by row: λ_row
+    dense: npt.NDArray[np.float32]  # by row: α₀ω_row
+    omega: npt.NDArray[np.float32]  # by column: ω_column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +59,26 @@ class PointwiseSquare:
     """Square loss on every pair of C × I; the objective of iALS.
 
     With `convention="added"` (the article's L̃, and what published iALS settings mean), an observed pair's weight α is
-    added to α₀, which every pair has:
+    added to α₀ω_cω_i, which every pair has:
 
-        L = Σ_{(c,i)∈S} α(c,i)·(ŷ(i|c) − y(c,i))² + α₀·Σ_{c∈C} Σ_{i∈I} ŷ(i|c)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
+        L = Σ_{(c,i)∈S} α(c,i)·(ŷ(i|c) − y(c,i))² + α₀·Σ_{c∈C} Σ_{i∈I} ω_cω_i·ŷ(i|c)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
 
-    With `convention="total"` (Hu et al. 2008, the article's L), α is an observed pair's whole weight and α₀ is that of
-    the unobserved pairs only: the second sum runs over (C × I) ∖ S.
+    With `convention="total"` (Hu et al. 2008, the article's L), α is an observed pair's whole weight and α₀ω_cω_i is
+    that of the unobserved pairs only: the second sum runs over (C × I) ∖ S.
 
+        ω_i = n_i^ρ / mean(n^ρ)      with n_i = max(1, |C_i|), and likewise ω_c with |I_c| and a ρ of its own
         λ_c = λ·(|I_c| + α₀|I|)^ν,   λ_i = λ·(|C_i| + α₀|C|)^ν      (Rendle et al. 2021; ν = 0 is the constant λ)
+
+    ρ = 0 is ω = 1. An item with ρ > 0 that is popular and was not taken counts as the more surely unwanted (eALS, He et
+    al. 2016); ρ < 0 takes weight from popular items, or from contexts with long histories. The mean of ω is 1, so the
+    Σ_i ω_i that would stand for |I| in λ_c is |I|: the exponents leave λ_c and λ_i as they are.
 
     There is no ½ anywhere: λ belongs to this loss as printed.
 
     Args:
         unobserved_weight: α₀.
+        unobserved_item_exponent: ρ of the items.
+        unobserved_context_exponent: ρ of the contexts.
         regularization: λ.
         regularization_exponent: ν.
         weighting: the strength f(w) of a pair with weight w in the data, see `strengths`.
@@ -81,34 +95,73 @@ class PointwiseSquare:
     strength_as: StrengthAs = "weight"
     observed_weight: float = 1.0
     convention: Convention = "added"
+    unobserved_item_exponent: float = 0.0
+    unobserved_context_exponent: float = 0.0
 
     def __post_init__(self) -> None:
         number("unobserved_weight", self.unobserved_weight)
         number("regularization", self.regularization)
         number("regularization_exponent", self.regularization_exponent)
         number("observed_weight", self.observed_weight, above=True)
+        number("unobserved_item_exponent", self.unobserved_item_exponent, -math.inf)
+        number("unobserved_context_exponent", self.unobserved_context_exponent, -math.inf)
         one_of("weighting", self.weighting, WEIGHTINGS)
         one_of("strength_as", self.strength_as, ("weight", "label"))
         one_of("convention", self.convention, ("added", "total"))
 
-    def terms(self, rows: Rows) -> Terms:
-        """The terms of the side whose rows these are."""
+    def omegas(self, by_context: Rows) -> tuple[Omega, Omega]:
+        """ω of the contexts and of the items."""
+        items = by_context.column_counts() if self.unobserved_item_exponent else np.ones(1)
+        return (
+            Omega.of(by_context.lengths, self.unobserved_context_exponent),
+            Omega.of(items, self.unobserved_item_exponent),
+        )
+
+    def terms(
+        self,
+        rows: Rows,
+        own: npt.NDArray[np.float32] | None = None,
+        other: npt.NDArray[np.float32] | None = None,
+    ) -> Terms:
+        """The terms of the side whose rows these are, with ω of its rows (`own`) and of its columns (`other`).
+
+        Without them, rows are those of all contexts.
+        """
+        if own is None or other is None:
+            own, other = (omega.values for omega in self.omegas(rows))
         weight, label = self._weight_and_label(rows)
-        excess = weight if self.convention == "added" else weight - np.float32(self.unobserved_weight)
-        size = rows.lengths + self.unobserved_weight * rows.n_columns
         with np.errstate(over="ignore"):
-            ridge = (self.regularization * size**self.regularization_exponent).astype(np.float32)
-            target = weight * label
-        for array, names in ((target, "observed_weight or the weights"), (ridge, "regularization or its exponent")):
+            alpha0 = np.float32(self.unobserved_weight)
+            excess = weight if self.convention == "added" else weight - alpha0 * _by_pair(rows, own, other)
+            target = weight if len(label) == 1 and label[0] == 1 else weight * label
+            dense = alpha0 * own
+        ridge = self._ridge(rows)
+        for array, names in (
+            (target, "observed_weight or the weights"),
+            (ridge, "regularization or its exponent"),
+            (dense, "unobserved_weight or its exponent"),
+            (excess, "unobserved_weight or its exponents"),
+        ):
             if not np.isfinite(array).all():
                 raise SettingError(f"{names} are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
-        return Terms(excess, target, ridge)
+        return Terms(excess, target, ridge, dense, other)
+
+    def _ridge(self, rows: Rows) -> npt.NDArray[np.float32]:
+        size = rows.lengths + self.unobserved_weight * rows.n_columns
+        with np.errstate(over="ignore"):
+            ridge: npt.NDArray[np.float32] = (self.regularization * size**self.regularization_exponent).astype(
+                np.float32
+            )
+        return ridge
 
     def _weight_and_label(self, rows: Rows) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         strength = strengths(rows.values, self.weighting)
         with np.errstate(over="ignore"):
             scale = np.full(1, self.observed_weight).astype(np.float32)
-        return (scale * strength, np.ones(1, np.float32)) if self.strength_as == "weight" else (scale, strength)
+            if self.strength_as == "label":
+                return scale, strength
+            # Not multiplied by 1: weights as they are need no copy.
+            return strength if scale[0] == 1 else scale * strength, np.ones(1, np.float32)
 
     def loss(
         self,
@@ -118,8 +171,12 @@ class PointwiseSquare:
         item_embeddings: npt.NDArray[np.float32],
         threads: int | None = None,
     ) -> LossParts:
-        """The loss in its parts; the sum over C × I by the Gramians, ΣΣŷ² = ⟨G^C, G^I⟩: O(|S|d + (|C|+|I|)d²)."""
+        """The loss in its parts.
+
+        The sum over C × I by the Gramians of both sides, ΣΣωωŷ² = ⟨Σω_cφφᵀ, Σω_iψψᵀ⟩: O(|S|d + (|C|+|I|)d²).
+        """
         weight, label = self._weight_and_label(by_context)
+        of_contexts, of_items = (omega.values for omega in self.omegas(by_context))
         sums = np.zeros((by_context.n_rows, 2))
 
         def add(start: int, stop: int) -> None:
@@ -130,30 +187,42 @@ class PointwiseSquare:
                 label,
                 context_embeddings,
                 item_embeddings,
+                of_items,
                 sums,
                 start,
                 stop,
             )
 
         run_chunks(add, balanced_chunks(by_context.lengths + 1, 8 * thread_count(threads)), threads)
-        observed, squares = sums.sum(axis=0)
-        everywhere = float(np.vdot(gramian(context_embeddings), gramian(item_embeddings)))
+        everywhere = float(np.vdot(gramian(context_embeddings, of_contexts), gramian(item_embeddings, of_items)))
         if self.convention == "total":
-            everywhere -= float(squares)
+            everywhere -= float((of_contexts * sums[:, 1]).sum())
         regularizer = sum(
-            float(self.terms(rows).ridge.astype(np.float64) @ np.einsum("rd,rd->r", x, x, dtype=np.float64))
+            float(self._ridge(rows).astype(np.float64) @ np.einsum("rd,rd->r", x, x, dtype=np.float64))
             for rows, x in ((by_context, context_embeddings), (by_item, item_embeddings))
         )
-        return LossParts(float(observed), self.unobserved_weight * everywhere, regularizer)
+        return LossParts(float(sums[:, 0].sum()), self.unobserved_weight * everywhere, regularizer)
 
 
-def gramian(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Σψψᵀ over all rows, summed in float64 over blocks that are multiplied in float32."""
+def _by_pair(rows: Rows, own: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The product of a row's and a column's number, for each pair."""
+    of_columns = other[rows.indices] if len(other) > 1 else other
+    return np.asarray(np.repeat(own, rows.lengths) * of_columns if len(own) > 1 else own * of_columns)
+
+
+def gramian(
+    embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32] | None = None
+) -> npt.NDArray[np.float64]:
+    """Σωψψᵀ over all rows, summed in float64 over blocks that are multiplied in float32; ω = 1 unless given."""
     total = np.zeros((embeddings.shape[1],) * 2)
     for start in range(0, len(embeddings), 8192):
         block = embeddings[start : start + 8192]
-        total += block.T @ block
-    return total
+        if omega is None or len(omega) == 1:
+            total += block.T @ block
+        else:
+            scaled = block * np.sqrt(omega[start : start + 8192, None])
+            total += scaled.T @ scaled
+    return total if omega is None or len(omega) > 1 else total * float(omega[0])
 
 
 @fast_kernel
@@ -164,11 +233,12 @@ def _observed_sums(
     label: Array,
     W: Array,
     H: Array,
+    omega: Array,
     sums: Array,
     start: int,
     stop: int,
 ) -> None:
-    """For each row Σα(ŷ−y)² and Σŷ² over its observed pairs. Bound by the bytes of the gathered rows of H."""
+    """For each row Σα(ŷ−y)² and Σωŷ² over its observed pairs. Bound by the bytes of the gathered rows of H."""
     for c in range(start, stop):
         for e in range(indptr[c], indptr[c + 1]):
             i = indices[e]
@@ -178,4 +248,4 @@ def _observed_sums(
             a = weight[e] if len(weight) > 1 else weight[0]
             y = label[e] if len(label) > 1 else label[0]
             sums[c, 0] += a * (score - y) ** 2
-            sums[c, 1] += score * score
+            sums[c, 1] += (omega[i] if len(omega) > 1 else omega[0]) * score * score

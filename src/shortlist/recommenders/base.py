@@ -17,14 +17,16 @@ from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
+from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor, watched
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
-from shortlist.solvers.als import Callback
+from shortlist.solvers.epochs import Callback
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 _WAY_OUT = "leave them out of the question; recommend does so with unknown='skip'"
@@ -50,6 +52,7 @@ class Recommender(ABC):
     """What every recommender does. A new one defines `_fit`, `_scorer`, and the names of its learnt arrays."""
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
+    _in_epochs: ClassVar[bool] = False  # whether it learns in epochs, as its settings then say how many
 
     def __post_init__(self) -> None:
         self._check()
@@ -83,35 +86,73 @@ class Recommender(ABC):
         self,
         interactions: Interactions,
         *,
+        validation: Split | None = None,
+        metric: str = "ndcg@20",
+        patience: int = 3,
+        checkpoint: str | PathLike[str] | None = None,
+        start: Recommender | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         progress: bool | None = None,
         threads: int | None = None,
     ) -> Self:
         """Learn from interactions and return the recommender itself.
 
+        Validation, checkpoint and start are for recommenders that learn in epochs; others refuse them.
+
         Args:
             interactions: what was observed.
+            validation: a split whose `train` the interactions are. After each epoch the model, as it would be if that
+                epoch were the last, is evaluated on it; the best epoch's model is what remains, and `best_epoch_`
+                tells which one it was.
+            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`.
+            patience: stop when so many epochs have passed without a better one.
+            checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
+                the same data goes on from it, to the very model that would have come without a break; only `epochs`
+                may have grown. It stays there after the last epoch; remove it when it is of no more use.
+            start: a fitted model to begin from; its embeddings are taken by ids.
             callbacks: one or several, called after each epoch with an `Epoch`, where the recommender learns in epochs.
             progress: show a progress bar; by default where standard error is a terminal.
             threads: how many to use; all CPUs by default. The result does not depend on it.
         """
+        plan = Plan(validation, metric, patience, checkpoint, start)
+        if not self._in_epochs:
+            plan.refuse_for(type(self).__name__)
+        return self._learn(interactions, plan, "fit", callbacks, progress, threads)
+
+    def _learn(
+        self,
+        interactions: Interactions,
+        plan: Plan,
+        who: str,
+        callbacks: Callback | Sequence[Callback],
+        progress: bool | None,
+        threads: int | None,
+    ) -> Self:
+        self._check_events(interactions, who)
+        self._check()  # settings may have been changed since they were given
+        listeners = [callbacks] if callable(callbacks) else list(callbacks)
+        with watched(type(self).__name__, listeners, progress, plan) as monitor, blas_threads(threads):
+            self._fit(interactions, monitor, threads)
+        self._remember(interactions)
+        return self
+
+    @staticmethod
+    def _check_events(interactions: Interactions, who: str) -> None:
         if not isinstance(interactions, Interactions):
             raise DataError(
-                f"fit takes Interactions, got {type(interactions).__name__}; make them with Interactions.from_frame, "
+                f"{who} takes Interactions, got {type(interactions).__name__}; make them with Interactions.from_frame, "
                 ".read or .from_csr"
             )
         if not len(interactions):
             raise DataError("there are no events to learn from")
-        self._check()  # settings may have been changed since they were given
-        listeners = [callbacks] if callable(callbacks) else list(callbacks)
-        with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
-            self._fit(interactions, monitor, threads)
+
+    def _remember(self, interactions: Interactions) -> None:
+        """Keep of the data what answers need."""
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
         self.seen_ = interactions.by_context
         self._set_popularity()
         self._fitted = True
-        return self
 
     def _set_popularity(self) -> None:
         self.popularity_ = self.seen_.column_counts()
@@ -295,7 +336,7 @@ class Recommender(ABC):
                 )
             listed = _as_list(history, "a list with one history per query")
             labels = Labels(None, np.arange(len(listed), dtype=np.int32))
-            rows = self._rows_of_histories(listed, unknown)
+            rows = rows_of_lists(listed, self.items_, unknown, "history", "item")
         return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
     def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
@@ -316,35 +357,6 @@ class Recommender(ABC):
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows.n_rows))]).astype(np.int64)
         values = None if rows.values is None else rows.values[known][order]
         return Rows(indptr, own[order], values, len(self.items_))
-
-    def _rows_of_histories(self, history: Sequence[Iterable[Id] | Mapping[Id, float]], unknown: Unknown) -> Rows:
-        lists: list[Codes] = []
-        weights: list[npt.NDArray[np.float32]] = []
-        weighted = False
-        for k, one in enumerate(history):
-            if isinstance(one, str | bytes) or not isinstance(one, Iterable):
-                raise SettingError(f"history {k} is {one!r}; expected a list of item ids, or {{id: weight}}")
-            ids = list(one)
-            mark: Unknown = "mark" if unknown == "skip" else "raise"
-            codes = self.items_.encode(ids, unknown=mark, what="item", way_out=_WAY_OUT)
-            weight = np.ones(len(ids), np.float32)
-            if isinstance(one, Mapping):
-                weighted = True
-                try:
-                    weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
-                except (TypeError, ValueError):
-                    weight = np.full(len(ids), np.nan, np.float32)
-                if not np.isfinite(weight).all() or (weight < 0).any():
-                    raise DataError(f"history {k}: weights are finite numbers, not negative; got {dict(one)!r}")
-            known = codes >= 0
-            distinct, place = np.unique(codes[known], return_inverse=True)
-            lists.append(distinct.astype(np.int32))
-            weights.append(np.bincount(place, weight[known], len(distinct)).astype(np.float32))
-        indptr = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
-        indices = np.concatenate([np.empty(0, np.int32), *lists])
-        values = np.concatenate([np.empty(0, np.float32), *weights])
-        repeated = weighted or bool((values != 1).any())
-        return Rows(indptr, indices, values if repeated else None, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
         lists = _as_list(items, "one list of items per query")
@@ -473,6 +485,39 @@ def _as_list(given: Any, expected: str) -> list[Any]:
         return list(given)
     except TypeError:
         raise SettingError(f"expected {expected}, got {given!r:.80}") from None
+
+
+def rows_of_lists(
+    given: Sequence[Iterable[Id] | Mapping[Id, float]], vocabulary: Vocabulary, unknown: Unknown, name: str, what: str
+) -> Rows:
+    """Rows of listed ids, or of {id: weight}; repeats add up. `name` is the word for a list, `what` that for an id."""
+    lists: list[Codes] = []
+    weights: list[npt.NDArray[np.float32]] = []
+    weighted = False
+    for k, one in enumerate(given):
+        if isinstance(one, str | bytes) or not isinstance(one, Iterable):
+            raise SettingError(f"{name} {k} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
+        ids = list(one)
+        mark: Unknown = "mark" if unknown == "skip" else "raise"
+        codes = vocabulary.encode(ids, unknown=mark, what=what, way_out=_WAY_OUT)
+        weight = np.ones(len(ids), np.float32)
+        if isinstance(one, Mapping):
+            weighted = True
+            try:
+                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
+            except (TypeError, ValueError):
+                weight = np.full(len(ids), np.nan, np.float32)
+            if not np.isfinite(weight).all() or (weight < 0).any():
+                raise DataError(f"{name} {k}: weights are finite numbers, not negative; got {dict(one)!r}")
+        known = codes >= 0
+        distinct, place = np.unique(codes[known], return_inverse=True)
+        lists.append(distinct.astype(np.int32))
+        weights.append(np.bincount(place, weight[known], len(distinct)).astype(np.float32))
+    indptr = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
+    indices = np.concatenate([np.empty(0, np.int32), *lists])
+    values = np.concatenate([np.empty(0, np.float32), *weights])
+    repeated = weighted or bool((values != 1).any())
+    return Rows(indptr, indices, values if repeated else None, len(vocabulary))
 
 
 def _merged(

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from importlib import import_module
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, one_of, whole
+from shortlist._settings import one_of, whole
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs, gramian
-from shortlist.objectives.weighting import Weighting
-from shortlist.recommenders.dot_product import DotProduct, longest
-from shortlist.recommenders.progress import Monitor
-from shortlist.solvers.als import Epoch, alternate, initial_embeddings
-from shortlist.solvers.rows import solve_rows
+from shortlist.errors import SettingError
+from shortlist.recommenders.alternating import Alternating
+from shortlist.solvers import exact
+from shortlist.solvers.als import HalfStep
+from shortlist.solvers.epochs import Loop
+
+Solver: TypeAlias = Literal["eigen", "exact", "block", "coordinate"]  # each a module of shortlist.solvers
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class IALS(DotProduct):
+class IALS(Alternating):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ on every pair of C × I, observed or not (section 5.1 of the article).
 
     It minimises
 
-        L = Σ_{(c,i)∈S} α(c,i)·(ŷ(i|c) − y(c,i))² + α₀·Σ_{c∈C} Σ_{i∈I} ŷ(i|c)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
+        L = Σ_{(c,i)∈S} α(c,i)·(ŷ(i|c) − y(c,i))² + α₀·Σ_{c∈C} Σ_{i∈I} ω_cω_i·ŷ(i|c)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
         λ_c = λ·(|I_c| + α₀|I|)^ν,   λ_i = λ·(|C_i| + α₀|C|)^ν
 
-    by turns for the contexts and for the items, each row exactly (Hu et al. 2008; λ's scaling and the meaning of the
-    weights as in Rendle et al. 2021). `PointwiseSquare` says what `convention`, `weighting` and `strength_as` change.
+    by turns for the contexts and for the items (Hu et al. 2008; λ's scaling and the meaning of the weights as in Rendle
+    et al. 2021). ω is 1 unless an exponent says otherwise. `PointwiseSquare` says what `convention`, `weighting`,
+    `strength_as` and the exponents change.
 
     Args:
         dim: d, the length of the embeddings. More is better, up to the hundreds, if λ is tuned with it.
         regularization: λ; with ν = 1 try 0.001 to 0.1.
         unobserved_weight: α₀, the weight of every pair beside what observed pairs have; try 0.01 to 1.
-        epochs: passes over both sides.
+        epochs: passes over both sides, at most: `fit` may stop earlier where it has a validation split.
         regularization_exponent: ν; 0 is the same λ for every row, then on a scale of 1 to 100.
+        unobserved_item_exponent: ρ in ω_i ∝ (number of the item's contexts)^ρ. Above 0, popular items that were not
+            taken count as more surely unwanted (eALS, He et al. 2016; try 0.25 to 0.75); below 0, as less.
+        unobserved_context_exponent: likewise for contexts, by the number of their items.
         weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
         strength_as: whether the strength is the pair's `"weight"` α or its `"label"` y.
         observed_weight: α of a pair of strength 1.
         convention: `"added"`: α comes on top of α₀ (published settings mean this); `"total"`: α instead of α₀.
         init_scale: start values are N(0, (init_scale/√d)²).
-        solver: `"exact"`: Cholesky for every row.
         seed: of the start values; the same seed gives the same model at any number of threads.
+        solver: how a side is improved. `"eigen"`: conjugate gradients in the eigenbasis of the Gramian. `"exact"`: to
+            its minimum, by Cholesky for every row. `"block"`: iALS++ (Rendle et al. 2021), some dimensions at a time.
+            `"coordinate"`: iCD (Bayer et al. 2017), one at a time.
+        block: how many dimensions at a time, for the solver `"block"`.
+        device: where the epochs run: `"cpu"`, or with PyTorch and the solver `"eigen"` a GPU, `"cuda"` or `"cuda:1"`
+            (`"torch-cpu"` is the same code without one). Answers come from the CPU in any case.
 
     After `fit`, `training_` lists the epochs with the loss in its parts; a loaded model has none.
 
@@ -54,68 +66,41 @@ class IALS(DotProduct):
     5
     """
 
-    dim: int = 64
-    regularization: float = 0.003
-    unobserved_weight: float = 0.1
-    epochs: int = 16
-    regularization_exponent: float = 1.0
-    weighting: Weighting = "binary"
-    strength_as: StrengthAs = "weight"
-    observed_weight: float = 1.0
-    convention: Convention = "added"
-    init_scale: float = 0.1
-    solver: Literal["exact"] = "exact"
-    seed: int = 0
+    solver: Solver = "eigen"
+    block: int = 64
+    device: str = "cpu"
 
     def _check(self) -> None:
-        whole("dim", self.dim)
-        whole("epochs", self.epochs)
-        whole("seed", self.seed, least=0)
-        number("init_scale", self.init_scale, above=True)
-        one_of("solver", self.solver, ("exact",))
-        self.objective()
+        super()._check()
+        one_of("solver", self.solver, get_args(Solver))
+        whole("block", self.block)
+        if not isinstance(self.device, str) or not re.fullmatch(r"cpu|torch-cpu|cuda(:\d+)?", self.device):
+            raise SettingError(
+                f"device is {self.device!r:.80}; expected 'cpu', 'cuda', 'cuda:1' for the second GPU, or 'torch-cpu'"
+            )
+        if self.device != "cpu" and self.solver != "eigen":
+            raise SettingError(
+                f"device is {self.device!r}, which only solver='eigen' can use; solver is {self.solver!r}"
+            )
 
-    def objective(self) -> PointwiseSquare:
-        """The loss that is minimised, as an object."""
-        return PointwiseSquare(
-            unobserved_weight=self.unobserved_weight,
-            regularization=self.regularization,
-            regularization_exponent=self.regularization_exponent,
-            weighting=self.weighting,
-            strength_as=self.strength_as,
-            observed_weight=self.observed_weight,
-            convention=self.convention,
-        )
+    def _half_steps(self) -> tuple[HalfStep, HalfStep]:
+        solver = import_module(f"shortlist.solvers.{self.solver}")
+        half_step: HalfStep = solver.half_step
+        if self.solver == "block":
+            half_step = partial(solver.half_step, block=self.block)
+        return half_step, solver.last_half_step if self.solver == "eigen" else exact.half_step
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
-        training: list[Epoch] = []
-        contexts, items = alternate(
-            self.objective(),
-            interactions.by_context,
-            interactions.by_item,
-            initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed),
-            epochs=self.epochs,
-            callbacks=[training.append, *monitor.callbacks],
-            threads=threads,
-        )
-        self.context_embeddings_, self.item_embeddings_ = contexts, items  # type: ignore[misc]
-        self.training_ = training
-        self._item_gramian = gramian(items)
+    def _loop(
+        self,
+        interactions: Interactions,
+        contexts: npt.NDArray[np.float32] | None,
+        items: npt.NDArray[np.float32],
+        threads: int | None,
+    ) -> Loop:
+        if self.device == "cpu":
+            return super()._loop(interactions, contexts, items, threads)
+        from shortlist.solvers.device import DeviceAlternation
 
-    def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """The context half-step for these rows: what `fit` gives a training context with the same history."""
-        objective = self.objective()
-        out = np.zeros((histories.n_rows, self.item_embeddings_.shape[1]), np.float32)
-        terms, alpha0 = objective.terms(histories), objective.unobserved_weight
-        solve_rows(histories, terms, self.item_embeddings_, alpha0, out, threads, G=self._item_gramian)
-        return out
-
-    def _check_arrays(self) -> None:
-        super()._check_arrays()
-        self.training_ = []
-        # The normal equations of someone who had every item hold the largest numbers that folding in can meet.
-        n, objective = len(self.items_), self.objective()
-        everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-        excess = float(np.abs(objective.terms(everything).excess).max())
-        self._require_finite((excess + objective.unobserved_weight) * n * longest(self.item_embeddings_) ** 2)
-        self._item_gramian = gramian(self.item_embeddings_)
+        device = "cpu" if self.device == "torch-cpu" else self.device
+        rows = interactions.by_context, interactions.by_item
+        return DeviceAlternation(self.objective(), *rows, items, contexts=contexts, device=device)

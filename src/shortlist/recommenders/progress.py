@@ -5,33 +5,39 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shortlist._threads import Step
-from shortlist.solvers.als import Callback, Epoch
+from shortlist.recommenders.plan import Plan
+from shortlist.solvers.epochs import Callback, Epoch
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """Whom a recommender tells how far it is."""
+    """Whom a recommender tells how far it is, and what else goes on around its epochs."""
 
     callbacks: Sequence[Callback] = ()  # after each epoch, where there are epochs
     step: Step | None = None  # now and then, where the work has parts; from any thread, one at a time
+    plan: Plan = field(default_factory=Plan)
 
 
 @contextmanager
-def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = None) -> Iterator[Monitor]:
+def watched(
+    title: str, callbacks: Sequence[Callback], progress: bool | None = None, plan: Plan | None = None
+) -> Iterator[Monitor]:
     """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
 
     On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
     or a line for each tenth of the parts.
     """
+    plan = plan or Plan()
     terminal = sys.stderr.isatty()
     if not (terminal if progress is None else progress):
-        yield Monitor(callbacks)
+        yield Monitor(callbacks, plan=plan)
         return
     if not terminal:
-        yield Monitor([*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")], tenths(title))
+        told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
+        yield Monitor(told, tenths(title), plan)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -41,13 +47,13 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
         task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
-            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}"
+            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}{judged(epoch)}"
             bar.update(task, total=epoch.epochs, completed=epoch.number, status=status)
 
         def step(done: int, total: int) -> None:
             bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} items")
 
-        yield Monitor([*callbacks, report], step)
+        yield Monitor([*callbacks, report], step, plan)
 
 
 def tenths(title: str) -> Step:
@@ -63,9 +69,14 @@ def tenths(title: str) -> Step:
 
 
 def line(epoch: Epoch) -> str:
-    """An epoch in words: the loss and its parts."""
+    """An epoch in words: the loss and its parts, and the metric where there is one."""
     loss = epoch.loss
     return (
         f"epoch {epoch.number}/{epoch.epochs}  loss {loss.total:.6g} = observed {loss.observed:.5g} + unobserved "
-        f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}  ({epoch.seconds:.2f} s)"
+        f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}{judged(epoch)}  ({epoch.seconds:.2f} s)"
     )
+
+
+def judged(epoch: Epoch) -> str:
+    """The metric on the validation split in words, nothing where there is none."""
+    return "" if epoch.validation is None else f"  validation {epoch.validation:.4f}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 REGISTRY: dict[str, str] = {
     "EASE": "shortlist.recommenders.ease",
     "IALS": "shortlist.recommenders.ials",
+    "ICD": "shortlist.recommenders.icd",
     "ItemKNN": "shortlist.recommenders.neighbours",
     "Popularity": "shortlist.recommenders.popularity",
     "SLIM": "shortlist.recommenders.slim",

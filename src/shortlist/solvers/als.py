@@ -2,36 +2,91 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import LossParts, PointwiseSquare
-from shortlist.solvers.rows import solve_rows
+from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
+from shortlist.solvers import exact
+from shortlist.solvers.epochs import Callback, run
 
-
-@dataclass(frozen=True)
-class Epoch:
-    """What a solver reports after each pass: to a progress bar, a log, or whoever else listens."""
-
-    number: int  # from 1
-    epochs: int  # how many there will be
-    loss: LossParts
-    seconds: float  # of this pass, without the time to compute the loss
-
-
-Callback: TypeAlias = Callable[[Epoch], object]
+# Called with one side's rows and terms, the other side's embeddings, its own, and the threads; sets its own, given the
+# other's. May rotate both in place by one orthogonal matrix: scores stay as they are.
+HalfStep: TypeAlias = Callable[
+    [Rows, Terms, npt.NDArray[np.float32], npt.NDArray[np.float32], int | None],
+    None,
+]
 
 
 def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int) -> npt.NDArray[np.float32]:
     """Start values N(0, (scale/√d)²)."""
     rng = np.random.Generator(np.random.Philox(key=seed))
-    return rng.standard_normal((n_rows, dim), dtype=np.float32) * np.float32(scale / np.sqrt(dim))
+    values = rng.standard_normal((n_rows, dim), dtype=np.float32)
+    values *= np.float32(scale / np.sqrt(dim))
+    return values
+
+
+class Alternation:
+    """Minimises the objective by turns: contexts given items, items given contexts.
+
+    The first half-step solves for the contexts, so only the items need start values. `finish` solves for the contexts
+    to the end: every context's embedding is then what `fold_in` makes of its history.
+
+    Args:
+        objective: the loss.
+        by_context: the observed pairs, a row a context.
+        by_item: the same, a row an item.
+        items: start values; they are changed in place.
+        contexts: likewise, where there are any.
+        half_step: how a side is improved.
+        last: how the contexts are solved for at the end.
+        threads: how many to use.
+    """
+
+    def __init__(
+        self,
+        objective: PointwiseSquare,
+        by_context: Rows,
+        by_item: Rows,
+        items: npt.NDArray[np.float32],
+        *,
+        contexts: npt.NDArray[np.float32] | None = None,
+        half_step: HalfStep = exact.half_step,
+        last: HalfStep = exact.half_step,
+        threads: int | None = None,
+    ) -> None:
+        self._objective, self._by_context, self._by_item = objective, by_context, by_item
+        of_contexts, of_items = (omega.values for omega in objective.omegas(by_context))
+        self._context_terms = objective.terms(by_context, of_contexts, of_items)
+        self._item_terms = objective.terms(by_item, of_items, of_contexts)
+        self._items = items
+        self._contexts = np.zeros((by_context.n_rows, items.shape[1]), np.float32) if contexts is None else contexts
+        self._half_step, self._last, self._threads = half_step, last, threads
+
+    def epoch(self) -> None:
+        """A half-step for the contexts, then one for the items."""
+        self._half_step(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
+        self._half_step(self._by_item, self._item_terms, self._contexts, self._items, self._threads)
+
+    def finish(self) -> None:
+        """The last half-step for the contexts."""
+        self._last(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
+
+    def restore(self, items: npt.NDArray[np.float32]) -> None:
+        """Take these items and forget the contexts."""
+        self._items[:] = items
+        self._contexts[:] = 0
+
+    def loss(self) -> LossParts:
+        """The loss in its parts."""
+        return self._objective.loss(self._by_context, self._by_item, self._contexts, self._items, self._threads)
+
+    def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Of contexts and of items: the arrays themselves."""
+        return self._contexts, self._items
 
 
 def alternate(
@@ -41,27 +96,14 @@ def alternate(
     item_embeddings: npt.NDArray[np.float32],
     *,
     epochs: int,
+    half_step: HalfStep = exact.half_step,
+    last: HalfStep = exact.half_step,
     callbacks: Sequence[Callback] = (),
     threads: int | None = None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Minimise the objective by turns: contexts given items, items given contexts.
-
-    The first half-step solves for the contexts, so only the items need start values. A last half-step for the contexts
-    ends it: every context's embedding is then what `fold_in` makes of its history.
-    """
-    dim = item_embeddings.shape[1]
-    items = item_embeddings.copy()
-    contexts = np.zeros((by_context.n_rows, dim), np.float32)
-    context_terms, item_terms = objective.terms(by_context), objective.terms(by_item)
-    alpha0 = objective.unobserved_weight
-    for epoch in range(1, epochs + 1):
-        began = time.perf_counter()
-        solve_rows(by_context, context_terms, items, alpha0, contexts, threads)
-        solve_rows(by_item, item_terms, contexts, alpha0, items, threads)
-        if epoch == epochs:
-            solve_rows(by_context, context_terms, items, alpha0, contexts, threads)
-        seconds = time.perf_counter() - began
-        loss = objective.loss(by_context, by_item, contexts, items, threads)
-        for callback in callbacks:
-            callback(Epoch(epoch, epochs, loss, seconds))
-    return contexts, items
+    """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
+    loop = Alternation(
+        objective, by_context, by_item, item_embeddings.copy(), half_step=half_step, last=last, threads=threads
+    )
+    run(loop, epochs, callbacks=callbacks)
+    return loop.embeddings()

@@ -1,0 +1,275 @@
+"""Which settings of IALS are best on validation? A search on a GPU; every trial is kept.
+
+    python benchmarks/ials_study.py prepare --data ../shared/data --out study.npz       (with Shortlist installed)
+    PYTHONPATH=src python benchmarks/ials_study.py search study.npz --out folder --seconds gowalla=240 ml-1m-strong=60
+
+`search` needs NumPy, PyTorch and a GPU only. It fits on the train part (for gowalla, train without its validation
+subset), folds the validation contexts in exactly after some of the epochs, and writes the best of these to
+benchmarks/studies/<set>-ials.csv: a line a trial, with the epoch. First settings are drawn at random from wide ranges,
+then around the best so far; a study that is there already goes on. Test splits are not read. `benchmarks/quality.py` takes the settings with the best ndcg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SETS = ("gowalla", "ml-1m-strong", "goodbooks-strong", "anime-strong")
+CUTS = {"gowalla": 20}  # ndcg is looked at here; at 100 for the others
+LOOKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # epochs after which the validation is looked at
+NAMES = (
+    "dim", "regularization", "unobserved_weight", "regularization_exponent",
+    "unobserved_item_exponent", "unobserved_context_exponent", "epochs",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    prepare_ = commands.add_parser("prepare")
+    prepare_.add_argument("--data", type=Path, required=True)
+    prepare_.add_argument("--out", type=Path, required=True)
+    search_ = commands.add_parser("search")
+    search_.add_argument("file", type=Path)
+    search_.add_argument("--out", type=Path, required=True)
+    search_.add_argument("--seconds", nargs="+", required=True, metavar="SET=SECONDS")
+    search_.add_argument("--dims", nargs="+", type=int, default=[256, 512, 1024, 2048])
+    search_.add_argument("--device", default="cuda")
+    search_.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if args.command == "prepare":
+        prepare(args.data, args.out)
+        return
+    loaded = np.load(args.file)
+    for one in args.seconds:
+        name, seconds = one.split("=")
+        search(name, loaded, float(seconds), args)
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """As `shortlist.data.rows.Rows`, which needs Numba."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    n_columns: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.indptr)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def transpose(self) -> Rows:
+        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), self.lengths)
+        counts = np.bincount(self.indices, minlength=self.n_columns)
+        order = np.argsort(self.indices, kind="stable")
+        return Rows(np.concatenate([[0], np.cumsum(counts)]), row[order], self.n_rows)
+
+
+class Terms(NamedTuple):
+    """As `shortlist.objectives.Terms`."""
+
+    excess: np.ndarray
+    target: np.ndarray
+    ridge: np.ndarray
+    dense: np.ndarray
+    omega: np.ndarray
+
+
+def prepare(data: Path, out: Path) -> None:
+    """Train, history and truth of each validation, by the codes of the training items."""
+    from published import gowalla, strong
+
+    arrays: dict[str, np.ndarray] = {}
+    for name in SETS:
+        split = gowalla(data, validation=True) if name == "gowalla" else strong(data / name, "valid")
+        train, wanted = split.train, split.truth.contexts.ids()
+        codes = {one: code for code, one in enumerate(train.items.ids())}
+        arrays[f"{name} n"] = np.array([train.n_contexts, train.n_items])
+        for part, events in (("train", train), ("history", split.history), ("truth", split.truth)):
+            rows, ids = events.by_context, events.items.ids()
+            place = np.array([codes.get(one, -1) for one in ids], np.int32)
+            if part != "train":
+                known = {one: code for code, one in enumerate(events.contexts.ids())}
+                rows = rows.take(np.array([known[one] for one in wanted]))
+            assert (place[rows.indices] >= 0).all()
+            arrays[f"{name} {part} indptr"], arrays[f"{name} {part} indices"] = rows.indptr, place[rows.indices]
+    np.savez_compressed(out, **arrays)
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
+
+def search(name: str, loaded: Any, seconds: float, args: argparse.Namespace) -> None:
+    import torch
+
+    n_items = int(loaded[f"{name} n"][1])
+    train, history, truth = (
+        Rows(loaded[f"{name} {part} indptr"], loaded[f"{name} {part} indices"], n_items)
+        for part in ("train", "history", "truth")
+    )
+    problem = Problem(name, train, history, truth, args.device)
+    rng = np.random.default_rng(args.seed)
+    done: list[tuple[float, dict[str, Any]]] = []
+    file = args.out / f"{name}-ials.csv"
+    if file.exists():
+        with file.open(newline="") as earlier:
+            for row in csv.DictReader(earlier):
+                settings = {key: (int if key == "dim" else float)(row[key]) for key in NAMES if key != "epochs"}
+                done.append((float(row[f"ndcg@{problem.cut}"]), settings))
+        problem.best = max(value for value, _ in done)
+    explore = 0.0 if done else 0.4 * seconds
+    began = time.perf_counter()
+    while (spent := time.perf_counter() - began) < seconds:
+        settings = drawn(rng, int(rng.choice(args.dims))) if spent < explore else nearby(rng, done, args.dims)
+        clock = time.perf_counter()
+        best = max(problem.trial(settings), key=lambda look: look[f"ndcg@{problem.cut}"])
+        torch.cuda.synchronize() if args.device == "cuda" else None
+        done.append((best[f"ndcg@{problem.cut}"], settings))
+        row = settings | {k: f"{v:.5f}" if k != "epochs" else v for k, v in best.items()}
+        row["fit_seconds"] = f"{time.perf_counter() - clock:.1f}"
+        new = not file.exists()
+        with file.open("a", newline="") as out:
+            writer = csv.DictWriter(out, [*NAMES, f"recall@{problem.cut}", f"ndcg@{problem.cut}", "fit_seconds"])
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+    top = sorted(done, key=lambda one: -one[0])[:5]
+    print(f"{name}: {len(done)} trials")
+    for value, settings in top:
+        print(f"  {value:.5f} {settings}", flush=True)
+
+
+def drawn(rng: np.random.Generator, dim: int) -> dict[str, Any]:
+    """Settings at random from wide ranges."""
+    return {
+        "dim": dim,
+        "regularization": round_(10 ** rng.uniform(-4, -0.5)),
+        "unobserved_weight": round_(10 ** rng.uniform(-3, 0.3)),
+        "regularization_exponent": float(rng.choice([1.0, round_(rng.uniform(0.3, 1.2))])),
+        "unobserved_item_exponent": float(rng.choice([0.0, round_(rng.uniform(-0.5, 0.75))])),
+        "unobserved_context_exponent": float(rng.choice([0.0, 0.0, round_(rng.uniform(-0.75, 0.5))])),
+    }
+
+
+def nearby(rng: np.random.Generator, done: list[tuple[float, dict[str, Any]]], dims: list[int]) -> dict[str, Any]:
+    """One of the five best so far, moved a little."""
+    top = sorted(done, key=lambda one: -one[0])[:5]
+    settings = dict(top[int(rng.integers(len(top)))][1])
+    for key in ("regularization", "unobserved_weight"):
+        settings[key] = round_(settings[key] * np.exp(rng.normal(0, 0.35)))
+    for key in ("regularization_exponent", "unobserved_item_exponent", "unobserved_context_exponent"):
+        if rng.random() < 0.4:
+            settings[key] = round_(settings[key] + rng.normal(0, 0.12))
+    if rng.random() < 0.25:
+        settings["dim"] = int(rng.choice(dims))
+    return settings
+
+
+def round_(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+class Problem:
+    """One data set on the device."""
+
+    def __init__(self, name: str, train: Rows, history: Rows, truth: Rows, device: str) -> None:
+        import torch
+
+        self.cut, self.device = CUTS.get(name, 100), device
+        self.train, self.by_item, self.history = train, train.transpose(), history
+        put = lambda rows: tuple(torch.as_tensor(one.astype(np.int64), device=device) for one in rows[:2])  # noqa: E731
+        self.seen, self.truth = put(history), put(truth)
+        self.best = 0.0
+
+    def omega(self, counts: np.ndarray, exponent: float) -> tuple[np.ndarray, float]:
+        powers = np.maximum(1, counts).astype(np.float64) ** exponent
+        return (powers / powers.mean()).astype(np.float32), float(powers.mean())
+
+    def trial(self, settings: dict[str, Any]) -> Iterator[dict[str, float]]:
+        import torch
+
+        from shortlist.solvers.on_device import DeviceSolver, Limits, _Side
+
+        alpha0, rng = settings["unobserved_weight"], np.random.default_rng(0)
+        of_items, _ = self.omega(self.by_item.lengths, settings["unobserved_item_exponent"])
+        of_contexts, mean = self.omega(self.train.lengths, settings["unobserved_context_exponent"])
+
+        def terms(rows: Rows, own: np.ndarray, other: np.ndarray) -> Terms:
+            size = rows.lengths + alpha0 * rows.n_columns
+            ridge = settings["regularization"] * size ** settings["regularization_exponent"]
+            one = np.ones(1, np.float32)
+            return Terms(one, one, ridge.astype(np.float32), (alpha0 * own).astype(np.float32), other)
+
+        dim = settings["dim"]
+        items = rng.standard_normal((self.train.n_columns, dim), dtype=np.float32) * np.float32(0.1 / dim**0.5)
+        solver = DeviceSolver(
+            self.train, self.by_item, terms(self.train, of_contexts, of_items),
+            terms(self.by_item, of_items, of_contexts), items, device=self.device, fused=False,
+        )  # fmt: skip
+        new = np.maximum(1, self.history.lengths) ** settings["unobserved_context_exponent"] / mean
+        side = _Side(self.history, terms(self.history, new, of_items), dim, solver.device, False)
+        best, since = 0.0, 0
+        for epoch in range(1, max(LOOKS) + 1):
+            solver.epoch()
+            if epoch not in LOOKS:
+                continue
+            H = solver._items.clone()
+            W = torch.zeros((self.history.n_rows, dim), device=self.device)
+            solver._half_step(side, H, W, Limits(1.0, 0.0, 60))
+            look = self.measure(W, H) | {"epochs": epoch}
+            yield look
+            value = look[f"ndcg@{self.cut}"]
+            best, since = (value, 0) if value > best else (best, since + 1)
+            if since == 3 or (epoch >= 5 and best < 0.93 * self.best):
+                break
+        self.best = max(self.best, best)
+
+    def measure(self, W: Any, H: Any) -> dict[str, float]:
+        """Mean recall and NDCG at the cut over the contexts with a truth."""
+        import torch
+
+        n, block = len(W), 4096
+        discount = 1 / torch.log2(torch.arange(2, self.cut + 2, device=self.device, dtype=torch.float64))
+        ideal = discount.cumsum(0)
+        recall = ndcg = 0.0
+        counted = 0
+        for start in range(0, n, block):
+            stop = min(n, start + block)
+            scores = W[start:stop] @ H.T
+            for (indptr, indices), value in ((self.seen, -torch.inf),):
+                a, b = int(indptr[start]), int(indptr[stop])
+                row = torch.repeat_interleave(
+                    torch.arange(stop - start, device=self.device), indptr[start + 1 : stop + 1] - indptr[start:stop]
+                )
+                scores[row, indices[a:b]] = value
+            top = scores.topk(self.cut, dim=1).indices
+            indptr, indices = self.truth
+            size = indptr[start + 1 : stop + 1] - indptr[start:stop]
+            relevant = torch.zeros_like(scores, dtype=torch.bool)
+            row = torch.repeat_interleave(torch.arange(stop - start, device=self.device), size)
+            relevant[row, indices[int(indptr[start]) : int(indptr[stop])]] = True
+            hits = relevant.gather(1, top).double()
+            some = size > 0
+            recall += float((hits.sum(1)[some] / size[some]).sum())
+            ndcg += float(((hits @ discount)[some] / ideal[size[some].clamp(max=self.cut) - 1]).sum())
+            counted += int(some.sum())
+        return {f"recall@{self.cut}": recall / counted, f"ndcg@{self.cut}": ndcg / counted}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""Matrix factorization by alternating least squares: what its recommenders share, whatever solves a half-step."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number, one_of, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows, has_pairs
+from shortlist.data.splits import Split
+from shortlist.data.vocabulary import Id, Unknown
+from shortlist.errors import DataError, SettingError, ShortlistWarning
+from shortlist.objectives.omega import Omega
+from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
+from shortlist.objectives.weighting import Weighting
+from shortlist.recommenders.base import rows_of_lists
+from shortlist.recommenders.dot_product import DotProduct, longest
+from shortlist.recommenders.explanation import Explanation
+from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.warm_start import checked_start, grown, warm_embeddings
+from shortlist.solvers import exact
+from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
+from shortlist.solvers.basis import Diagonal
+from shortlist.solvers.epochs import Callback, Epoch, Loop, Past, run
+from shortlist.solvers.stopping import Stopping
+from shortlist.solvers.systems import at, row_system
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.checkpoint import Checkpoint
+
+Embeddings = npt.NDArray[np.float32]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Alternating(DotProduct):
+    """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a recommender adds how a side is improved."""
+
+    _in_epochs: ClassVar[bool] = True
+
+    dim: int = 64
+    regularization: float = 0.003
+    unobserved_weight: float = 0.1
+    epochs: int = 16
+    regularization_exponent: float = 1.0
+    unobserved_item_exponent: float = 0.0
+    unobserved_context_exponent: float = 0.0
+    weighting: Weighting = "binary"
+    strength_as: StrengthAs = "weight"
+    observed_weight: float = 1.0
+    convention: Convention = "added"
+    init_scale: float = 0.1
+    seed: int = 0
+
+    def _check(self) -> None:
+        whole("dim", self.dim)
+        whole("epochs", self.epochs)
+        whole("seed", self.seed, least=0)
+        number("init_scale", self.init_scale, above=True)
+        self.objective()
+
+    @abstractmethod
+    def _half_steps(self) -> tuple[HalfStep, HalfStep]:
+        """How a side is improved, the other being as it is; and how the contexts are solved for at the end."""
+
+    def objective(self) -> PointwiseSquare:
+        """The loss that is minimised, as an object."""
+        return PointwiseSquare(
+            unobserved_weight=self.unobserved_weight,
+            regularization=self.regularization,
+            regularization_exponent=self.regularization_exponent,
+            weighting=self.weighting,
+            strength_as=self.strength_as,
+            observed_weight=self.observed_weight,
+            convention=self.convention,
+            unobserved_item_exponent=self.unobserved_item_exponent,
+            unobserved_context_exponent=self.unobserved_context_exponent,
+        )
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+        plan = monitor.plan
+        epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
+        start = None if plan.start is None else checked_start(plan.start, self.dim)
+        omegas = self.objective().omegas(interactions.by_context)
+        stopping = None if plan.validation is None else self._stopping(interactions, plan, omegas, threads)
+        checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan)
+        shape = (interactions.n_contexts, interactions.n_items, int(self.dim))
+        saved = None if checkpoint is None else checkpoint.read(shape, epochs)
+        contexts: Embeddings | None = None
+        past: Past | None = None
+        if saved is not None:
+            contexts, items, past = saved.contexts, saved.items, saved.past
+            if stopping is not None:
+                saved.resume(stopping)
+        else:
+            items = initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed)
+            if start is not None:
+                contexts, items = warm_embeddings(start, interactions, items, self.objective(), threads)
+        del saved  # its arrays are the loop's now
+        loop = self._loop(interactions, contexts, items, threads)
+
+        def keep(now: Past) -> None:
+            if checkpoint is not None:
+                checkpoint.write(now, *loop.embeddings(), stopping)
+
+        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, past=past, keep=keep)
+        contexts, items = loop.embeddings()
+        self.context_embeddings_ = contexts  # type: ignore[misc]
+        self._set_items(items, omegas)
+        self.training_: list[Epoch] = training
+        self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
+
+    def _loop(
+        self, interactions: Interactions, contexts: Embeddings | None, items: Embeddings, threads: int | None
+    ) -> Loop:
+        """What runs the epochs, from these start values."""
+        half_step, last = self._half_steps()
+        return Alternation(
+            self.objective(),
+            interactions.by_context,
+            interactions.by_item,
+            items,
+            contexts=contexts,
+            half_step=half_step,
+            last=last,
+            threads=threads,
+        )
+
+    def _set_items(self, items: Embeddings, omegas: tuple[Omega, Omega]) -> None:
+        """Take these items, and derive what folding in needs."""
+        self.item_embeddings_ = items  # type: ignore[misc]
+        self._omegas = omegas
+        self._fixed_items = Diagonal(items, omegas[1].values)
+        self._fixed_contexts: Diagonal | None = None
+
+    def _stopping(
+        self, interactions: Interactions, plan: Plan, omegas: tuple[Omega, Omega], threads: int | None
+    ) -> Stopping:
+        """Judges items by the metric: contexts are folded in from their histories, as `fit` would end with them."""
+        from shortlist.evaluation import evaluate
+
+        assert plan.validation is not None
+        _refuse_leak(interactions, plan.validation)
+        split = replace(plan.validation, fold_in=True)
+        model = copy.copy(self)
+        model._remember(interactions)
+
+        def measure(items: Embeddings) -> float:
+            model._set_items(items, omegas)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ShortlistWarning)  # a model in the making may be as it likes
+                value = evaluate(model, split, [plan.metric], threads=threads)[plan.metric]
+            if not math.isfinite(value):
+                raise DataError(f"{plan.metric} is not defined for any context of the validation; take another metric")
+            return value
+
+        return Stopping(measure, plan.patience)
+
+    def _checkpoint(self, interactions: Interactions, plan: Plan) -> Checkpoint:
+        from shortlist.recommenders.checkpoint import Checkpoint, digest
+
+        assert plan.checkpoint is not None
+        identity: dict[str, Any] = {
+            "the ids of contexts": digest(interactions.contexts),
+            "the ids of items": digest(interactions.items),
+            "the pairs or their weights": digest(interactions.by_context),
+            "the start": None,
+            "the validation": None,
+        }
+        if plan.start is not None:
+            start = checked_start(plan.start, self.dim)
+            learnt = (start.context_embeddings_, start.item_embeddings_)
+            identity["the start"] = digest(start.contexts_, start.items_, *learnt)
+        if plan.validation is not None:
+            parts = [
+                part
+                for one in (plan.validation.history, plan.validation.truth)
+                for part in (one.contexts, one.items, one.by_context)
+            ]
+            how = [plan.metric, plan.patience, plan.validation.repeats]
+            identity["the validation"] = [*how, digest(*parts)]
+        return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
+
+    def partial_fit(
+        self,
+        interactions: Interactions,
+        *,
+        epochs: int = 2,
+        callbacks: Callback | Sequence[Callback] = (),
+        progress: bool | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Learn from more events: a few epochs, from the current embeddings, over the old pairs and the new ones.
+
+        Contexts and items that are new become known; weights of a pair that was there add up, unless the new events
+        say that the latest counts. A model that was loaded can do it too.
+
+        Args:
+            interactions: the new events.
+            epochs: how many.
+            callbacks: as in `fit`, and likewise the others.
+            progress: show a progress bar.
+            threads: how many to use.
+
+        >>> from shortlist import IALS, Interactions
+        >>> model = IALS(dim=2, epochs=3).fit(Interactions.from_frame(
+        ...     {"user": ["ann", "bob"], "product": ["tea", "jam"]}, context="user", item="product"))
+        >>> more = Interactions.from_frame({"user": ["cy"], "product": ["tea"]}, context="user", item="product")
+        >>> model.partial_fit(more).contexts_.ids()
+        ['ann', 'bob', 'cy']
+        """
+        self._require_fit()
+        whole("epochs", epochs)
+        self._check_events(interactions, "partial_fit")
+        plan = Plan(start=self, epochs=epochs)
+        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
+
+    # --- strangers ---------------------------------------------------------------------------------------------------
+
+    def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
+        """The context half-step for these rows: what `fit` gives a training context with the same history."""
+        contexts, items = self._omegas
+        return self._solve(histories, self._fixed_items, contexts.new(histories.lengths), items.values, threads)
+
+    def fold_in_items(
+        self, contexts: Sequence[Iterable[Id] | Mapping[Id, float]], *, unknown: Unknown = "raise"
+    ) -> Embeddings:
+        """Embeddings of items that need not have been in the training data, from the contexts that had them.
+
+        The item half-step for these rows, the contexts being as they are: ⟨w_c, h⟩ is the score that context c would
+        give such an item.
+
+        Args:
+            contexts: for each item the ids of its contexts, or {id: weight}.
+            unknown: contexts that are not known `"raise"` an error, or are passed over (`"skip"`).
+        """
+        self._require_fit()
+        one_of("unknown", unknown, ("raise", "skip"))
+        if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Sequence):
+            raise SettingError(f"contexts is {contexts!r:.80}; expected a list with the contexts of each item")
+        rows = rows_of_lists(contexts, self.contexts_, unknown, "contexts of item", "context")
+        of_contexts, of_items = self._omegas
+        if self._fixed_contexts is None:
+            self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
+        return self._solve(rows, self._fixed_contexts, of_items.new(rows.lengths), of_contexts.values)
+
+    def _solve(
+        self,
+        rows: Rows,
+        fixed: Diagonal,
+        own: npt.NDArray[np.float32],
+        other: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> Embeddings:
+        out = np.zeros((rows.n_rows, fixed.embeddings.shape[1]), np.float32)
+        terms = self.objective().terms(rows, own, other)
+        exact.solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, out, threads)
+        return fixed.back(out)
+
+    def explain(
+        self,
+        context: Id | None,
+        item: Id,
+        n: int = 10,
+        *,
+        history: Iterable[Id] | Mapping[Id, float] | None = None,
+    ) -> Explanation:
+        """What each item of a context's history adds to the score of an item.
+
+        A context's embedding solves A_c w_c = Σ_k α_k y_k h_k over its items k, so that its scores are sums over them:
+
+            ŷ(i|c) = Σ_k α_k y_k · h_iᵀ A_c⁻¹ h_k
+
+        Args:
+            context: the id of a context of the training data, or None where there is a history.
+            item: the item to explain.
+            n: how many items of the history to list.
+            history: instead of a context: the items someone has had, as ids or as {id: weight}.
+
+        >>> from shortlist import IALS, datasets
+        >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)
+        >>> why = model.explain(12347, model.recommend([12347]).ids[0][0], n=3)
+        >>> len(why), bool(abs(why.contributions.sum() + why.rest - why.score) < 1e-6)
+        (3, True)
+        """
+        whole("n", n)
+        one = None if history is None else [history]
+        queries = self._queries(None if context is None else [context], one, "raise")
+        (code,) = self.items_.encode([item], what="item", way_out="explain an item of the catalogue")
+        rows, (contexts, items) = queries.histories, self._omegas
+        terms = self.objective().terms(rows, contexts.new(rows.lengths), items.values)
+        H = self._fixed_items.embeddings
+        A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
+        z = _solution(A, H[code].astype(np.float64))
+        each = at(terms.target, slice(None)) * (H[rows.indices].astype(np.float64) @ z)
+        order = np.argsort(-each, kind="stable")[:n]
+        total = float(each.sum())
+        return Explanation(item, total, each[order], total - float(each[order].sum()), self.items_, rows.indices[order])
+
+    # --- storage -----------------------------------------------------------------------------------------------------
+
+    def _check_arrays(self) -> None:
+        super()._check_arrays()
+        self.training_, self.best_epoch_ = [], None
+        objective = self.objective()
+        contexts, items = omegas = objective.omegas(self.seen_)
+        # The normal equations of someone who had every item hold the largest numbers that folding in can meet.
+        n = len(self.items_)
+        everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+        terms = objective.terms(everything, contexts.new(everything.lengths), items.values)
+        weight = float(np.abs(terms.excess).max()) + float(terms.dense.max()) * float(items.values.max())
+        self._require_finite(weight * n * longest(self.item_embeddings_) ** 2)
+        self._set_items(self.item_embeddings_, omegas)
+
+
+def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """A⁻¹b, or the smallest of many solutions where A is nearly singular, as a row's own solution is then."""
+    with suppress(np.linalg.LinAlgError):
+        pivots = np.linalg.cholesky(A).diagonal()
+        if pivots.min() > 1e-3 * pivots.max():
+            return np.asarray(np.linalg.solve(A, b))
+    return np.asarray(np.linalg.lstsq(A, b, rcond=1e-7)[0])
+
+
+def _refuse_leak(interactions: Interactions, split: Split) -> None:
+    """Refuse to learn from what the validation asks for."""
+    if split.repeats != "drop":
+        return  # then a pair may well be in both
+    truth, seen = split.truth, interactions.by_context
+    contexts = interactions.contexts.encode(truth.contexts.frame, unknown="mark")[truth.context_codes]
+    items = interactions.items.encode(truth.items.frame, unknown="mark")[truth.item_codes]
+    known = (contexts >= 0) & (items >= 0)
+    leaked = int(has_pairs(seen.indptr, seen.indices, contexts[known], items[known]).sum())
+    if leaked:
+        raise DataError(
+            f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
+            "from; call fit(split.train, validation=split)"
+        )

@@ -1,0 +1,161 @@
+"""A fit on disk, epoch by epoch, to go on from another day."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Vocabulary
+from shortlist.errors import StorageError
+from shortlist.objectives.pointwise import LossParts
+from shortlist.solvers.epochs import Epoch, Past
+from shortlist.solvers.stopping import Stopping
+from shortlist.storage import StoredModel, load_model, save_model
+from shortlist.storage import tables as table_files
+from shortlist.storage.names import MANIFEST, is_ours
+
+_ELSEWHERE = "pass another folder, or remove this one to begin anew"
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What a checkpoint holds."""
+
+    contexts: npt.NDArray[np.float32]
+    items: npt.NDArray[np.float32]
+    past: Past
+    best: tuple[float, int, npt.NDArray[np.float32]] | None  # the figure, its epoch, the items
+
+    def resume(self, stopping: Stopping) -> None:
+        """Let it judge as if it had been there."""
+        if self.best is not None:
+            stopping.best, stopping.best_epoch, stopping.items = self.best
+
+
+class Checkpoint:
+    """A folder with the state of one fit after its latest epoch, replaced in one step: a kill leaves the older one.
+
+    `identity` says which fit it is, by settings and by digests of all that is learnt from; another fit is refused.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], kind: str, settings: dict[str, Any], identity: dict[str, Any]
+    ) -> None:
+        self._path, self._kind = Path(path), f"{kind} checkpoint"
+        self._settings = {name: value for name, value in settings.items() if name != "epochs"}
+        self._identity = identity
+
+    def read(self, shape: tuple[int, int, int], epochs: int) -> Saved | None:
+        """What is there, None where nothing is; StorageError where that is of another fit, or of anything else.
+
+        Args:
+            shape: how many contexts, items and dimensions there are.
+            epochs: how many there will be.
+        """
+        if not (self._path / MANIFEST).exists():
+            if self._path.is_dir() and all(map(is_ours, os.listdir(self._path))):
+                return None
+            if not os.path.lexists(self._path):
+                return None
+            raise StorageError(f"'{self._path}' is no checkpoint; {_ELSEWHERE}")
+        stored = load_model(self._path)
+        if stored.kind != self._kind:
+            raise StorageError(f"'{self._path}' holds a {stored.kind!r:.80}, no {self._kind!r}; {_ELSEWHERE}")
+        if different := _differences(stored, self._settings, self._identity):
+            raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
+        try:
+            saved = _saved(stored, shape, epochs)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"the checkpoint '{self._path}' cannot be used: {error!r:.200}; {_ELSEWHERE}") from error
+        if saved.past.number > epochs:
+            raise StorageError(
+                f"the checkpoint '{self._path}' is at epoch {saved.past.number} already, beyond epochs={epochs}; "
+                f"ask for more, or {_ELSEWHERE}"
+            )
+        return saved
+
+    def write(
+        self,
+        past: Past,
+        contexts: npt.NDArray[np.float32],
+        items: npt.NDArray[np.float32],
+        stopping: Stopping | None,
+    ) -> None:
+        """Replace what is there by the state after the latest epoch."""
+        losses = [(one.loss.observed, one.loss.unobserved, one.loss.regularizer) for one in past.training]
+        seconds = [*(one.seconds for one in past.training), past.seconds]
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "contexts": contexts,
+            "items": items,
+            "losses": np.array(losses, np.float64).reshape(-1, 3),
+            "seconds": np.array(seconds, np.float64),
+        }
+        extra = {"identity": self._identity, "epoch": past.number}
+        if stopping is not None:
+            assert stopping.items is not None
+            arrays["validation"] = np.array([*(one.validation for one in past.training), past.validation], np.float64)
+            arrays["best_items"] = stopping.items
+            extra |= {"best": stopping.best, "best_epoch": stopping.best_epoch}
+        save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
+
+
+def _differences(stored: StoredModel, settings: dict[str, Any], identity: dict[str, Any]) -> str:
+    found = []
+    for name in sorted(stored.settings.keys() | settings.keys()):
+        before, now = stored.settings.get(name), settings.get(name)
+        if before != now:
+            found.append(f"{name} was {before!r:.80} and is {now!r:.80}")
+    before_all = stored.extra.get("identity")
+    before_all = before_all if isinstance(before_all, dict) else {}
+    found += [f"{name} changed" for name, now in identity.items() if before_all.get(name) != now]
+    return ", ".join(found)
+
+
+def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Saved:
+    # Copies: what is loaded is read-only, and its parts would keep each other in memory.
+    arrays = {name: array.copy() for name, array in stored.arrays.items()}
+    number = stored.extra["epoch"]
+    sizes: dict[str, tuple[int, ...]] = {
+        "contexts": (shape[0], shape[2]),
+        "items": (shape[1], shape[2]),
+        "losses": (number - 1, 3),
+        "seconds": (number,),
+    }
+    if judged := "best" in stored.extra:
+        sizes |= {"validation": (number,), "best_items": sizes["items"]}
+    for name, size in sizes.items():
+        wanted = np.float32 if name in ("contexts", "items", "best_items") else np.float64
+        if arrays[name].shape != size or arrays[name].dtype != wanted:
+            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}, expected {size}")
+    validation = arrays["validation"].tolist() if judged else [None] * number
+    training = tuple(
+        Epoch(k + 1, epochs, LossParts(*map(float, loss)), float(arrays["seconds"][k]), validation[k])
+        for k, loss in enumerate(arrays["losses"])
+    )
+    past = Past(number, training, float(arrays["seconds"][-1]), validation[-1])
+    best = (float(stored.extra["best"]), int(stored.extra["best_epoch"]), arrays["best_items"]) if judged else None
+    return Saved(arrays["contexts"], arrays["items"], past, best)
+
+
+def digest(*parts: Vocabulary | Rows | npt.NDArray[Any]) -> str:
+    """A sha256 of ids, rows and arrays: the same for the same content."""
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Vocabulary):
+            found.update(hashlib.sha256(table_files.encode(part.frame)).digest())
+            continue
+        arrays = (part.indptr, part.indices, part.values) if isinstance(part, Rows) else (part,)
+        for array in arrays:
+            described = "none" if array is None else f"{array.dtype} {array.shape}"
+            found.update(described.encode())
+            if array is not None:
+                found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()

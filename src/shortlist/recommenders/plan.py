@@ -1,0 +1,45 @@
+"""What a fit in epochs is asked for beside the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from shortlist._settings import whole
+from shortlist.data.splits import Split
+from shortlist.errors import SettingError
+from shortlist.metrics import parse_metric
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.base import Recommender
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Where to begin, when to stop, and what to write down on the way; see `Recommender.fit`."""
+
+    validation: Split | None = None
+    metric: str = "ndcg@20"
+    patience: int = 3
+    checkpoint: str | PathLike[str] | None = None
+    start: Recommender | None = None
+    epochs: int | None = None  # instead of the recommender's own setting
+
+    def __post_init__(self) -> None:
+        if self.validation is not None and not isinstance(self.validation, Split):
+            raise SettingError(
+                f"validation is of type {type(self.validation).__name__}; expected a Split, as shortlist.splits makes "
+                "them: fit(split.train, validation=split)"
+            )
+        if parse_metric(self.metric).beyond_accuracy:
+            raise SettingError(f"metric is {self.metric!r}; expected one of accuracy, such as 'ndcg@20', to be raised")
+        whole("patience", self.patience)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
+            raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
+
+    def refuse_for(self, name: str) -> None:
+        """For recommenders that do not learn in epochs: say so where something of this was asked for."""
+        asked: dict[str, Any] = {"validation": self.validation, "checkpoint": self.checkpoint, "start": self.start}
+        if given := [key for key, value in asked.items() if value is not None]:
+            raise SettingError(f"{name} does not learn in epochs, so there is no {' or '.join(given)}; leave it out")

@@ -1,0 +1,95 @@
+"""Where a fit begins: from nothing, or from what another model knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.interactions import Interactions
+from shortlist.data.vocabulary import Codes, Vocabulary
+from shortlist.errors import DataError, SettingError
+from shortlist.objectives.pointwise import PointwiseSquare
+from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.dot_product import DotProduct
+from shortlist.solvers.basis import Diagonal
+from shortlist.solvers.exact import solve_exact
+
+Embeddings = npt.NDArray[np.float32]
+
+
+def checked_start(start: object, dim: int) -> DotProduct:
+    """A model that embeddings of `dim` dimensions can begin from."""
+    if not isinstance(start, DotProduct):
+        raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
+    start._require_fit()
+    if start.item_embeddings_.shape[1] > dim:
+        raise SettingError(
+            f"start has {start.item_embeddings_.shape[1]} dimensions, dim is {dim}; a fit may begin from as many or "
+            "fewer"
+        )
+    return start
+
+
+def warm_embeddings(
+    start: DotProduct, interactions: Interactions, items: Embeddings, objective: PointwiseSquare, threads: int | None
+) -> tuple[Embeddings, Embeddings]:
+    """Embeddings of contexts and items to begin from: those of `start` by their ids.
+
+    For new ones:
+
+    * items that a known context had: what folding them in gives,
+    * other items: their start values in `items`, which also fill dimensions that `start` does not have,
+    * contexts: zero, since the first half-step solves for them.
+    """
+    d = start.item_embeddings_.shape[1]
+    item_codes = _codes(start.items_, interactions.items)
+    context_codes = _codes(start.contexts_, interactions.contexts)
+    if (item_codes < 0).all():
+        raise DataError(
+            f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
+            f"these like {interactions.items.ids([0])[0]!r}"
+        )
+    known_items, known_contexts = item_codes >= 0, context_codes >= 0
+    contexts = np.zeros((interactions.n_contexts, items.shape[1]), np.float32)
+    contexts[known_contexts, :d] = start.context_embeddings_[context_codes[known_contexts]]
+    items[known_items, :d] = start.item_embeddings_[item_codes[known_items]]
+    new = np.flatnonzero(~known_items)
+    if len(new):
+        of_contexts, of_items = (omega.values for omega in objective.omegas(interactions.by_context))
+        rows = interactions.by_item.take(new)
+        terms = objective.terms(rows, of_items[new] if len(of_items) > 1 else of_items, of_contexts)
+        fixed = Diagonal(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # a context that is new adds nothing
+        folded = np.zeros((len(new), d), np.float32)
+        solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, folded, threads)
+        folded = fixed.back(folded)
+        told = folded.any(axis=1)
+        items[new[told], :d] = folded[told]
+    return contexts, items
+
+
+def grown(model: Recommender, interactions: Interactions) -> Interactions:
+    """What the model has learnt from and more: old codes stay, new ids come behind them, weights add up.
+
+    Where the new events say that the latest weight of a pair counts, it replaces the old one.
+    """
+    more = interactions.by_context
+    contexts, items = model.contexts_.extend(interactions.contexts.frame), model.items_.extend(interactions.items.frame)
+    context_of = _codes(contexts, interactions.contexts)[np.repeat(np.arange(more.n_rows), more.lengths)]
+    seen = model.seen_
+    weights = None
+    if seen.values is not None or more.values is not None:
+        old, new = (np.ones(len(one), np.float32) if one.values is None else one.values for one in (seen, more))
+        weights = np.concatenate([old, new])
+    return Interactions(
+        contexts,
+        items,
+        np.concatenate([np.repeat(np.arange(seen.n_rows, dtype=np.int32), seen.lengths), context_of]),
+        np.concatenate([seen.indices, _codes(items, interactions.items)[more.indices]]),
+        weights=weights,
+        aggregate="latest" if interactions.aggregate == "latest" else "sum",
+    )
+
+
+def _codes(vocabulary: Vocabulary, ids: Vocabulary) -> Codes:
+    """The codes in one vocabulary of all ids of another, −1 where it has none."""
+    return vocabulary.encode(ids.frame, unknown="mark")

@@ -1,0 +1,63 @@
+"""The eigenbasis of a Gramian: where the dense part of every row's system is a diagonal."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.objectives.pointwise import gramian
+
+_BLOCK = 4096  # rows rotated at once
+
+
+def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Eigenvalues, largest first and none below zero, and the matrix Q of eigenvectors: G = QΛQᵀ.
+
+    An eigenvector's sign is free; here its largest entry is positive.
+    """
+    values, Q = np.linalg.eigh(G)
+    values, Q = np.maximum(values[::-1], 0.0), Q[:, ::-1]
+    largest = np.abs(Q).argmax(axis=0)
+    return values, Q * np.where(Q[largest, np.arange(len(values))] < 0, -1.0, 1.0)
+
+
+def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32]) -> None:
+    """Multiply every row by Q, in place, a block at a time."""
+    for start in range(0, len(embeddings), _BLOCK):
+        block = embeddings[start : start + _BLOCK]
+        block[:] = block @ Q
+
+
+def diagonalise(
+    other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float64]:
+    """Rotate both sides, in place, into the eigenbasis of the other side's Gramian, and return its eigenvalues.
+
+    Scores do not change under a common rotation, so nothing is ever rotated back.
+    """
+    values, Q = eigenbasis(gramian(other, omega))
+    Q32 = Q.astype(np.float32)
+    rotate(other, Q32)
+    rotate(own, Q32)
+    return values
+
+
+class Diagonal:
+    """Embeddings that stay as they are, seen in the eigenbasis of their Gramian; for folding in against them.
+
+    What a fit ends with is in that basis already, and is then not copied.
+    """
+
+    def __init__(self, embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]) -> None:
+        G = gramian(embeddings, omega)
+        self.embeddings, self.spectrum = embeddings, np.diagonal(G).copy()
+        self._Q: npt.NDArray[np.float32] | None = None
+        scale = np.sqrt(np.outer(self.spectrum, self.spectrum))
+        if (np.abs(G - np.diag(self.spectrum)) > 1e-6 * scale).any():
+            self.spectrum, Q = eigenbasis(G)
+            self._Q = Q.astype(np.float32)
+            self.embeddings = embeddings @ self._Q
+
+    def back(self, solutions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """From the eigenbasis to that of the embeddings as they were given."""
+        return solutions if self._Q is None else solutions @ self._Q.T

@@ -1,0 +1,325 @@
+"""Half-steps of alternating least squares by preconditioned conjugate gradients in the eigenbasis of the Gramian.
+
+In the basis where the other side's Gramian is a diagonal Λ, the system of a row is
+
+    (M + Σ excess·ψψᵀ) w = Σ target·ψ,   M = dense·Λ + ridge,
+
+and nothing of it is a d × d matrix: a step of conjugate gradients costs two passes of n multiply-adds over d. The
+diagonal of the whole system is the preconditioner, the row's last embedding the start.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_kernel
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.data.rows import Rows
+from shortlist.objectives.pointwise import Terms
+from shortlist.solvers.basis import diagonalise
+from shortlist.solvers.exact import solve_exact
+from shortlist.solvers.systems import part
+
+Array: TypeAlias = npt.NDArray[Any]
+_LARGEST = np.finfo(np.float32).max
+
+TOLERANCE = 0.3  # of a half-step on the way: the residual falls to this share of what it was
+MAX_STEPS = 2
+RELAXATION = 1.5  # how far to go, where 1 is the minimum of the half-step
+_NEAR = 0.5  # rows whose change is below this share of their length are near enough for a step beyond
+_END = 1e-5  # of a half-step that is solved to the end: the error, as a share of the solution
+_END_STEPS = 60
+_IN_CACHE = 2**24  # bytes of the other side that stay in the last-level cache
+_TILE = 2**23  # bytes of it that are gathered from at a time where it does not
+_SEGMENT = 24  # pairs that a row needs in a tile, on average, for tiles to pay
+_STATE = 2**25  # bytes of vectors that a thread keeps of the rows it solves at once
+
+
+def half_step(
+    rows: Rows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    threads: int | None = None,
+    *,
+    relaxation: float = RELAXATION,
+    tolerance: float = TOLERANCE,
+    max_steps: int = MAX_STEPS,
+) -> None:
+    """Rotate both sides into the eigenbasis of the other's Gramian and move every row of `own` towards its minimiser.
+
+    A row takes steps of conjugate gradients until its residual (in the preconditioner's norm) is `tolerance` times what
+    it was, `max_steps` at most. Then it goes `relaxation` times as far, if it is near enough to its goal. The minimum
+    along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next one gains many
+    times over, as in successive over-relaxation: alternating is a Gauss–Seidel iteration on two blocks.
+    """
+    spectrum = diagonalise(other, own, terms.omega)
+    solve_eigen(rows, terms, other, spectrum, own, threads, relaxation, tolerance, max_steps)
+
+
+def last_half_step(
+    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
+) -> None:
+    """`half_step` to the end: to float32 accuracy what `exact.half_step` gives."""
+    spectrum = diagonalise(other, own, terms.omega)
+    far = solve_eigen(rows, terms, other, spectrum, own, threads, 1.0, 0.0, _END_STEPS)
+    if len(far):  # hardly any: nearly singular systems, where rounding keeps the residual up
+        solved = np.zeros((len(far), own.shape[1]), np.float32)
+        solve_exact(*part(rows, terms, far), other, spectrum, solved, threads)
+        own[far] = solved
+
+
+def solve_eigen(
+    rows: Rows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    spectrum: npt.NDArray[np.float64],
+    own: npt.NDArray[np.float32],
+    threads: int | None = None,
+    relaxation: float = 1.0,
+    tolerance: float = 0.0,
+    max_steps: int = _END_STEPS,
+) -> npt.NDArray[np.int64]:
+    """Improve every row of `own`; `other` is in the eigenbasis of its Gramian. Returns the rows that are not at the end.
+
+    Where the other side fits the cache, each row is solved by itself, with its vectors in the first-level cache. Where
+    it does not, gathering from all of it would fetch every vector from memory in every pass: then a thread solves many
+    rows at once, and each pass goes through the other side tile by tile. The steps of a row do not depend on whose
+    company it is in, so neither does the result.
+    """
+    n, d = own.shape
+    bounds = np.array([0, rows.n_columns], np.int64)
+    tile = max(1, _TILE // (4 * d))
+    n_chunks = 32 * thread_count(threads)
+    if other.nbytes > _IN_CACHE and len(rows) > _SEGMENT * n * (rows.n_columns / tile):
+        bounds = np.arange(0, rows.n_columns + tile, tile, dtype=np.int64)
+        n_chunks = 2 * thread_count(threads)
+    state = np.zeros(n, np.uint8)
+    Lambda = spectrum.astype(np.float32)
+    limits = np.array([relaxation, _NEAR**2, tolerance**2, _END**2], np.float32)
+
+    def solve(start: int, stop: int) -> None:
+        _solve(
+            rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
+            Lambda, other, own, bounds, limits, max_steps, state, start, stop,
+        )  # fmt: skip
+
+    run_chunks(solve, balanced_chunks(rows.lengths + 8.0, n_chunks), threads)
+    return np.flatnonzero(state)
+
+
+def pcg_reference(
+    A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], tolerance: float, max_steps: int
+) -> npt.NDArray[np.float64]:
+    """Preconditioned conjugate gradients for one row's system: the plain form of what the kernel does."""
+    inverse = 1 / np.diagonal(A)
+    r = b - A @ x
+    p = inverse * r
+    start = rz = r @ p
+    for _ in range(max_steps):
+        if rz <= tolerance**2 * start or rz <= _END**2 * (x * x / inverse).sum():
+            break
+        step = rz / (p @ A @ p)
+        x, r = x + step * p, r - step * (A @ p)
+        before, rz = rz, r @ (inverse * r)
+        p = inverse * r + rz / before * p
+    return x
+
+
+@fast_kernel
+def _solve(
+    indptr: Array, indices: Array, excess: Array, target: Array, ridge: Array, dense: Array,
+    Lambda: Array, other: Array, own: Array, bounds: Array, limits: Array, max_steps: int, state: Array,
+    start: int, stop: int,
+) -> None:  # fmt: skip
+    """Rows start…stop, one at a time if there is one tile, else many at once.
+
+    Bound by the bytes of the gathered vectors, 4·n·d a pass: from the second-level cache where a row's vectors fit it,
+    else from the last level. A pass does 4·n·d flops on them, few enough to be hidden.
+    """
+    d = other.shape[1]
+    n_tiles = len(bounds) - 1
+    group = 1 if n_tiles == 1 else max(1, min(stop - start, _STATE // (24 * d)))
+    M, DG, R = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
+    P, AP, X = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
+    rz, rz0 = np.zeros(group, np.float32), np.zeros(group, np.float32)
+    cuts = np.empty((n_tiles + 1, group), np.int64)
+    for first in range(start, stop, group):
+        size = min(group, stop - first)
+        # --- the residual at the start, and the diagonal
+        for g in range(size):
+            r = first + g
+            _cut(indices, indptr[r], indptr[r + 1], bounds, cuts[:, g])
+            a = dense[r] if len(dense) > 1 else dense[0]
+            b = ridge[r] if len(ridge) > 1 else ridge[0]
+            for f in range(d):
+                M[g, f] = a * Lambda[f] + b
+                X[g, f] = own[r, f]
+                DG[g, f] = M[g, f]
+                R[g, f] = -M[g, f] * X[g, f]
+        for t in range(n_tiles):
+            for g in range(size):
+                _residual(indices, excess, target, cuts[t, g], cuts[t + 1, g], other, X[g], R[g], DG[g])
+        for g in range(size):
+            rz[g] = rz0[g] = _precondition(DG[g], R[g], P[g])
+        # --- steps
+        busy = size
+        for _ in range(max_steps):
+            busy = 0
+            for g in range(size):
+                if rz[g] > 0 and (rz[g] <= limits[2] * rz0[g] or rz[g] <= limits[3] * _length(DG[g], X[g])):
+                    rz[g] = 0  # done
+                if rz[g] > 0:
+                    busy += 1
+                    for f in range(d):
+                        AP[g, f] = M[g, f] * P[g, f]
+            if busy == 0:
+                break
+            for t in range(n_tiles):
+                for g in range(size):
+                    if rz[g] > 0:
+                        _product(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g], AP[g])
+            for g in range(size):
+                if rz[g] > 0:
+                    rz[g] = _step(DG[g], rz[g], X[g], R[g], P[g], AP[g])
+        # --- out
+        for g in range(size):
+            r = first + g
+            state[r] = rz[g] > 0 and not rz[g] <= limits[3] * _length(DG[g], X[g])
+            if indptr[r] == indptr[r + 1]:
+                own[r, :] = 0
+                state[r] = 0
+            else:
+                _relax(limits[0], limits[1], X[g], own[r])
+
+
+@fast_kernel
+def _cut(indices: Array, begin: int, end: int, bounds: Array, cuts: Array) -> None:
+    """Where a row's pairs go over from one tile to the next."""
+    e = begin
+    cuts[0] = begin
+    for t in range(1, len(bounds) - 1):
+        while e < end and indices[e] < bounds[t]:
+            e += 1
+        cuts[t] = e
+    cuts[len(bounds) - 1] = end
+
+
+@fast_kernel
+def _residual(
+    indices: Array, excess: Array, target: Array, begin: int, end: int, other: Array, x: Array, r: Array, diagonal: Array
+) -> None:
+    """r += Σ (target − excess·⟨ψ, x⟩)·ψ and diagonal += Σ excess·ψ², four pairs at a time; places beyond count 0."""
+    one, zero = np.float32(1), np.float32(0)
+    for e in range(begin, end, 4):
+        e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
+        i0, i1 = np.uint64(indices[e]), np.uint64(indices[e1])
+        i2, i3 = np.uint64(indices[e2]), np.uint64(indices[e3])
+        s0 = s1 = s2 = s3 = zero
+        for f in range(len(x)):
+            v = x[f]
+            s0 += other[i0, f] * v
+            s1 += other[i1, f] * v
+            s2 += other[i2, f] * v
+            s3 += other[i3, f] * v
+        m1, m2, m3 = one if e + 1 < end else zero, one if e + 2 < end else zero, one if e + 3 < end else zero
+        if len(excess) > 1:
+            a0, a1, a2, a3 = excess[e], excess[e1] * m1, excess[e2] * m2, excess[e3] * m3
+        else:
+            a0, a1, a2, a3 = excess[0], excess[0] * m1, excess[0] * m2, excess[0] * m3
+        if len(target) > 1:
+            c0, c1, c2, c3 = target[e], target[e1] * m1, target[e2] * m2, target[e3] * m3
+        else:
+            c0, c1, c2, c3 = target[0], target[0] * m1, target[0] * m2, target[0] * m3
+        c0 -= a0 * s0
+        c1 -= a1 * s1
+        c2 -= a2 * s2
+        c3 -= a3 * s3
+        for f in range(len(x)):
+            p0, p1, p2, p3 = other[i0, f], other[i1, f], other[i2, f], other[i3, f]
+            r[f] += c0 * p0 + c1 * p1 + c2 * p2 + c3 * p3
+            diagonal[f] += a0 * p0 * p0 + a1 * p1 * p1 + a2 * p2 * p2 + a3 * p3 * p3
+
+
+@fast_kernel
+def _product(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array, out: Array) -> None:
+    """out += Σ excess·⟨ψ, p⟩·ψ, likewise."""
+    zero = np.float32(0)
+    for e in range(begin, end, 4):
+        e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
+        i0, i1 = np.uint64(indices[e]), np.uint64(indices[e1])
+        i2, i3 = np.uint64(indices[e2]), np.uint64(indices[e3])
+        s0 = s1 = s2 = s3 = zero
+        for f in range(len(p)):
+            v = p[f]
+            s0 += other[i0, f] * v
+            s1 += other[i1, f] * v
+            s2 += other[i2, f] * v
+            s3 += other[i3, f] * v
+        if len(excess) > 1:
+            s0, s1, s2, s3 = s0 * excess[e], s1 * excess[e1], s2 * excess[e2], s3 * excess[e3]
+        else:
+            s0, s1, s2, s3 = s0 * excess[0], s1 * excess[0], s2 * excess[0], s3 * excess[0]
+        s1 = s1 if e + 1 < end else zero
+        s2 = s2 if e + 2 < end else zero
+        s3 = s3 if e + 3 < end else zero
+        for f in range(len(p)):
+            out[f] += s0 * other[i0, f] + s1 * other[i1, f] + s2 * other[i2, f] + s3 * other[i3, f]
+
+
+@fast_kernel
+def _precondition(diagonal: Array, r: Array, p: Array) -> float:
+    """p = r / diagonal, and ⟨r, p⟩; a coordinate that nothing depends on stays where it is."""
+    rz = np.float32(0)
+    for f in range(len(r)):
+        p[f] = r[f] / diagonal[f] if diagonal[f] > 0 else np.float32(0)
+        rz += r[f] * p[f]
+    return rz if rz <= _LARGEST else np.float32(0)
+
+
+@fast_kernel
+def _length(diagonal: Array, x: Array) -> float:
+    total = np.float32(0)
+    for f in range(len(x)):
+        total += diagonal[f] * x[f] * x[f]
+    return total
+
+
+@fast_kernel
+def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Array) -> float:
+    """One step of conjugate gradients along p; returns the new ⟨r, r/diagonal⟩, zero where there is nowhere to go."""
+    curvature = np.float32(0)
+    for f in range(len(x)):
+        curvature += p[f] * product[f]
+    if not (curvature > 0 and curvature <= _LARGEST):
+        return np.float32(0)
+    step = np.float32(rz / curvature)
+    after = np.float32(0)
+    for f in range(len(x)):
+        x[f] += step * p[f]
+        r[f] -= step * product[f]
+        product[f] = r[f] / diagonal[f] if diagonal[f] > 0 else np.float32(0)
+        after += r[f] * product[f]
+    if not (after > 0 and after <= _LARGEST):
+        return np.float32(0)
+    again = np.float32(after / rz)
+    for f in range(len(x)):
+        p[f] = product[f] + again * p[f]
+    return after
+
+
+@fast_kernel
+def _relax(relaxation: float, near: float, x: Array, own: Array) -> None:
+    """Go from `own` to x and beyond, if the way is short; stay where x is not finite."""
+    change, length = np.float32(0), np.float32(0)
+    for f in range(len(x)):
+        change += (x[f] - own[f]) * (x[f] - own[f])
+        length += x[f] * x[f]
+    if not length <= _LARGEST:
+        return
+    beyond = relaxation if change <= near * length else np.float32(1)
+    for f in range(len(x)):
+        own[f] += beyond * (x[f] - own[f])

@@ -1,0 +1,105 @@
+"""The loop around every solver that learns in epochs: reports, early stopping, going on from where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.objectives.pointwise import LossParts
+from shortlist.solvers.stopping import Stopping
+
+Embeddings: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a solver reports after each pass: to a progress bar, a log, or whoever else listens."""
+
+    number: int  # from 1
+    epochs: int  # how many there will be at most
+    loss: LossParts
+    seconds: float  # of this pass, without the time to compute the loss or the validation
+    validation: float | None = None  # the metric on the validation split, where there is one
+
+
+Callback: TypeAlias = Callable[[Epoch], object]
+
+
+class Loop(Protocol):
+    """Both sides' embeddings, and what improves them: on the CPU or elsewhere."""
+
+    def epoch(self) -> None:
+        """One pass over both sides."""
+
+    def finish(self) -> None:
+        """Solve for the contexts to the end, given the items."""
+
+    def restore(self, items: Embeddings) -> None:
+        """Take these items; contexts are nothing until they are solved for."""
+
+    def loss(self) -> LossParts:
+        """The loss of the embeddings as they are."""
+
+    def embeddings(self) -> tuple[Embeddings, Embeddings]:
+        """Of contexts and of items, as they are; not copies where that can be helped."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """How far a fit has come; with the embeddings, and the best items where it may stop early, enough to go on."""
+
+    number: int = 0  # of the last epoch
+    training: tuple[Epoch, ...] = ()  # the epochs before it
+    seconds: float = 0.0  # its own
+    validation: float | None = None  # its own
+
+
+def run(
+    loop: Loop,
+    epochs: int,
+    *,
+    callbacks: Sequence[Callback] = (),
+    stopping: Stopping | None = None,
+    past: Past | None = None,
+    keep: Callable[[Past], object] | None = None,
+) -> list[Epoch]:
+    """Run epochs until there were enough, and end with the contexts solved for; returns what is told of each.
+
+    The last epoch's loss is that of the result, unless the best epoch's items come back at the end (`stopping`).
+
+    Args:
+        loop: whose epochs they are.
+        epochs: how many at most.
+        callbacks: called after each epoch.
+        stopping: ends it early, and decides which epoch's items are kept.
+        past: epochs that were done before; the loop has their embeddings. The last of them is reported once more.
+        keep: called after each epoch with what has happened so far, for going on from there another day.
+    """
+    past = past or Past()
+    training, seconds, validation = list(past.training), past.seconds, past.validation
+    for number in range(max(1, past.number), epochs + 1):
+        if number > past.number:
+            began = time.perf_counter()
+            loop.epoch()
+            seconds = time.perf_counter() - began
+            validation = None if stopping is None else stopping.judge(number, loop.embeddings()[1])
+            if keep is not None:
+                keep(Past(number, tuple(training), seconds, validation))
+        over = number == epochs or (stopping is not None and stopping.over(number))
+        if over and stopping is None:
+            loop.finish()
+        training.append(Epoch(number, epochs, loop.loss(), seconds, validation))
+        for callback in callbacks:
+            callback(training[-1])
+        if over:
+            break
+    if stopping is not None:
+        assert stopping.items is not None
+        loop.restore(stopping.items)
+        loop.finish()
+    return training

@@ -1,0 +1,175 @@
+"""Going on from a checkpoint: the very model that would have come without a break."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import shortlist as sl
+from recommenders.factorizations import events, same, settings_of_ials
+from shortlist.storage import read_manifest
+
+
+class Stopped(BaseException):
+    pass
+
+
+def broken_after(number):
+    def callback(epoch):
+        if epoch.number == number:
+            raise Stopped
+
+    return callback
+
+
+def fit_with_a_break(model, data, folder, after, **kw):
+    with pytest.raises(Stopped):
+        model.fit(data, checkpoint=folder, callbacks=broken_after(after), **kw)
+    return type(model)(**model.settings()).fit(data, checkpoint=folder, **kw)
+
+
+@pytest.mark.parametrize("after", [1, 3, 4])
+@pytest.mark.parametrize("solver", ["eigen", "exact", "block", "coordinate"])
+def test_a_break_changes_nothing(solver, after, tmp_path):
+    data = events()
+    whole = sl.IALS(dim=5, epochs=4, solver=solver, block=2).fit(data)
+    resumed = fit_with_a_break(sl.IALS(dim=5, epochs=4, solver=solver, block=2), data, tmp_path / "c", after)
+    same(resumed, whole)
+    assert [one.loss for one in resumed.training_] == [one.loss for one in whole.training_]
+    assert [one.number for one in resumed.training_] == [1, 2, 3, 4]
+
+
+@settings(max_examples=15)
+@given(chosen=settings_of_ials())
+def test_under_any_settings(chosen, tmp_path_factory):
+    data, chosen = events(30, 18, weighted=True), {**chosen, "epochs": 3}
+    folder = tmp_path_factory.mktemp("checkpoint") / "c"
+    same(fit_with_a_break(sl.IALS(**chosen), data, folder, 2), sl.IALS(**chosen).fit(data))
+
+
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_a_break_changes_nothing_of_early_stopping(after, tmp_path):
+    split = sl.splits.by_time(events(120, 36), test=0.2)
+    chosen = {"dim": 12, "epochs": 9, "regularization": 1e-5, "unobserved_weight": 0.001}
+    how = {"validation": split, "metric": "recall@3", "patience": 4}
+    whole = sl.IALS(**chosen).fit(split.train, **how)
+    resumed = fit_with_a_break(sl.IALS(**chosen), split.train, tmp_path / "c", after, **how)
+    same(resumed, whole)
+    assert resumed.best_epoch_ == whole.best_epoch_
+    assert [one.validation for one in resumed.training_] == [one.validation for one in whole.training_]
+    same(sl.IALS(**chosen).fit(split.train, checkpoint=tmp_path / "c", **how), whole)  # it is at its end already
+
+
+def test_more_epochs_go_on(tmp_path):
+    data = events()
+    short = sl.IALS(dim=4, epochs=2).fit(data, checkpoint=tmp_path / "c")
+    same(short, sl.IALS(dim=4, epochs=2).fit(data))
+    heard = []
+    longer = sl.IALS(dim=4, epochs=5).fit(data, checkpoint=tmp_path / "c", callbacks=heard.append)
+    same(longer, sl.IALS(dim=4, epochs=5).fit(data))
+    assert [one.number for one in heard] == [2, 3, 4, 5]
+    assert all(one.epochs == 5 for one in longer.training_)
+    same(sl.IALS(dim=4, epochs=5).fit(data, checkpoint=tmp_path / "c"), longer)
+    with pytest.raises(sl.StorageError, match="is at epoch 5 already, beyond epochs=3"):
+        sl.IALS(dim=4, epochs=3).fit(data, checkpoint=tmp_path / "c")
+
+
+def test_one_of_another_fit_is_refused(tmp_path):
+    folder, data = tmp_path / "c", events()
+    sl.IALS(dim=4, epochs=2).fit(data, checkpoint=folder)
+    with pytest.raises(sl.StorageError, match=r"of another fit: dim was 4 and is 5, seed was 0 and is 1; pass another"):
+        sl.IALS(dim=5, seed=1, epochs=2).fit(data, checkpoint=folder)
+    with pytest.raises(sl.StorageError, match="holds a 'IALS checkpoint', no 'ICD checkpoint'"):
+        sl.ICD(dim=4, epochs=2).fit(data, checkpoint=folder)
+    fewer = data.select(np.arange(len(data) - 1))
+    with pytest.raises(sl.StorageError, match="of another fit: the pairs or their weights changed"):
+        sl.IALS(dim=4, epochs=2).fit(fewer, checkpoint=folder)
+    with pytest.raises(sl.StorageError, match="the ids of contexts changed, the pairs"):
+        sl.IALS(dim=4, epochs=2).fit(data.extend(contexts=[12345]), checkpoint=folder)
+    with pytest.raises(sl.StorageError, match="the start changed"):
+        sl.IALS(dim=4, epochs=2).fit(data, checkpoint=folder, start=sl.IALS(dim=4, epochs=1).fit(data))
+    split = sl.splits.by_time(data, test=0.2)
+    sl.IALS(dim=4, epochs=2).fit(split.train, checkpoint=tmp_path / "d", validation=split)
+    with pytest.raises(sl.StorageError, match="the validation changed"):
+        sl.IALS(dim=4, epochs=2).fit(split.train, checkpoint=tmp_path / "d", validation=split, metric="recall@5")
+
+
+def test_weights_are_part_of_the_data(tmp_path):
+    sl.IALS(dim=2, epochs=1).fit(events(), checkpoint=tmp_path / "c")
+    with pytest.raises(sl.StorageError, match="the pairs or their weights changed"):
+        sl.IALS(dim=2, epochs=1).fit(events(weighted=True), checkpoint=tmp_path / "c")
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path):
+    data = events()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(sl.StorageError, match="is no checkpoint; pass another folder"):
+        sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "full")
+    with pytest.raises(sl.StorageError, match="is no checkpoint"):
+        sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "full" / "letter.txt")
+    sl.IALS(dim=2, epochs=1).fit(data).save(tmp_path / "model")
+    with pytest.raises(sl.StorageError, match="holds a 'IALS', no 'IALS checkpoint'"):
+        sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "model")
+    (tmp_path / "empty").mkdir()
+    sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "empty")
+    with pytest.raises(sl.StorageError, match="does not know"):
+        sl.load(tmp_path / "empty")
+
+
+def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):
+    data, folder = events(), tmp_path / "c"
+    replace, calls = os.replace, []
+
+    def fail_the_second_time(*paths):
+        calls.append(paths)
+        if len(calls) == 2:
+            raise OSError("no space left")
+        return replace(*paths)
+
+    monkeypatch.setattr(os, "replace", fail_the_second_time)
+    with pytest.raises(sl.StorageError, match="what was there before is unchanged"):
+        sl.IALS(dim=4, epochs=5).fit(data, checkpoint=folder)
+    monkeypatch.undo()
+    assert read_manifest(folder).extra["epoch"] == 2
+    same(sl.IALS(dim=4, epochs=5).fit(data, checkpoint=folder), sl.IALS(dim=4, epochs=5).fit(data))
+
+
+def test_a_damaged_one_is_refused(tmp_path):
+    data, folder = events(), tmp_path / "c"
+    sl.IALS(dim=4, epochs=2).fit(data, checkpoint=folder)
+    (arrays,) = folder.glob("arrays-*")
+    arrays.write_bytes(arrays.read_bytes()[:-8])
+    with pytest.raises(sl.StorageError):
+        sl.IALS(dim=4, epochs=3).fit(data, checkpoint=folder)
+
+
+KILLED = """
+import os, sys
+import shortlist as sl
+from recommenders.factorizations import events
+
+def kill(epoch):
+    if epoch.number == 3:
+        os.kill(os.getpid(), 9)
+
+sl.IALS(dim=5, epochs=6).fit(events(), checkpoint=sys.argv[1], callbacks=kill)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")
+def test_another_process_goes_on_after_a_kill(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "c")], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert read_manifest(tmp_path / "c").extra["epoch"] == 3
+    heard = []
+    resumed = sl.IALS(dim=5, epochs=6).fit(events(), checkpoint=tmp_path / "c", callbacks=heard.append)
+    assert [epoch.number for epoch in heard] == [3, 4, 5, 6]
+    same(resumed, sl.IALS(dim=5, epochs=6).fit(events()))
