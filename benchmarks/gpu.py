@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from shortlist.solvers import on_device, on_device_kernels
+from shortlist.solvers.limits import Limits
 
 SETS = {"small": (138_000, 20_000, 9_500_000), "large": (1_000_000, 100_000, 89_000_000)}
 UNOBSERVED_WEIGHT, REGULARIZATION, SCALE = 0.1, 0.003, 0.1
@@ -145,7 +146,7 @@ def parts(solver: on_device.DeviceSolver, runs: int) -> dict[str, float]:
     return times
 
 
-def half_step_parts(side, other, own, limits: on_device.Limits, runs: int) -> dict[str, float]:
+def half_step_parts(side, other, own, limits: Limits, runs: int) -> dict[str, float]:
     start = own.clone()
     G = on_device._gramian(other, side.omega)
     spectrum, _ = on_device._eigenbasis(G)
@@ -234,7 +235,7 @@ def memory(by_context: Rows, by_item: Rows, dim: int, fused: bool) -> str:
 def two_steps(by_context: Rows, by_item: Rows, dim: int, fused: bool, runs: int, bandwidth: float) -> None:
     """Two steps for every row, so that the gathered bytes are known."""
     torch.cuda.reset_peak_memory_stats()
-    solver = solver_of(by_context, by_item, dim, fused=fused, relaxation=1.0, tolerance=0.0, max_steps=2)
+    solver = solver_of(by_context, by_item, dim, fused=fused, limits=Limits(1.0, 0.0, 2))
     for _ in range(2):
         solver.epoch()
     needed = memory(by_context, by_item, dim, fused)

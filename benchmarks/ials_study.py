@@ -5,8 +5,9 @@
 
 `search` needs NumPy, PyTorch and a GPU only. It fits on the train part (for gowalla, train without its validation
 subset), folds the validation contexts in exactly after some of the epochs, and writes the best of these to
-benchmarks/studies/<set>-ials.csv: a line a trial, with the epoch. First settings are drawn at random from wide ranges,
-then around the best so far; a study that is there already goes on. Test splits are not read. `benchmarks/quality.py` takes the settings with the best ndcg.
+<set>-ials.csv, a line a trial, with the epoch; they are kept in benchmarks/studies. First settings are drawn at random
+from wide ranges, then around the best so far; a study that is there already goes on. Test splits are not read.
+`benchmarks/quality.py` takes the settings with the best ndcg.
 """
 
 from __future__ import annotations
@@ -64,16 +65,19 @@ class Rows(NamedTuple):
 
     @property
     def n_rows(self) -> int:
+        """How many rows."""
         return len(self.indptr) - 1
 
     @property
     def lengths(self) -> np.ndarray:
+        """How many entries each row has."""
         return np.diff(self.indptr)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def transpose(self) -> Rows:
+        """The same entries by columns."""
         row = np.repeat(np.arange(self.n_rows, dtype=np.int32), self.lengths)
         counts = np.bincount(self.indices, minlength=self.n_columns)
         order = np.argsort(self.indices, kind="stable")
@@ -197,13 +201,16 @@ class Problem:
         self.best = 0.0
 
     def omega(self, counts: np.ndarray, exponent: float) -> tuple[np.ndarray, float]:
+        """Weights n^ρ of mean 1, and the mean they were divided by."""
         powers = np.maximum(1, counts).astype(np.float64) ** exponent
         return (powers / powers.mean()).astype(np.float32), float(powers.mean())
 
     def trial(self, settings: dict[str, Any]) -> Iterator[dict[str, float]]:
+        """Fit, and what validation says after some of the epochs."""
         import torch
 
-        from shortlist.solvers.on_device import DeviceSolver, Limits, _Side
+        from shortlist.solvers.limits import TO_THE_END
+        from shortlist.solvers.on_device import DeviceSolver, _Side
 
         alpha0, rng = settings["unobserved_weight"], np.random.default_rng(0)
         of_items, _ = self.omega(self.by_item.lengths, settings["unobserved_item_exponent"])
@@ -230,7 +237,7 @@ class Problem:
                 continue
             H = solver._items.clone()
             W = torch.zeros((self.history.n_rows, dim), device=self.device)
-            solver._half_step(side, H, W, Limits(1.0, 0.0, 60))
+            solver._half_step(side, H, W, TO_THE_END)
             look = self.measure(W, H) | {"epochs": epoch}
             yield look
             value = look[f"ndcg@{self.cut}"]

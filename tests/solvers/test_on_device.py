@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 from problems import dense_loss, make, problems
 from shortlist.errors import DataError, SettingError
 from shortlist.solvers import eigen, on_device, on_device_kernels
+from shortlist.solvers.limits import Limits
 from shortlist.solvers.systems import row_system, solve_rows_reference
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'shortlist[torch]'")
@@ -59,7 +60,7 @@ def scores(embeddings):
     return W @ H.T
 
 
-TWO_STEPS = {"relaxation": 1.0, "tolerance": 0.0, "max_steps": 2}
+TWO_STEPS = Limits(1.0, 0.0, 2)
 
 
 def twin(rows, terms, other, own, relaxation, tolerance, max_steps):
@@ -89,11 +90,11 @@ def twin(rows, terms, other, own, relaxation, tolerance, max_steps):
     return other, own
 
 
-def twin_scores(problem, **limits):
+def twin_scores(problem, limits):
     """After an epoch."""
     of_contexts, of_items = terms_of(problem)
-    H, W = twin(problem.by_context, of_contexts, problem.H, problem.W, **limits)
-    W, H = twin(problem.by_item, of_items, W, H, **limits)
+    H, W = twin(problem.by_context, of_contexts, problem.H, problem.W, *limits)
+    W, H = twin(problem.by_item, of_items, W, H, *limits)
     return W @ H.T
 
 
@@ -102,9 +103,9 @@ def test_an_epoch_is_two_steps_of_cg_for_each_row(fused):
     @settings(max_examples=8 if fused else 60, deadline=None)
     @given(problems())
     def check(problem):
-        ours = solver(problem, problem.W, fused=fused, **TWO_STEPS)
+        ours = solver(problem, problem.W, fused=fused, limits=TWO_STEPS)
         ours.epoch()
-        np.testing.assert_allclose(scores(ours.embeddings()), twin_scores(problem, **TWO_STEPS), rtol=2e-2, atol=2e-3)
+        np.testing.assert_allclose(scores(ours.embeddings()), twin_scores(problem, TWO_STEPS), rtol=2e-2, atol=2e-3)
 
     check()
 
@@ -116,11 +117,11 @@ def test_rows_stop_at_the_tolerance_and_go_beyond(fused):
     problem.W *= 0.3
     found = []
     for values in ((1.5, 0.3, 3), (1.0, 0.3, 3), (1.5, 0.01, 3), (1.5, 0.01, 1)):
-        limits = dict(zip(TWO_STEPS, values))
-        ours = solver(problem, problem.W, fused=fused, **limits)
+        limits = Limits(*values)
+        ours = solver(problem, problem.W, fused=fused, limits=limits)
         ours.epoch()
         found.append(scores(ours.embeddings()))
-        np.testing.assert_allclose(found[-1], twin_scores(problem, **limits), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(found[-1], twin_scores(problem, limits), rtol=1e-3, atol=1e-3)
     assert all(np.abs(a - b).max() > 0.01 for a, b in pairwise(found))
 
 
@@ -168,9 +169,9 @@ def test_rows_of_all_lengths(fused, dim, monkeypatch):
     problem = masked(problem, mask & keep)
     assert problem.by_context.lengths.min() == 0
     assert problem.by_context.lengths.max() > 48
-    ours = solver(problem, problem.W, fused=fused, **TWO_STEPS)
+    ours = solver(problem, problem.W, fused=fused, limits=TWO_STEPS)
     ours.epoch()
-    np.testing.assert_allclose(scores(ours.embeddings()), twin_scores(problem, **TWO_STEPS), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(scores(ours.embeddings()), twin_scores(problem, TWO_STEPS), rtol=1e-3, atol=1e-3)
 
 
 def masked(problem, mask):

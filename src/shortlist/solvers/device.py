@@ -33,14 +33,16 @@ class DeviceAlternation:
         device: str,
     ) -> None:
         of_contexts, of_items = (omega.values for omega in objective.omegas(by_context))
-        self._sides = (
+        self._total = objective.convention == "total"
+        self._solver = DeviceSolver(
             by_context,
             by_item,
             objective.terms(by_context, of_contexts, of_items),
             objective.terms(by_item, of_items, of_contexts),
+            items,
+            contexts=contexts,
+            device=device,
         )
-        self._total, self._device = objective.convention == "total", device
-        self._solver = DeviceSolver(*self._sides, items, contexts=contexts, device=device)
 
     def epoch(self) -> None:
         """A half-step for the contexts, then one for the items."""
@@ -52,8 +54,7 @@ class DeviceAlternation:
 
     def restore(self, items: npt.NDArray[np.float32]) -> None:
         """Take these items and forget the contexts."""
-        del self._solver  # so that there is room for the next
-        self._solver = DeviceSolver(*self._sides, items, device=self._device)
+        self._solver.restore(items)
 
     def loss(self) -> LossParts:
         """The loss in its parts."""

@@ -21,17 +21,13 @@ from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms
 from shortlist.solvers.basis import diagonalise
 from shortlist.solvers.exact import solve_exact
+from shortlist.solvers.limits import END, FROZEN, NEAR, ON_THE_WAY, TO_THE_END, Limits
 from shortlist.solvers.systems import part
 
 Array: TypeAlias = npt.NDArray[Any]
 _LARGEST = np.finfo(np.float32).max
+_NEAR, _END, _FROZEN = np.float32(NEAR**2), np.float32(END**2), np.float32(FROZEN)
 
-TOLERANCE = 0.3  # of a half-step on the way: the residual falls to this share of what it was
-MAX_STEPS = 2
-RELAXATION = 1.5  # how far to go, where 1 is the minimum of the half-step
-_NEAR = 0.5  # rows whose change is below this share of their length are near enough for a step beyond
-_END = 1e-5  # of a half-step that is solved to the end: the error, as a share of the solution
-_END_STEPS = 60
 _IN_CACHE = 2**24  # bytes of the other side that stay in the last-level cache
 _TILE = 2**23  # bytes of it that are gathered from at a time where it does not
 _SEGMENT = 24  # pairs that a row needs in a tile, on average, for tiles to pay
@@ -45,19 +41,16 @@ def half_step(
     own: npt.NDArray[np.float32],
     threads: int | None = None,
     *,
-    relaxation: float = RELAXATION,
-    tolerance: float = TOLERANCE,
-    max_steps: int = MAX_STEPS,
+    limits: Limits = ON_THE_WAY,
 ) -> None:
     """Rotate both sides into the eigenbasis of the other's Gramian and move every row of `own` towards its minimiser.
 
     A row takes steps of conjugate gradients until its residual (in the preconditioner's norm) is `tolerance` times what
     it was, `max_steps` at most. Then it goes `relaxation` times as far, if it is near enough to its goal. The minimum
-    along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next one gains many
+    along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next ones gain many
     times over, as in successive over-relaxation: alternating is a Gauss–Seidel iteration on two blocks.
     """
-    spectrum = diagonalise(other, own, terms.omega)
-    solve_eigen(rows, terms, other, spectrum, own, threads, relaxation, tolerance, max_steps)
+    solve_eigen(rows, terms, other, diagonalise(other, own, terms.omega), own, threads, limits)
 
 
 def last_half_step(
@@ -65,7 +58,7 @@ def last_half_step(
 ) -> None:
     """`half_step` to the end: to float32 accuracy what `exact.half_step` gives."""
     spectrum = diagonalise(other, own, terms.omega)
-    far = solve_eigen(rows, terms, other, spectrum, own, threads, 1.0, 0.0, _END_STEPS)
+    far = solve_eigen(rows, terms, other, spectrum, own, threads, TO_THE_END)
     if len(far):  # hardly any: nearly singular systems, where rounding keeps the residual up
         solved = np.zeros((len(far), own.shape[1]), np.float32)
         solve_exact(*part(rows, terms, far), other, spectrum, solved, threads)
@@ -79,11 +72,11 @@ def solve_eigen(
     spectrum: npt.NDArray[np.float64],
     own: npt.NDArray[np.float32],
     threads: int | None = None,
-    relaxation: float = 1.0,
-    tolerance: float = 0.0,
-    max_steps: int = _END_STEPS,
+    limits: Limits = TO_THE_END,
 ) -> npt.NDArray[np.int64]:
-    """Improve every row of `own`; `other` is in the eigenbasis of its Gramian. Returns the rows that are not at the end.
+    """Improve every row of `own` and return the rows that may not be at their end.
+
+    `other` is in the eigenbasis of its Gramian.
 
     Where the other side fits the cache, each row is solved by itself, with its vectors in the first-level cache. Where
     it does not, gathering from all of it would fetch every vector from memory in every pass: then a thread solves many
@@ -99,12 +92,12 @@ def solve_eigen(
         n_chunks = 2 * thread_count(threads)
     state = np.zeros(n, np.uint8)
     Lambda = spectrum.astype(np.float32)
-    limits = np.array([relaxation, _NEAR**2, tolerance**2, _END**2], np.float32)
 
     def solve(start: int, stop: int) -> None:
         _solve(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            Lambda, other, own, bounds, limits, max_steps, state, start, stop,
+            Lambda, other, own, bounds, np.float32(limits.relaxation), np.float32(limits.tolerance**2),
+            limits.max_steps, state, start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(rows.lengths + 8.0, n_chunks), threads)
@@ -112,15 +105,15 @@ def solve_eigen(
 
 
 def pcg_reference(
-    A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], tolerance: float, max_steps: int
+    A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
     """Preconditioned conjugate gradients for one row's system: the plain form of what the kernel does."""
     inverse = 1 / np.diagonal(A)
     r = b - A @ x
     p = inverse * r
     start = rz = r @ p
-    for _ in range(max_steps):
-        if rz <= tolerance**2 * start or rz <= _END**2 * (x * x / inverse).sum():
+    for _ in range(limits.max_steps):
+        if rz <= limits.tolerance**2 * start or rz <= END**2 * (x * x / inverse).sum():
             break
         step = rz / (p @ A @ p)
         x, r = x + step * p, r - step * (A @ p)
@@ -132,8 +125,8 @@ def pcg_reference(
 @fast_kernel
 def _solve(
     indptr: Array, indices: Array, excess: Array, target: Array, ridge: Array, dense: Array,
-    Lambda: Array, other: Array, own: Array, bounds: Array, limits: Array, max_steps: int, state: Array,
-    start: int, stop: int,
+    Lambda: Array, other: Array, own: Array, bounds: Array, relaxation: Any, tolerance: Any, max_steps: int,
+    state: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
     """Rows start…stop, one at a time if there is one tile, else many at once.
 
@@ -145,7 +138,7 @@ def _solve(
     group = 1 if n_tiles == 1 else max(1, min(stop - start, _STATE // (24 * d)))
     M, DG, R = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
     P, AP, X = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
-    rz, rz0 = np.zeros(group, np.float32), np.zeros(group, np.float32)
+    rz, rz0, bend = np.zeros(group, np.float32), np.zeros(group, np.float32), np.zeros(group, np.float32)
     cuts = np.empty((n_tiles + 1, group), np.int64)
     for first in range(start, stop, group):
         size = min(group, stop - first)
@@ -165,35 +158,40 @@ def _solve(
                 _residual(indices, excess, target, cuts[t, g], cuts[t + 1, g], other, X[g], R[g], DG[g])
         for g in range(size):
             rz[g] = rz0[g] = _precondition(DG[g], R[g], P[g])
-        # --- steps
-        busy = size
-        for _ in range(max_steps):
+        # --- steps; the last one needs no more than its length
+        for step in range(max_steps):
             busy = 0
             for g in range(size):
-                if rz[g] > 0 and (rz[g] <= limits[2] * rz0[g] or rz[g] <= limits[3] * _length(DG[g], X[g])):
+                if rz[g] > 0 and (rz[g] <= tolerance * rz0[g] or rz[g] <= _END * _length(DG[g], X[g])):
                     rz[g] = 0  # done
                 if rz[g] > 0:
                     busy += 1
+                    bend[g] = _length(M[g], P[g])
                     for f in range(d):
                         AP[g, f] = M[g, f] * P[g, f]
             if busy == 0:
                 break
             for t in range(n_tiles):
                 for g in range(size):
-                    if rz[g] > 0:
+                    if rz[g] > 0 and step + 1 < max_steps:
                         _product(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g], AP[g])
+                    elif rz[g] > 0:
+                        bend[g] += _bend(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g])
             for g in range(size):
-                if rz[g] > 0:
+                if rz[g] > 0 and step + 1 < max_steps:
                     rz[g] = _step(DG[g], rz[g], X[g], R[g], P[g], AP[g])
+                elif rz[g] > 0 and bend[g] > 0 and bend[g] <= _LARGEST:
+                    for f in range(d):
+                        X[g, f] += rz[g] / bend[g] * P[g, f]
         # --- out
         for g in range(size):
             r = first + g
-            state[r] = rz[g] > 0 and not rz[g] <= limits[3] * _length(DG[g], X[g])
+            state[r] = rz[g] > 0
             if indptr[r] == indptr[r + 1]:
                 own[r, :] = 0
                 state[r] = 0
             else:
-                _relax(limits[0], limits[1], X[g], own[r])
+                _relax(relaxation, X[g], own[r])
 
 
 @fast_kernel
@@ -210,9 +208,9 @@ def _cut(indices: Array, begin: int, end: int, bounds: Array, cuts: Array) -> No
 
 @fast_kernel
 def _residual(
-    indices: Array, excess: Array, target: Array, begin: int, end: int, other: Array, x: Array, r: Array, diagonal: Array
+    indices: Array, excess: Array, target: Array, begin: int, end: int, other: Array, x: Array, r: Array, squares: Array
 ) -> None:
-    """r += Σ (target − excess·⟨ψ, x⟩)·ψ and diagonal += Σ excess·ψ², four pairs at a time; places beyond count 0."""
+    """Add Σ (target − excess·⟨ψ, x⟩)·ψ to r and Σ excess·ψ² to the squares: four pairs at a time, none twice."""
     one, zero = np.float32(1), np.float32(0)
     for e in range(begin, end, 4):
         e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
@@ -241,12 +239,12 @@ def _residual(
         for f in range(len(x)):
             p0, p1, p2, p3 = other[i0, f], other[i1, f], other[i2, f], other[i3, f]
             r[f] += c0 * p0 + c1 * p1 + c2 * p2 + c3 * p3
-            diagonal[f] += a0 * p0 * p0 + a1 * p1 * p1 + a2 * p2 * p2 + a3 * p3 * p3
+            squares[f] += a0 * p0 * p0 + a1 * p1 * p1 + a2 * p2 * p2 + a3 * p3 * p3
 
 
 @fast_kernel
 def _product(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array, out: Array) -> None:
-    """out += Σ excess·⟨ψ, p⟩·ψ, likewise."""
+    """Add Σ excess·⟨ψ, p⟩·ψ, likewise."""
     zero = np.float32(0)
     for e in range(begin, end, 4):
         e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
@@ -271,17 +269,47 @@ def _product(indices: Array, excess: Array, begin: int, end: int, other: Array, 
 
 
 @fast_kernel
-def _precondition(diagonal: Array, r: Array, p: Array) -> float:
-    """p = r / diagonal, and ⟨r, p⟩; a coordinate that nothing depends on stays where it is."""
-    rz = np.float32(0)
+def _bend(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array) -> Any:
+    """Σ excess·⟨ψ, p⟩², likewise."""
+    total = zero = np.float32(0)
+    for e in range(begin, end, 4):
+        e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
+        i0, i1 = np.uint64(indices[e]), np.uint64(indices[e1])
+        i2, i3 = np.uint64(indices[e2]), np.uint64(indices[e3])
+        s0 = s1 = s2 = s3 = zero
+        for f in range(len(p)):
+            v = p[f]
+            s0 += other[i0, f] * v
+            s1 += other[i1, f] * v
+            s2 += other[i2, f] * v
+            s3 += other[i3, f] * v
+        s1 = s1 if e + 1 < end else zero
+        s2 = s2 if e + 2 < end else zero
+        s3 = s3 if e + 3 < end else zero
+        if len(excess) > 1:
+            total += s0 * s0 * excess[e] + s1 * s1 * excess[e1] + s2 * s2 * excess[e2] + s3 * s3 * excess[e3]
+        else:
+            total += excess[0] * (s0 * s0 + s1 * s1 + s2 * s2 + s3 * s3)
+    return total
+
+
+@fast_kernel
+def _precondition(diagonal: Array, r: Array, p: Array) -> Any:
+    """Set p = r / diagonal and return ⟨r, p⟩; coordinates that hardly anything depends on are left out."""
+    largest, rz = np.float32(0), np.float32(0)
     for f in range(len(r)):
+        largest = max(largest, diagonal[f])
+    for f in range(len(r)):
+        if not diagonal[f] > _FROZEN * largest:
+            diagonal[f] = 0
         p[f] = r[f] / diagonal[f] if diagonal[f] > 0 else np.float32(0)
         rz += r[f] * p[f]
     return rz if rz <= _LARGEST else np.float32(0)
 
 
 @fast_kernel
-def _length(diagonal: Array, x: Array) -> float:
+def _length(diagonal: Array, x: Array) -> Any:
+    """Σ diagonal·x²."""
     total = np.float32(0)
     for f in range(len(x)):
         total += diagonal[f] * x[f] * x[f]
@@ -289,7 +317,7 @@ def _length(diagonal: Array, x: Array) -> float:
 
 
 @fast_kernel
-def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Array) -> float:
+def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Array) -> Any:
     """One step of conjugate gradients along p; returns the new ⟨r, r/diagonal⟩, zero where there is nowhere to go."""
     curvature = np.float32(0)
     for f in range(len(x)):
@@ -312,7 +340,7 @@ def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Arr
 
 
 @fast_kernel
-def _relax(relaxation: float, near: float, x: Array, own: Array) -> None:
+def _relax(relaxation: float, x: Array, own: Array) -> None:
     """Go from `own` to x and beyond, if the way is short; stay where x is not finite."""
     change, length = np.float32(0), np.float32(0)
     for f in range(len(x)):
@@ -320,6 +348,6 @@ def _relax(relaxation: float, near: float, x: Array, own: Array) -> None:
         length += x[f] * x[f]
     if not length <= _LARGEST:
         return
-    beyond = relaxation if change <= near * length else np.float32(1)
+    beyond = relaxation if change <= _NEAR * length else np.float32(1)
     for f in range(len(x)):
         own[f] += beyond * (x[f] - own[f])

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import DataError, SettingError
+from shortlist.solvers.limits import END, FROZEN, NEAR, ON_THE_WAY, TO_THE_END, Limits
 
 try:
     torch: Any = import_module("torch")
@@ -32,10 +33,6 @@ _GRAMIAN_BLOCK = 2048  # rows multiplied in float32 before they are added in flo
 _ROTATE_BLOCK = 1 << 17  # rows rotated, or squared, at once
 _LOSS_PAIRS = 1 << 22  # pairs scored at once
 _FLOOR = 1e-6  # of the dense part: no entry of the preconditioner is below, where excess < 0 cancels
-_NOTHING = 1e-12  # of a preconditioner's largest entry: what is below is rounding, and stays where it is
-_NEAR = 0.5  # rows whose change is below this share of their length are near enough for a step beyond
-_END = 1e-5  # of a row that is solved to the end: the residual in the preconditioner's norm, as a share of the row's
-_END_STEPS = 60
 
 
 class DeviceSolver:
@@ -66,9 +63,7 @@ class DeviceSolver:
         items: start values of the items, |I| × d; they are copied.
         contexts: start values of the contexts, to go on from an earlier state; else zero.
         device: a torch device, `"cuda"`, `"cuda:1"` or `"cpu"`.
-        relaxation: how far a row goes, where 1 is where CG has brought it; see `eigen.half_step`.
-        tolerance: a row has gone far enough when its residual is this share of what it was.
-        max_steps: or when it has made so many steps.
+        limits: how far the rows of a half-step go.
         fused: Triton kernels instead of the plain form; by default on a GPU where Triton is installed.
     """
 
@@ -82,13 +77,11 @@ class DeviceSolver:
         *,
         contexts: npt.NDArray[np.float32] | None = None,
         device: str = "cuda",
-        relaxation: float = 1.5,
-        tolerance: float = 0.3,
-        max_steps: int = 3,
+        limits: Limits = ON_THE_WAY,
         fused: bool | None = None,
     ) -> None:
         self.device = _device(device)
-        self._limits = Limits(relaxation, tolerance, max_steps)
+        self._limits = limits
         if fused is None:
             fused = self.device.type == "cuda" and find_spec("triton") is not None
         sides = (by_context, context_terms), (by_item, item_terms)
@@ -107,7 +100,7 @@ class DeviceSolver:
 
     def finish(self) -> None:
         """Solve the contexts to the end, so that each is what its history folds in to."""
-        self._half_step(self._by_context, self._items, self._contexts, Limits(1.0, 0.0, _END_STEPS))
+        self._half_step(self._by_context, self._items, self._contexts, TO_THE_END)
         self._wait()
 
     def loss(self, *, total: bool = False) -> tuple[float, float, float]:
@@ -158,14 +151,6 @@ class DeviceSolver:
         """Until all is done: who times an epoch means the work, not the asking for it."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-class Limits(NamedTuple):
-    """How far the rows of a half-step go; see `DeviceSolver`."""
-
-    relaxation: float
-    tolerance: float
-    max_steps: int
 
 
 class _Side:
@@ -245,12 +230,12 @@ def _conjugate_gradients(
     r, diagonal = residual(w)
     r = r - M * w
     P = torch.maximum(M + diagonal, _FLOOR * M)
-    P = torch.where(_NOTHING * P.amax(1, keepdim=True) < P, P, 0.0)
+    P = torch.where(FROZEN * P.amax(1, keepdim=True) < P, P, 0.0)
     z = _ratio(r, P)
     p, rz = z, (r * z).sum(1)
     start = rz
     for _ in range(limits.max_steps):
-        moving = (rz > limits.tolerance**2 * start) & (rz > _END**2 * (P * w * w).sum(1))
+        moving = (rz > limits.tolerance**2 * start) & (rz > END**2 * (P * w * w).sum(1))
         if not moving.any():
             break
         Ap = product(p) + M * p
@@ -261,7 +246,7 @@ def _conjugate_gradients(
         before, rz = rz, torch.where(length[:, 0] > 0, (r * z).sum(1), 0.0)
         p = z + _ratio(rz, before)[:, None] * p
     change = w - own
-    near = (change * change).sum(1, keepdim=True) <= _NEAR**2 * (w * w).sum(1, keepdim=True)
+    near = (change * change).sum(1, keepdim=True) <= NEAR**2 * (w * w).sum(1, keepdim=True)
     own += torch.where(near, limits.relaxation, 1.0) * torch.where(w.isfinite().all(1, keepdim=True), change, 0.0)
 
 

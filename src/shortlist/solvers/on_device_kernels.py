@@ -20,7 +20,8 @@ except ModuleNotFoundError:  # a PyTorch for CPUs comes without
     triton = None
 
 if TYPE_CHECKING:
-    from shortlist.solvers.on_device import Limits, Tensor, _Side
+    from shortlist.solvers.limits import Limits
+    from shortlist.solvers.on_device import Tensor, _Side
 
 _SHORT = 512  # pairs of a row that one program takes from start to end
 _SEGMENT = 256  # pairs of a longer row summed by one program

@@ -1,4 +1,4 @@
-"""What a half-step of alternating least squares solves, row by row: the plain form that every solver is held against."""
+"""What a half-step of alternating least squares solves, row by row: the plain form that solvers are held against."""
 
 from __future__ import annotations
 

@@ -1,0 +1,21 @@
+"""How far the rows of a half-step go by conjugate gradients: on the CPU and on a device alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NEAR = 0.5  # rows whose change is below this share of their length are near enough for a step beyond
+FROZEN = 1e-12  # coordinates whose diagonal is below this share of the row's largest stay where they are
+END = 1e-5  # the error at which a row is at its end, as a share of its length, both in the preconditioner's norm
+
+
+class Limits(NamedTuple):
+    """A row takes steps until its residual is `tolerance` times what it was, then goes `relaxation` times as far."""
+
+    relaxation: float = 1.5  # where 1 is where conjugate gradients have brought it
+    tolerance: float = 0.3
+    max_steps: int = 2
+
+
+ON_THE_WAY = Limits()
+TO_THE_END = Limits(1.0, 0.0, 60)
