@@ -45,19 +45,21 @@ GRIDS: dict[str, list[dict[str, list[Any]]]] = {
 }
 
 
-def trials(model: str) -> list[dict[str, Any]]:
+def trials(model: str, data: str = "gowalla") -> list[dict[str, Any]]:
     """Every trial so far, with its settings as numbers and words."""
-    path = STUDIES / f"gowalla-{model.lower()}.csv"
+    path = STUDIES / f"{data}-{model.lower()}.csv"
     if not path.exists():
         return []
     with path.open(newline="") as file:
         return [{name: _value(text) for name, text in row.items() if text} for row in csv.DictReader(file)]
 
 
-def best(model: str) -> dict[str, Any]:
-    """The settings with the best validation ndcg@20."""
-    winner = max(trials(model), key=lambda trial: trial["ndcg@20"])
-    return {name: value for name, value in winner.items() if name not in (*METRICS, "fit_seconds")}
+def best(model: str, data: str = "gowalla") -> dict[str, Any]:
+    """The settings with the best ndcg on validation."""
+    found = trials(model, data)
+    metric = next(name for name in found[0] if name.startswith("ndcg@"))
+    winner = max(found, key=lambda trial: trial[metric])
+    return {name: value for name, value in winner.items() if "@" not in name and name != "fit_seconds"}
 
 
 def _value(text: str) -> Any:

@@ -6,7 +6,7 @@
 `search` needs NumPy, PyTorch and a GPU only. It fits on the train part (for gowalla, train without its validation
 subset), folds the validation contexts in exactly after some of the epochs, and writes the best of these to
 <set>-ials.csv, a line a trial, with the epoch; they are kept in benchmarks/studies. First settings are drawn at random
-from wide ranges, then around the best so far; a study that is there already goes on. Test splits are not read.
+from wide ranges, or taken from an earlier study (`--first`), then around the best so far. Test splits are not read.
 `benchmarks/quality.py` takes the settings with the best ndcg.
 """
 
@@ -40,6 +40,7 @@ def main() -> None:
     search_.add_argument("file", type=Path)
     search_.add_argument("--out", type=Path, required=True)
     search_.add_argument("--seconds", nargs="+", required=True, metavar="SET=SECONDS")
+    search_.add_argument("--first", type=Path, help="a folder of studies whose best settings are tried first")
     search_.add_argument("--dims", nargs="+", type=int, default=[256, 512, 1024, 2048])
     search_.add_argument("--device", default="cuda")
     search_.add_argument("--seed", type=int, default=0)
@@ -130,16 +131,19 @@ def search(name: str, loaded: Any, seconds: float, args: argparse.Namespace) -> 
     rng = np.random.default_rng(args.seed)
     done: list[tuple[float, dict[str, Any]]] = []
     file = args.out / f"{name}-ials.csv"
-    if file.exists():
-        with file.open(newline="") as earlier:
-            for row in csv.DictReader(earlier):
-                settings = {key: (int if key == "dim" else float)(row[key]) for key in NAMES if key != "epochs"}
-                done.append((float(row[f"ndcg@{problem.cut}"]), settings))
-        problem.best = max(value for value, _ in done)
-    explore = 0.0 if done else 0.4 * seconds
+    first: list[dict[str, Any]] = []
+    if args.first is not None:
+        with (args.first / file.name).open(newline="") as earlier:
+            rows = sorted(csv.DictReader(earlier), key=lambda row: -float(row[f"ndcg@{problem.cut}"]))
+        for row in rows[:12]:
+            first.append({key: (int if key == "dim" else float)(row[key]) for key in NAMES if key != "epochs"})
+    explore = 0.0 if first else 0.4 * seconds
     began = time.perf_counter()
     while (spent := time.perf_counter() - began) < seconds:
-        settings = drawn(rng, int(rng.choice(args.dims))) if spent < explore else nearby(rng, done, args.dims)
+        if first:
+            settings = first.pop(0)
+        else:
+            settings = drawn(rng, int(rng.choice(args.dims))) if spent < explore else nearby(rng, done, args.dims)
         clock = time.perf_counter()
         best = max(problem.trial(settings), key=lambda look: look[f"ndcg@{problem.cut}"])
         torch.cuda.synchronize() if args.device == "cuda" else None

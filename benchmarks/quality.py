@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+import published
 import shortlist as sl
 from grid import best, trials
 from published import gowalla, read
@@ -25,6 +26,7 @@ GOWALLA = {  # published test figures, recall@20 and ndcg@20 (BARS); None where 
     "ItemKNN": (0.1570, 0.1214),
     "UserKNN": None,
     "SLIM": (0.1699, 0.1382),
+    "IALS": None,
 }
 STRONG = {  # reference figures: popularity and EASE on the test contexts, capped recall@20, @50 and ndcg@100
     "ml-1m-strong": (400.0, (0.1729, 0.2387, 0.2182), (0.3589, 0.4735, 0.4200)),
@@ -64,10 +66,10 @@ def ncf(folder: Path, seeds: int) -> None:
     show("ml-1m-ncf", "no duplicates", without, (0.730, 0.453), seconds)
 
 
-def weak(data: Path) -> None:
+def weak(data: Path, models: list[str]) -> None:
     """The published split of NGCF and LightGCN; settings by ndcg@20 on its validation subset (benchmarks/studies)."""
     split = gowalla(data)
-    for name, reference in GOWALLA.items():
+    for name, reference in ((name, GOWALLA[name]) for name in models):
         settings = best(name) if trials(name) else {}
         began = time.perf_counter()
         model = recommender_class(name)(**settings).fit(split.train)
@@ -79,15 +81,28 @@ def weak(data: Path) -> None:
 
 
 def strong(name: str, folder: Path) -> None:
-    """Strong generalisation on a given split; the regularization of EASE was chosen on its validation part."""
+    """Strong generalisation on a given split; settings were chosen on its validation part (benchmarks/studies)."""
     regularization, popularity, ease = STRONG[name]
-    train, history, truth = (read(folder / f"{part}.parquet") for part in ("train", "test_foldin", "test_heldout"))
-    split = sl.splits.given(train, truth, history=history)
-    for model, reference in ((sl.Popularity(), popularity), (sl.EASE(regularization=regularization), ease)):
+    split = published.strong(folder)
+    settings = best("IALS", name)
+    contestants: list[tuple[sl.Recommender, tuple[float, ...] | None]] = [
+        (sl.Popularity(), popularity),
+        (sl.EASE(regularization=regularization), ease),
+        (sl.IALS(**settings), None),
+    ]
+    results = []
+    for model, reference in contestants:
         began = time.perf_counter()
         model.fit(split.train)
         seconds = time.perf_counter() - began
-        show(name, type(model).__name__, [sl.evaluate(model, split, STRONG_METRICS)], reference, seconds)
+        results.append(sl.evaluate(model, split, STRONG_METRICS))
+        show(name, type(model).__name__, results[-1:], reference, seconds)
+    print(f"{'':<18}{settings}, the best of {len(trials('IALS', name))} trials on validation")
+    difference = results[2]["ndcg@100"] - results[1]["ndcg@100"]
+    print(
+        f"{'':<18}IALS − EASE on ndcg@100: {difference:+.4f}, standard error {results[1].stderr['ndcg@100']:.4f}",
+        flush=True,
+    )
 
 
 def show(
@@ -111,6 +126,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     names = ["ml-1m-ncf", "gowalla", *STRONG]
     parser.add_argument("--only", choices=names)
+    parser.add_argument("--models", nargs="+", choices=GOWALLA, default=list(GOWALLA), help="on gowalla")
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     for name in names if arguments.only is None else [arguments.only]:
@@ -120,7 +136,7 @@ def main() -> None:
         elif name == "ml-1m-ncf":
             ncf(folder, arguments.seeds)
         elif name == "gowalla":
-            weak(arguments.data)
+            weak(arguments.data, arguments.models)
         else:
             strong(name, folder)
 

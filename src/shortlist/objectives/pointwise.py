@@ -20,6 +20,8 @@ from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 Array: TypeAlias = npt.NDArray[Any]
 Convention: TypeAlias = Literal["added", "total"]
 StrengthAs: TypeAlias = Literal["weight", "label"]
+_BLOCK = 4096  # rows of a product that goes into a Gramian
+_PARTS = 2**26  # bytes of the parts that a Gramian is summed from
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ class PointwiseSquare:
             )
 
         run_chunks(add, balanced_chunks(by_context.lengths + 1, 8 * thread_count(threads)), threads)
-        everywhere = float(np.vdot(gramian(context_embeddings, of_contexts), gramian(item_embeddings, of_items)))
+        sides = ((context_embeddings, of_contexts), (item_embeddings, of_items))
+        everywhere = float(np.vdot(*(gramian(*side, threads) for side in sides)))
         if self.convention == "total":
             everywhere -= float((of_contexts * sums[:, 1]).sum())
         regularizer = sum(
@@ -211,17 +214,27 @@ def _by_pair(rows: Rows, own: npt.NDArray[np.float32], other: npt.NDArray[np.flo
 
 
 def gramian(
-    embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32] | None = None
+    embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32] | None = None, threads: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Σωψψᵀ over all rows, summed in float64 over blocks that are multiplied in float32; ω = 1 unless given."""
-    total = np.zeros((embeddings.shape[1],) * 2)
-    for start in range(0, len(embeddings), 8192):
-        block = embeddings[start : start + 8192]
-        if omega is None or len(omega) == 1:
-            total += block.T @ block
-        else:
-            scaled = block * np.sqrt(omega[start : start + 8192, None])
-            total += scaled.T @ scaled
+    """Σωψψᵀ over all rows; ω = 1 unless given. Blocks are multiplied in float32 and added in float64.
+
+    Parts are summed by themselves and then together; how many there are does not depend on the threads.
+    """
+    n, d = embeddings.shape
+    n_blocks = -(-n // _BLOCK)
+    n_parts = max(1, min(n_blocks, _PARTS // (8 * d * d)))
+    totals = np.zeros((n_parts, d, d))
+
+    def add(start: int, stop: int) -> None:
+        for part in range(start, stop):
+            for k in range(part * n_blocks // n_parts, (part + 1) * n_blocks // n_parts):
+                block = embeddings[k * _BLOCK : (k + 1) * _BLOCK]
+                if omega is not None and len(omega) > 1:
+                    block = block * np.sqrt(omega[k * _BLOCK : (k + 1) * _BLOCK, None])
+                totals[part] += block.T @ block
+
+    run_chunks(add, [(part, part + 1) for part in range(n_parts)], threads)
+    total: npt.NDArray[np.float64] = totals.sum(axis=0)
     return total if omega is None or len(omega) > 1 else total * float(omega[0])
 
 

@@ -5,40 +5,50 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._threads import run_chunks, single_threaded_blas
 from shortlist.objectives.pointwise import gramian
 
-_BLOCK = 4096  # rows rotated at once
+_BLOCK = 2048  # rows rotated at once
 
 
 def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Eigenvalues, largest first and none below zero, and the matrix Q of eigenvectors: G = QΛQᵀ.
 
-    An eigenvector's sign is free; here its largest entry is positive.
+    An eigenvector's sign is free; here its largest entry is positive. One thread of BLAS: more gain little, lose much
+    where the machine is busy, and round in another way.
     """
-    values, Q = np.linalg.eigh(G)
+    with single_threaded_blas():
+        values, Q = np.linalg.eigh(G)
     values, Q = np.maximum(values[::-1], 0.0), Q[:, ::-1]
     largest = np.abs(Q).argmax(axis=0)
     return values, Q * np.where(Q[largest, np.arange(len(values))] < 0, -1.0, 1.0)
 
 
-def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32]) -> None:
+def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32], threads: int | None = None) -> None:
     """Multiply every row by Q, in place, a block at a time."""
-    for start in range(0, len(embeddings), _BLOCK):
-        block = embeddings[start : start + _BLOCK]
-        block[:] = block @ Q
+
+    def turn(start: int, stop: int) -> None:
+        for k in range(start, stop):
+            block = embeddings[k * _BLOCK : (k + 1) * _BLOCK]
+            block[:] = block @ Q
+
+    run_chunks(turn, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
 
 
 def diagonalise(
-    other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    omega: npt.NDArray[np.float32],
+    threads: int | None = None,
 ) -> npt.NDArray[np.float64]:
     """Rotate both sides, in place, into the eigenbasis of the other side's Gramian, and return its eigenvalues.
 
     Scores do not change under a common rotation, so nothing is ever rotated back.
     """
-    values, Q = eigenbasis(gramian(other, omega))
+    values, Q = eigenbasis(gramian(other, omega, threads))
     Q32 = Q.astype(np.float32)
-    rotate(other, Q32)
-    rotate(own, Q32)
+    rotate(other, Q32, threads)
+    rotate(own, Q32, threads)
     return values
 
 

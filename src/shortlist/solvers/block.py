@@ -56,7 +56,7 @@ def half_step(
     """
     d = other.shape[1]
     block = min(block, d)
-    G = _diagonalise_blocks(other, own, terms.omega, block)
+    G = _diagonalise_blocks(other, own, terms.omega, block, threads)
     G32 = G.astype(np.float32)
     n = rows.lengths.astype(np.float64)
     short = np.minimum(n, block)
@@ -97,16 +97,20 @@ def _swept(
 
 
 def _diagonalise_blocks(
-    other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], omega: npt.NDArray[np.float32], block: int
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    omega: npt.NDArray[np.float32],
+    block: int,
+    threads: int | None,
 ) -> npt.NDArray[np.float64]:
     """Rotate both sides, in place, so that the blocks on the diagonal of the Gramian are diagonal; returns it."""
-    G = gramian(other, omega)
+    G = gramian(other, omega, threads)
     for first in range(0, len(G), block):
         B = slice(first, first + block)
         values, Q = eigenbasis(G[B, B])
         Q32 = Q.astype(np.float32)
-        rotate(other[:, B], Q32)
-        rotate(own[:, B], Q32)
+        rotate(other[:, B], Q32, threads)
+        rotate(own[:, B], Q32, threads)
         G[B] = Q.T @ G[B]
         G[:, B] = G[:, B] @ Q
         G[B, B] = np.diag(values)

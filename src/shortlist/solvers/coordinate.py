@@ -37,7 +37,7 @@ def half_step(
     depend on the number of threads.
     """
     d = other.shape[1]
-    G = gramian(other, terms.omega).astype(np.float32)
+    G = gramian(other, terms.omega, threads).astype(np.float32)
 
     def sweep(start: int, stop: int) -> None:
         _sweep_rows(

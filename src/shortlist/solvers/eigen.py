@@ -50,14 +50,14 @@ def half_step(
     along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next ones gain many
     times over, as in successive over-relaxation: alternating is a Gauss–Seidel iteration on two blocks.
     """
-    solve_eigen(rows, terms, other, diagonalise(other, own, terms.omega), own, threads, limits)
+    solve_eigen(rows, terms, other, diagonalise(other, own, terms.omega, threads), own, threads, limits)
 
 
 def last_half_step(
     rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
 ) -> None:
     """`half_step` to the end: to float32 accuracy what `exact.half_step` gives."""
-    spectrum = diagonalise(other, own, terms.omega)
+    spectrum = diagonalise(other, own, terms.omega, threads)
     far = solve_eigen(rows, terms, other, spectrum, own, threads, TO_THE_END)
     if len(far):  # hardly any: nearly singular systems, where rounding keeps the residual up
         solved = np.zeros((len(far), own.shape[1]), np.float32)
