@@ -4,10 +4,12 @@ VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 BIN := $(VENV)/bin
 BENCH_BIN := $(BENCH_VENV)/bin
+ALS_VENV ?= .venv-bench-ials
+ALS_BIN := $(ALS_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
 
-.PHONY: help demo test test-slow test-all lint format bench bench-quality clean
+.PHONY: help demo test test-slow test-all lint format bench bench-ials bench-quality clean
 
 help:
 	@echo "make demo      the main job on the bundled data"
@@ -15,6 +17,7 @@ help:
 	@echo "make test-all  the same and the slow tests"
 	@echo "make lint      ruff and mypy only"
 	@echo "make bench     speed against peers and physical limits"
+	@echo "make bench-ials DATA=folder   implicit ALS against implicit and irspack (an hour)"
 	@echo "make bench-quality DATA=folder   published protocols, on folders laid out as benchmarks/README.md says"
 
 $(BIN)/python:
@@ -26,7 +29,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch]"
 	touch $@
 
 $(BENCH_VENV)/.bench: pyproject.toml constraints.txt
@@ -60,8 +63,20 @@ bench: $(BENCH_VENV)/.bench
 	$(BENCH_BIN)/python benchmarks/memory.py
 	$(BENCH_BIN)/python benchmarks/neighbours.py
 
+# An environment of its own: irspack needs NumPy 2, RecTools needs NumPy 1.
+$(ALS_VENV)/.bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ALS_VENV)
+	$(ALS_BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[bench-ials]"
+	touch $@
+
+bench-ials: $(ALS_VENV)/.bench
+	$(ALS_BIN)/python benchmarks/ials.py race --data $(DATA)
+	$(ALS_BIN)/python benchmarks/ials.py exact --data $(DATA)
+	$(ALS_BIN)/python benchmarks/ials.py growth --plot docs/ials.svg
+
 bench-quality: $(BENCH_VENV)/.bench
 	$(BENCH_BIN)/python benchmarks/quality.py --data $(DATA)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src -name "*.nbi" -delete -o -name "*.nbc" -delete

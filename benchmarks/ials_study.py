@@ -135,8 +135,8 @@ def search(name: str, loaded: Any, seconds: float, args: argparse.Namespace) -> 
     if args.first is not None:
         with (args.first / file.name).open(newline="") as earlier:
             rows = sorted(csv.DictReader(earlier), key=lambda row: -float(row[f"ndcg@{problem.cut}"]))
-        for row in rows[:12]:
-            first.append({key: (int if key == "dim" else float)(row[key]) for key in NAMES if key != "epochs"})
+        named = [key for key in NAMES if key != "epochs"]
+        first = [{key: (int if key == "dim" else float)(row[key]) for key in named} for row in rows[:12]]
     explore = 0.0 if first else 0.4 * seconds
     began = time.perf_counter()
     while (spent := time.perf_counter() - began) < seconds:

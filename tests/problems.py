@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 
 from shortlist.data.rows import Rows
 from shortlist.objectives import PointwiseSquare, Terms
+from shortlist.solvers import exact
+from shortlist.solvers.als import Alternation, HalfStep
+from shortlist.solvers.epochs import Callback, run
 
 
 @dataclass
@@ -116,3 +120,23 @@ def dense_loss(
                 o.regularization * (size + o.unobserved_weight * others) ** o.regularization_exponent * (x @ x)
             )
     return observed, unobserved, regularizer
+
+
+def alternate(
+    objective: PointwiseSquare,
+    by_context: Rows,
+    by_item: Rows,
+    item_embeddings: np.ndarray,
+    *,
+    epochs: int,
+    half_step: HalfStep = exact.half_step,
+    last: HalfStep = exact.half_step,
+    callbacks: Sequence[Callback] = (),
+    threads: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
+    loop = Alternation(
+        objective, by_context, by_item, item_embeddings.copy(), half_step=half_step, last=last, threads=threads
+    )
+    run(loop, epochs, callbacks=callbacks)
+    return loop.embeddings()

@@ -43,6 +43,9 @@ def offered(line, shell="bash", **kwargs):
         ("shortlist evaluate --model ials --model ease --set ease.", ["ease.regularization=", "ease.weighting="]),
         ("shortlist evaluate --model ials --model ease --set ials.di", ["ials.dim="]),
         ("shortlist evaluate --metrics nd", ["ndcg@20"]),
+        ("shortlist fit --metric nd", ["ndcg@20"]),
+        ("shortlist fit --metric gini", []),
+        ("shortlist fit --metric ndcg@20,", []),
         ("shortlist evaluate --metrics recall@20,nd", ["recall@20,ndcg@20"]),
         ("shortlist evaluate --split ", ["time", "last", "random", "contexts"]),
         ("shortlist fit onl", ["online-retail"]),
@@ -108,3 +111,5 @@ def test_names_are_those_of_the_library():
     assert list(completing.LAYOUTS) == list(datasets.layouts())
     assert list(completing.BUNDLED) == [info.name for info in datasets.available()]
     assert {parse_metric(one).name for one in completing.METRICS} == set(spec._NAMES)
+    accurate = {one for one in completing.METRICS if not parse_metric(one).beyond_accuracy}
+    assert set(completing.ACCURACY) == accurate

@@ -106,9 +106,34 @@ def test_options_of_epochs_that_make_no_sense(run, odd_csv, tmp_path):
     assert "EASE does not learn in epochs, so there is no validation" in told.stderr
 
 
+def test_mistakes_that_can_be_told_early_are(run, tmp_path):
+    """Before the data is read: here there is none."""
+    (tmp_path / "file").write_text("dear")
+    args = ["fit", tmp_path / "nowhere.csv", *COLUMNS, "--out", tmp_path / "m"]
+    validated = [*args, "--validation", 0.1, "--metric"]
+    assert "expected a metric of accuracy" in run(*validated, "gini@20", code=1).stderr
+    assert "nonsense" in run(*validated, "nonsense@20", code=1).stderr
+    ease = [*args, "--model", "ease"]
+    assert "so there is no checkpoint" in run(*ease, "--checkpoint", tmp_path / "c", code=1).stderr
+    assert "so there is no validation" in run(*ease, "--validation", 0.1, code=1).stderr
+    assert "the directory that --out names" in run(*args, "--checkpoint", f"{tmp_path}/./m", code=2).stderr
+    for place in ("file", "file/c", "x" * 300):
+        told = run(*args, "--checkpoint", tmp_path / place, code=1).stderr
+        assert "cannot save to" in told
+        assert "bug" not in told
+    assert "nowhere.csv" in run(*args, "--checkpoint", tmp_path / "c", code=1).stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_checkpoint_is_gone_on_from(run, odd_csv, tmp_path):
     args = ["fit", odd_csv, *COLUMNS, "--checkpoint", tmp_path / "c", "--out", tmp_path / "m", "--set", "dim=3"]
     run(*args, "--set", "epochs=2")
     told = run(*args, "--set", "epochs=4")
     assert [f"epoch {k}/4" in told.stderr for k in (1, 2, 3, 4)] == [False, True, True, True]
     assert "dim was 3 and is 4" in run(*args[:-1], "dim=4", "--set", "epochs=4", code=1).stderr
+
+
+def test_a_checkpoint_is_not_replaced_by_a_model(run, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, *SMALL]
+    run(*args, "--checkpoint", tmp_path / "c", "--out", tmp_path / "m")
+    assert "holds a checkpoint of a fit; name another" in run(*args, "--out", tmp_path / "c", code=1).stderr

@@ -24,13 +24,14 @@ def test_loss_equals_the_brute_force_double_sum(problem):
 
 def test_conventions_are_the_same_loss_up_to_a_change_of_weight_and_label(make_problem):
     """α(ŷ−y)² + α₀ŷ² = (α+α₀)(ŷ − αy/(α+α₀))² + const: A and b of the normal equations agree."""
-    problem = make_problem(weighting="raw")
-    rows = problem.by_context
-    added = PointwiseSquare(weighting="raw", unobserved_weight=0.3).terms(rows)
-    shifted = type(rows)(rows.indptr, rows.indices, rows.values + np.float32(0.3), rows.n_columns)
-    total = PointwiseSquare(weighting="raw", unobserved_weight=0.3, convention="total").terms(shifted)
+    rows = make_problem().by_context
+    labels = {"weighting": "raw", "strength_as": "label", "unobserved_weight": 0.3}
+    added = PointwiseSquare(**labels, observed_weight=2.0).terms(rows)
+    shrunk = type(rows)(rows.indptr, rows.indices, rows.values * np.float32(2.0 / 2.3), rows.n_columns)
+    total = PointwiseSquare(**labels, observed_weight=2.3, convention="total").terms(shrunk)
     np.testing.assert_allclose(added.excess, total.excess, rtol=1e-5)
-    assert not np.allclose(added.target, total.target)  # α·y differs: y must change with α to keep it
+    np.testing.assert_allclose(added.target, total.target, rtol=1e-5)
+    np.testing.assert_array_equal(added.dense, total.dense)
 
 
 def test_ridge_is_scaled_by_frequency(make_problem):

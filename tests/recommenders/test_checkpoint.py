@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 
 import shortlist as sl
 from recommenders.factorizations import events, same, settings_of_ials
-from shortlist.storage import read_manifest
+from shortlist.storage import load_model, read_manifest, save_model
 
 
 class Stopped(BaseException):
@@ -119,8 +120,78 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "model")
     (tmp_path / "empty").mkdir()
     sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "empty")
-    with pytest.raises(sl.StorageError, match="does not know"):
-        sl.load(tmp_path / "empty")
+
+
+def test_a_checkpoint_is_no_model(tmp_path):
+    data, folder = events(), tmp_path / "c"
+    model = sl.IALS(dim=2, epochs=1).fit(data, checkpoint=folder)
+    with pytest.raises(sl.StorageError, match=r"a checkpoint of a fit of IALS, not a model; go on with IALS\(…\).fit"):
+        sl.load(folder)
+    with pytest.raises(sl.StorageError, match=r"holds a checkpoint of a fit; name another directory, or remove it"):
+        model.save(folder)
+    sl.IALS(dim=2, epochs=2).fit(data, checkpoint=folder)  # it is there still
+
+
+@pytest.mark.parametrize("place", ["file/c", "file/deep/c", "x" * 300, "y/" + "x" * 300])
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_first_epoch(place, tmp_path):
+    (tmp_path / "file").write_text("dear")
+    with pytest.raises(sl.StorageError, match=r"pass another folder|name another directory") as told:
+        sl.IALS(dim=2, epochs=1).fit(events(), checkpoint=tmp_path / place, callbacks=lambda _: pytest.fail("an epoch"))
+    assert "model" not in str(told.value)
+    assert ".tmp" not in str(told.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to this user")
+def test_a_folder_of_somebody_else_is_refused_before_the_first_epoch(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    (tmp_path / "hidden").mkdir(mode=0o000)
+    for place in ("locked/c", "hidden/c"):
+        with pytest.raises(sl.StorageError, match="Permission denied"):
+            sl.IALS(dim=2).fit(events(), checkpoint=tmp_path / place, callbacks=lambda _: pytest.fail("an epoch"))
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    split = sl.splits.by_time(events(), test=0.2)
+    how = {"validation": split, "checkpoint": tmp_path / "c"}
+    sl.IALS(dim=2, epochs=1).fit(split.train, patience=np.int64(2), **how)
+    sl.IALS(dim=2, epochs=2).fit(split.train, patience=2, **how)
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({"epoch": None}, "its epoch is None; expected a whole number of at least 1"),
+        ({"epoch": "2"}, "its epoch is '2'"),
+        ({"epoch": 0}, "its epoch is 0"),
+        ({"epoch": 1}, r"losses is float64 \(1, 3\), expected float64 \(0, 3\)"),
+        ({"best_epoch": 3}, "its best epoch is 3, beyond its last, 2"),
+        ({"best_epoch": -1}, "its best epoch is -1; expected"),
+        ({"best": "x"}, "its best figure is 'x'; expected a finite number"),
+    ],
+)
+def test_one_that_says_nonsense_of_itself(extra, told, tmp_path):
+    split = sl.splits.by_time(events(), test=0.2)
+    how = {"validation": split, "checkpoint": tmp_path / "c"}
+    sl.IALS(dim=2, epochs=2).fit(split.train, **how)
+    stored = load_model(tmp_path / "c")
+    save_model(tmp_path / "c", replace(stored, extra={**stored.extra, **extra}))
+    with pytest.raises(sl.StorageError, match=f"is not usable: {told}.*; pass another folder"):
+        sl.IALS(dim=2, epochs=3).fit(split.train, **how)
+
+
+@pytest.mark.parametrize("name", ["items", "seconds", "best_items"])
+def test_one_whose_arrays_do_not_fit(name, tmp_path):
+    split = sl.splits.by_time(events(), test=0.2)
+    how = {"validation": split, "checkpoint": tmp_path / "c"}
+    sl.IALS(dim=2, epochs=2).fit(split.train, **how)
+    stored = load_model(tmp_path / "c")
+    others = {key: array for key, array in stored.arrays.items() if key != name}
+    wrong = stored.arrays[name].astype(np.int32)
+    for arrays, told in ((others, f"it has no array {name}"), ({**others, name: wrong}, rf"{name} is int32 .* float")):
+        save_model(tmp_path / "c", replace(stored, arrays=arrays))
+        with pytest.raises(sl.StorageError, match=told):
+            sl.IALS(dim=2, epochs=3).fit(split.train, **how)
 
 
 def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 import shortlist as sl
 from recommenders.factorizations import events, same
+from shortlist.solvers import on_device
 
 CHOSEN = {"dim": 6, "epochs": 5, "solver": "eigen", "device": "torch-cpu"}
 
@@ -23,6 +24,13 @@ def test_devices_that_there_are_not(wrong):
 def test_devices_are_for_one_solver(solver):
     with pytest.raises(sl.SettingError, match="only solver='eigen' can use"):
         sl.IALS(solver=solver, device="cuda")
+
+
+@pytest.mark.parametrize("device", ["torch-cpu", "cuda"])
+def test_without_torch_it_says_so(device, monkeypatch):
+    monkeypatch.setattr(on_device, "torch", None)
+    with pytest.raises(sl.SettingError, match=f"device is '{device}', which needs PyTorch.* or take device=\"cpu\""):
+        sl.IALS(**{**CHOSEN, "device": device}).fit(events())
 
 
 def test_without_a_gpu_it_says_so():

@@ -59,8 +59,10 @@ def test_a_new_item_is_near_those_that_its_contexts_like():
 
 def test_wrong_contexts_of_items():
     model = sl.IALS(dim=2, epochs=1).fit(events())
-    with pytest.raises(sl.UnknownIdError, match="unknown context 999"):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context 999.*; pass unknown='skip' to leave them out"):
         model.fold_in_items([[0, 999]])
+    for listed in (np.array([[0, 3]]), (one for one in [[0, 3]]), ([0, 3],)):
+        np.testing.assert_array_equal(model.fold_in_items(listed), model.fold_in_items([[0, 3]]))
     np.testing.assert_array_equal(model.fold_in_items([[0, 999]], unknown="skip"), model.fold_in_items([[0]]))
     for wrong in ("ab", {1: 2}, 5):
         with pytest.raises(sl.SettingError, match="expected a list with the contexts of each item"):
@@ -95,16 +97,29 @@ def test_an_explanation_names_what_counted_most():
     assert why.to_polars()["product"].to_list() == why.ids
     assert repr(why).startswith("product i03 has the score")
     assert "the rest" in repr(why)
+    for n in (3, 10):
+        everything = model.explain(None, "i03", n=n, history=["i00", "i06", "i01"])
+        assert everything.rest == 0
+        assert "the rest" not in repr(everything)
     nothing = model.explain(None, "i03", history=[])
     assert nothing.score == 0
     assert len(nothing) == 0
     assert "no history" in repr(nothing)
     with pytest.raises(sl.UnknownIdError, match="unknown item 'x'"):
         model.explain(0, "x")
-    with pytest.raises(sl.SettingError, match="one of the two"):
-        model.explain(0, "i03", history=["i00"])
-    with pytest.raises(sl.UnknownIdError, match="unknown context"):
+    for wrong in ({"context": 0, "history": ["i00"]}, {"context": None}):
+        with pytest.raises(sl.SettingError, match=r"pass either context .* or history=, one of the two"):
+            model.explain(item="i03", **wrong)
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context.*; explain a context of the training data, or pass"):
         model.explain(12345, "i03")
+    with pytest.raises(sl.UnknownIdError, match=r"unknown item 'zz'.*; leave them out of the history"):
+        model.explain(None, "i03", history=["zz"])
+    with pytest.raises(sl.SettingError, match=r"^history is 'i00'; expected a list of item ids, or"):
+        model.explain(None, "i03", history="i00")
+    with pytest.raises(sl.DataError, match=r"^history: weights are finite numbers"):
+        model.explain(None, "i03", history={"i00": -1})
+    with pytest.raises(sl.NotFittedError):
+        sl.IALS().explain(0, "i03")
 
 
 def test_exponents_shift_weight_between_popular_and_rare_items():
@@ -128,6 +143,16 @@ def test_a_loaded_model_weighs_strangers_as_the_fitted_one(tmp_path):
     np.testing.assert_array_equal(loaded.fold_in(told), model.fold_in(told))
     np.testing.assert_array_equal(loaded.fold_in_items([[1, 2]]), model.fold_in_items([[1, 2]]))
     assert loaded.explain(3, "i00").score == model.explain(3, "i00").score
+
+
+@pytest.mark.parametrize("exponent", [12.0, 60.0, -60.0])
+def test_a_model_that_can_be_saved_can_be_loaded(exponent, tmp_path):
+    """Also where a stranger who had every item would weigh more than float32 can hold."""
+    data = sl.Interactions.from_frame({"u": [0, 0, 1, *range(2, 6000)], "i": [0, 1, 0, *range(2, 6000)]},
+                                      context="u", item="i")  # fmt: skip
+    model = sl.IALS(dim=2, epochs=1, unobserved_context_exponent=exponent).fit(data)
+    model.save(tmp_path / "model")
+    assert sl.load(tmp_path / "model").recommend([0]).ids == model.recommend([0]).ids
 
 
 def test_an_exponent_beyond_all_measure_is_refused_where_it_cannot_be_used():
@@ -160,13 +185,26 @@ def test_every_solver_comes_to_about_the_same_loss(solver):
     assert losses[-1] < best * 1.05
 
 
-@pytest.mark.parametrize("solver", ["eigen", "exact", "block", "coordinate"])
-def test_the_same_seed_gives_the_same_scores_at_any_number_of_threads(solver):
+@pytest.mark.parametrize(
+    ("solver", "dim"), [("eigen", 7), ("eigen", 200), ("exact", 7), ("block", 7), ("coordinate", 7)]
+)
+def test_the_same_seed_gives_the_same_model_at_any_number_of_threads(solver, dim):
     data = events(300, 60)
-    models = [sl.IALS(dim=7, epochs=3, solver=solver, block=3).fit(data, threads=threads) for threads in (1, 2, 5)]
-    scores = [model.context_embeddings_ @ model.item_embeddings_.T for model in models]
-    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(scores[2], scores[0], rtol=1e-4, atol=1e-5)
+    models = [sl.IALS(dim=dim, epochs=3, solver=solver, block=3).fit(data, threads=threads) for threads in (1, 2, 5)]
+    for model in models[1:]:
+        same(model, models[0])
+        assert [epoch.loss for epoch in model.training_] == [epoch.loss for epoch in models[0].training_]
+
+
+@pytest.mark.parametrize("solver", ["eigen", "exact", "block"])  # coordinate descent falls back to zero
+@pytest.mark.filterwarnings("ignore:overflow encountered in matmul:RuntimeWarning")
+def test_start_values_beyond_float32_are_refused(solver):
+    with pytest.raises(sl.SettingError, match=r"embeddings are too large.*; lower init_scale, or raise regularization"):
+        sl.IALS(dim=3, epochs=2, init_scale=1e20, solver=solver).fit(events())
+    start = sl.IALS(dim=3, epochs=1).fit(events())
+    start.item_embeddings_ = start.item_embeddings_ * np.float32(1e30)
+    with pytest.raises(sl.SettingError, match="where the fit has a start"):
+        sl.IALS(dim=3, epochs=2, solver=solver).fit(events(), start=start)
 
 
 @pytest.mark.parametrize("solver", ["eigen", "exact", "block", "coordinate"])

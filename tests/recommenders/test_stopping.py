@@ -61,14 +61,19 @@ def test_what_is_asked_for_must_not_be_learnt(split):
     with pytest.raises(sl.DataError, match=r"pairs that the validation asks for .* fit\(split.train, validation=split"):
         sl.IALS(dim=2).fit(events(120, 36), validation=split)
     kept = sl.splits.by_time(events(120, 36), test=0.2, repeats="keep")
+    assert kept.truth.n_pairs > split.truth.n_pairs  # some were had before
     sl.IALS(dim=2, epochs=1).fit(kept.train, validation=kept)
+    with pytest.raises(
+        sl.DataError, match=rf"{split.truth.n_pairs} of the {len(kept.truth)} pairs that the validation"
+    ):
+        sl.IALS(dim=2).fit(events(120, 36), validation=kept)
 
 
 def test_wrong_arguments(split):
     model = sl.IALS(dim=2)
     with pytest.raises(sl.SettingError, match="validation is of type float; expected a Split"):
         model.fit(split.train, validation=0.1)
-    with pytest.raises(sl.SettingError, match="expected one of accuracy"):
+    with pytest.raises(sl.SettingError, match="expected a metric of accuracy, the higher the better, such as"):
         model.fit(split.train, validation=split, metric="gini@20")
     with pytest.raises(sl.SettingError, match="nonsense"):
         model.fit(split.train, validation=split, metric="nonsense@20")
@@ -77,6 +82,11 @@ def test_wrong_arguments(split):
             model.fit(split.train, validation=split, patience=patience)
     with pytest.raises(sl.SettingError, match="checkpoint is 5; expected the path"):
         model.fit(split.train, checkpoint=5)
+    for callbacks in (None, [5], 5, "print", [print, "x"]):
+        with pytest.raises(
+            sl.SettingError, match="expected a function that takes an Epoch, or a list of them, as call"
+        ):
+            model.fit(split.train, callbacks=callbacks)
 
 
 def test_who_does_not_learn_in_epochs_says_so(split, tmp_path):

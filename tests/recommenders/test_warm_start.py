@@ -74,7 +74,9 @@ def test_fewer_dimensions_are_filled_and_more_refused():
     assert not contexts[:, 3:].any()
     large = sl.IALS(dim=8, epochs=2).fit(data, start=small)
     assert large.training_[-1].loss.total < small.training_[-1].loss.total
-    with pytest.raises(sl.SettingError, match="start has 8 dimensions, dim is 3"):
+    with pytest.raises(
+        sl.SettingError, match=r"start has 8 dimensions, dim is 3.*; set dim to at least 8, or leave start out"
+    ):
         sl.IALS(dim=3).fit(data, start=large)
 
 
@@ -149,6 +151,7 @@ def test_contexts_of_several_columns_grow_too():
     old = sl.Interactions.from_frame({"u": [1, 1], "d": ["x", "y"], "i": [1, 2]}, context=["u", "d"], item="i")
     new = sl.Interactions.from_frame({"who": [2, 1], "day": ["x", "x"], "i": [1, 3]}, context=["who", "day"], item="i")
     model = sl.IALS(dim=2, epochs=1).fit(old).partial_fit(new, epochs=1)
+    assert model.contexts_.names == ("u", "d")
     assert model.contexts_.ids() == [(1, "x"), (1, "y"), (2, "x")]
     assert model.items_.ids() == [1, 2, 3]
 
@@ -158,8 +161,23 @@ def test_wrong_events_leave_the_model_as_it_was():
     before = model.recommend([0]).ids
     with pytest.raises(sl.DataError, match="partial_fit takes Interactions"):
         model.partial_fit([1])
-    with pytest.raises(sl.DataError, match="not all of one integer or string type"):
+    with pytest.raises(
+        sl.DataError, match="new events' ids of user are String, the model's are Int64; cast the column"
+    ):
         model.partial_fit(frame(u=["a"], i=["x"]))
+    with pytest.raises(
+        sl.DataError, match="new events' ids of product are Int64, the model's are String; cast the colu"
+    ):
+        model.partial_fit(frame(u=[1], i=[1]))
+    with pytest.raises(
+        sl.DataError, match=r"ids of user are UInt64, the model's are Int64; some do not fit; leave.*type$"
+    ):
+        model.partial_fit(frame(u=pl.Series([2**64 - 1], dtype=pl.UInt64), i=["x"]))
+    two = sl.Interactions.from_frame({"who": [2], "day": ["x"], "i": ["x"]}, context=["who", "day"], item="i")
+    with pytest.raises(
+        sl.DataError, match="ids of user are Int64, String, the model's are Int64; name as many columns"
+    ):
+        model.partial_fit(two)
     with pytest.raises(sl.SettingError, match="epochs is 0"):
         model.partial_fit(events(), epochs=0)
     with pytest.raises(sl.NotFittedError):

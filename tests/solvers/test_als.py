@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems import dense_loss, make, problems
+from problems import alternate, dense_loss, make, problems
 from shortlist.objectives import LossParts
-from shortlist.solvers.als import alternate, initial_embeddings
+from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import run
 from shortlist.solvers.stopping import Stopping
 from shortlist.solvers.systems import solve_rows_reference

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from problems import Problem, dense_loss, make, problems
 from shortlist.data.rows import Rows
 from shortlist.objectives import PointwiseSquare
-from shortlist.solvers import eigen
+from shortlist.solvers import eigen, exact
 from shortlist.solvers.limits import Limits
 from shortlist.solvers.systems import row_system, solve_rows_reference
 
@@ -74,6 +74,24 @@ def test_no_relaxation_below_two_raises_the_loss(problem, relaxation, max_steps)
     W, H = stepped(problem, limits=Limits(relaxation, 0.3, max_steps))
     before = sum(dense_loss(problem))
     assert sum(dense_loss(problem, W=W, H=H)) <= before * (1 + LOSS_SLACK) + LOSS_SLACK
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e20, 0.0])
+def test_the_end_does_not_depend_on_the_start(scale):
+    """Not on one so long that nothing is left of the solution's digits either."""
+    problem = make(n_contexts=40, n_items=30, dim=8)
+    problem.W *= np.float32(scale)
+    W, H = stepped(problem, eigen.last_half_step)
+    expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
+    np.testing.assert_allclose(W, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_end_where_many_are_as_good_is_the_smallest_of_them():
+    """λ = 0 and α₀ = 0: what a start has in directions that nothing depends on must not stay."""
+    problem = make(n_contexts=6, n_items=5, dim=12, regularization=0.0, unobserved_weight=0.0)
+    W, H = stepped(problem, eigen.last_half_step)
+    expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
+    np.testing.assert_allclose(W, expected, rtol=1e-2, atol=1e-3)
 
 
 def test_relaxation_gains_over_epochs():
@@ -153,6 +171,10 @@ def test_extreme_settings_never_give_nan(settings_, dim, step):
         problem.W, problem.H = stepped(problem, step)
         assert np.isfinite(problem.W).all()
         assert np.isfinite(problem.H).all()
+    if step is eigen.last_half_step and settings_.get("observed_weight", 1) <= 1:
+        other = Problem(problem.objective, problem.by_context, problem.W, problem.H)
+        V, K = stepped(other, exact.half_step)
+        assert sum(dense_loss(problem)) <= sum(dense_loss(problem, W=V, H=K)) * (1 + 1e-3) + 1e-3
 
 
 @pytest.mark.parametrize("dim", [1, 100, 2048])
@@ -165,9 +187,10 @@ def test_long_rows_and_large_dimensions(dim):
     W, H = np.zeros((3, dim), np.float32), rng.standard_normal((n, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     eigen.last_half_step(rows, objective.terms(rows), H, W)
     assert (W[2] == 0).all()
-    exact = solve_rows_reference(rows, objective.terms(rows), H)
-    scores = np.abs(H @ (W - exact).T)
-    assert scores.max() <= 2e-3 * np.abs(H @ exact.T).max()
+    G = H.astype(np.float64).T @ H.astype(np.float64)
+    for r in range(2):
+        A, b = row_system(rows, objective.terms(rows), H, G, r)
+        assert np.linalg.norm(A @ W[r] - b) <= 1e-3 * np.linalg.norm(b)
 
 
 def test_the_second_process_compiles_nothing(tmp_path):

@@ -21,8 +21,9 @@ SETTINGS = {
     "userknn": ("neighbours", "similarity", "shrinkage", "asymmetry", "k1", "b", "weighting"),
     "popularity": ("weighting",),
 }
+ACCURACY = ("recall@20", "ndcg@20", "precision@10", "capped_recall@20", "ap@10", "hit@10", "mrr@10", "mrr", "auc")
 METRICS = (
-    *("recall@20", "ndcg@20", "precision@10", "capped_recall@20", "ap@10", "hit@10", "mrr@10", "mrr", "auc"),
+    *ACCURACY,
     *("coverage@20", "gini@20", "popularity@20", "novelty@20", "distance@20", "untrained@20"),
 )
 BUNDLED = ("online-retail",)
@@ -77,6 +78,11 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
         for name in SETTINGS.get(one, ())
     ]
     return [one for one in found if one.startswith(incomplete)]
+
+
+def metric(incomplete: str) -> list[str]:
+    """One metric of accuracy."""
+    return [one for one in ACCURACY if one.startswith(incomplete)]
 
 
 def metrics(incomplete: str) -> list[str]:

@@ -1,5 +1,6 @@
 """`shortlist fit`."""
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,7 @@ def fit(
             help="By which an epoch is the best, ndcg@20 by default.",
             rich_help_panel=_EPOCHS,
             show_default=False,
-            autocompletion=completing.metrics,
+            autocompletion=completing.metric,
         ),
     ] = None,
     patience: Annotated[
@@ -92,6 +93,9 @@ def fit(
       shortlist fit events.csv --context user --item product \
         --set dim=128 --out models/shop
     """
+    from shortlist.recommenders.plan import Plan, refuse_epochs
+    from shortlist.storage import check_writable
+
     say = Output(ctx, as_json=as_json, quiet=quiet)
     source = Source.of(ctx.params)
     (recommender,) = make_models([model], settings or [], ctx.obj.stored)
@@ -101,7 +105,15 @@ def fit(
         raise typer.BadParameter(f"{validation:g} is no share between 0 and 1", param_hint="--validation")
     if validation is not None and checkpoint is not None:
         raise typer.BadParameter("it is for one fit, and --validation makes two", param_hint="--checkpoint")
+    if checkpoint is not None and os.path.abspath(checkpoint) == os.path.abspath(out):
+        raise typer.BadParameter("it is the directory that --out names; name another", param_hint="--checkpoint")
+    by, wait = metric or "ndcg@20", patience or 3
+    Plan(metric=by, patience=wait)  # refuses what makes no sense
+    if not recommender._in_epochs:
+        refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint)
     check_target(out)
+    if checkpoint is not None:
+        check_writable(checkpoint)
     found = source.read(say)
     events = found.events
     if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
@@ -111,7 +123,7 @@ def fit(
         say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
     best = None
     if validation is not None:
-        best = choose_epochs(recommender, events, validation, metric or "ndcg@20", patience or 3, say, threads)
+        best = choose_epochs(recommender, events, validation, by, wait, say, threads)
     seconds = fit_with_progress(recommender, events, say, threads, checkpoint)
     recommender.save(out)
     kind = type(recommender).__name__
@@ -192,35 +204,21 @@ def last_loss(recommender: "Recommender") -> float | None:
 
 
 def check_target(path: str) -> None:
-    """Refuse, before any work is done, a place that holds something else than a model, or that cannot be written to.
-
-    Whether it can is tried, by making the directories that are missing and taking them away again.
-    """
-    import os
-    from contextlib import suppress
+    """Refuse, before any work is done, a place that holds something else than a model, or that cannot be written to."""
     from pathlib import Path
 
     from shortlist.errors import StorageError
-    from shortlist.storage import is_model
+    from shortlist.recommenders.checkpoint import refuse_checkpoint
+    from shortlist.storage import check_writable, is_model
 
     place = Path(os.path.abspath(path))
-    made: list[Path] = []
     try:
-        there = os.path.lexists(place)
-        if there and not is_model(place) and not (place.is_dir() and not any(place.iterdir())):
+        if os.path.lexists(place) and not is_model(place) and not (place.is_dir() and not any(place.iterdir())):
             found = "a directory with other things in it" if place.is_dir() else "a file"
             raise StorageError(f"cannot save to '{path}': it is {found}, not a Shortlist model; name another directory")
-        trial = place / f".{os.getpid()}.tmp" if there else place
-        for one in [*reversed(trial.parents), trial]:
-            if not one.exists():
-                os.mkdir(one)
-                made.append(one)
     except StorageError:
         raise
     except OSError as error:
-        reason = error.strerror or error
-        raise StorageError(f"cannot save to '{path}': {reason}; name another directory") from error
-    finally:
-        for one in reversed(made):
-            with suppress(OSError):
-                one.rmdir()
+        raise StorageError(f"cannot save to '{path}': {error.strerror or error}; name another directory") from error
+    refuse_checkpoint(path)
+    check_writable(path)

@@ -7,7 +7,7 @@ from importlib import metadata
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")
 _EXTRA = re.compile(r"extra\s*==\s*[\"']([^\"']+)[\"']")
 PURPOSES = {
-    "torch": "two-tower models and training on a GPU",
+    "torch": "training on a GPU",
     "ann": "approximate search in very large catalogues",
     "serve": "the HTTP service",
     "tune": "search for good settings",

@@ -250,7 +250,8 @@ def _frame_of(
                     raise TypeError(f"found {found}, expected {expected}")  # neither '5' nor 5.0 stands for 5
             frame = frame.cast(schema, strict=True)
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"ids of {', '.join(names)} are not all of one integer or string type: {error}") from None
+        why = str(error).partition("\n")[0]  # polars goes on at length
+        raise DataError(f"ids of {', '.join(names)} are not all of one integer or string type: {why}") from None
     return frame
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._settings import number, one_of
-from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
@@ -197,11 +197,12 @@ class PointwiseSquare:
 
         run_chunks(add, balanced_chunks(by_context.lengths + 1, 8 * thread_count(threads)), threads)
         sides = ((context_embeddings, of_contexts), (item_embeddings, of_items))
-        everywhere = float(np.vdot(*(gramian(*side, threads) for side in sides)))
+        of_c, of_i = (gramian(*side, threads) for side in sides)
+        everywhere = float((of_c * of_i).sum())  # not by BLAS, whose sums depend on its threads
         if self.convention == "total":
             everywhere -= float((of_contexts * sums[:, 1]).sum())
         regularizer = sum(
-            float(self._ridge(rows).astype(np.float64) @ np.einsum("rd,rd->r", x, x, dtype=np.float64))
+            float((self._ridge(rows) * np.einsum("rd,rd->r", x, x, dtype=np.float64)).sum())
             for rows, x in ((by_context, context_embeddings), (by_item, item_embeddings))
         )
         return LossParts(float(sums[:, 0].sum()), self.unobserved_weight * everywhere, regularizer)
@@ -233,7 +234,8 @@ def gramian(
                     block = block * np.sqrt(omega[k * _BLOCK : (k + 1) * _BLOCK, None])
                 totals[part] += block.T @ block
 
-    run_chunks(add, [(part, part + 1) for part in range(n_parts)], threads)
+    with single_threaded_blas():  # also where there is one part
+        run_chunks(add, [(part, part + 1) for part in range(n_parts)], threads)
     total: npt.NDArray[np.float64] = totals.sum(axis=0)
     return total if omega is None or len(omega) > 1 else total * float(omega[0])
 

@@ -23,7 +23,7 @@ from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.objectives.omega import Omega
 from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
 from shortlist.objectives.weighting import Weighting
-from shortlist.recommenders.base import rows_of_lists
+from shortlist.recommenders.base import as_list, rows_of_lists
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.plan import Plan
@@ -189,7 +189,7 @@ class Alternating(DotProduct):
                 for one in (plan.validation.history, plan.validation.truth)
                 for part in (one.contexts, one.items, one.by_context)
             ]
-            how = [plan.metric, plan.patience, plan.validation.repeats]
+            how = [plan.metric, int(plan.patience), plan.validation.repeats]
             identity["the validation"] = [*how, digest(*parts)]
         return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
 
@@ -205,7 +205,8 @@ class Alternating(DotProduct):
         """Learn from more events: a few epochs, from the current embeddings, over the old pairs and the new ones.
 
         Contexts and items that are new become known; weights of a pair that was there add up, unless the new events
-        say that the latest counts. A model that was loaded can do it too.
+        say that the latest counts. The events' columns may have other names: the model keeps its own. A model that was
+        loaded can do it too.
 
         Args:
             interactions: the new events.
@@ -248,9 +249,12 @@ class Alternating(DotProduct):
         """
         self._require_fit()
         one_of("unknown", unknown, ("raise", "skip"))
-        if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Sequence):
-            raise SettingError(f"contexts is {contexts!r:.80}; expected a list with the contexts of each item")
-        rows = rows_of_lists(contexts, self.contexts_, unknown, "contexts of item", "context")
+        expected = "a list with the contexts of each item"
+        if isinstance(contexts, str | bytes | Mapping):
+            raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
+        way_out = "pass unknown='skip' to leave them out"
+        listed = as_list(contexts, expected)
+        rows = rows_of_lists(listed, self.contexts_, unknown, "contexts of item {}", "context", way_out)
         of_contexts, of_items = self._omegas
         if self._fixed_contexts is None:
             self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
@@ -296,18 +300,24 @@ class Alternating(DotProduct):
         (3, True)
         """
         whole("n", n)
-        one = None if history is None else [history]
-        queries = self._queries(None if context is None else [context], one, "raise")
+        self._require_fit()
+        if (context is None) == (history is None):
+            raise SettingError("pass either context (an id from the training data) or history=, one of the two")
+        if history is not None:
+            rows = rows_of_lists([history], self.items_, "raise", "history", "item", "leave them out of the history")
+        else:
+            way_out = "explain a context of the training data, or pass context=None and history="
+            rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
         (code,) = self.items_.encode([item], what="item", way_out="explain an item of the catalogue")
-        rows, (contexts, items) = queries.histories, self._omegas
+        contexts, items = self._omegas
         terms = self.objective().terms(rows, contexts.new(rows.lengths), items.values)
         H = self._fixed_items.embeddings
         A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
         z = _solution(A, H[code].astype(np.float64))
         each = at(terms.target, slice(None)) * (H[rows.indices].astype(np.float64) @ z)
-        order = np.argsort(-each, kind="stable")[:n]
-        total = float(each.sum())
-        return Explanation(item, total, each[order], total - float(each[order].sum()), self.items_, rows.indices[order])
+        ranked = np.argsort(-each, kind="stable")
+        order, rest = ranked[:n], float(each[ranked[n:]].sum())
+        return Explanation(item, float(each.sum()), each[order], rest, self.items_, rows.indices[order])
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -316,10 +326,11 @@ class Alternating(DotProduct):
         self.training_, self.best_epoch_ = [], None
         objective = self.objective()
         contexts, items = omegas = objective.omegas(self.seen_)
-        # The normal equations of someone who had every item hold the largest numbers that folding in can meet.
+        # The normal equations of someone who had every item, and weighs as much as any context that is known, hold the
+        # largest numbers that answers can meet; who weighs more is refused when folded in.
         n = len(self.items_)
         everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-        terms = objective.terms(everything, contexts.new(everything.lengths), items.values)
+        terms = objective.terms(everything, contexts.values.max(keepdims=True), items.values)
         weight = float(np.abs(terms.excess).max()) + float(terms.dense.max()) * float(items.values.max())
         self._require_finite(weight * n * longest(self.item_embeddings_) ** 2)
         self._set_items(self.item_embeddings_, omegas)
@@ -335,16 +346,20 @@ def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDA
 
 
 def _refuse_leak(interactions: Interactions, split: Split) -> None:
-    """Refuse to learn from what the validation asks for."""
-    if split.repeats != "drop":
-        return  # then a pair may well be in both
-    truth, seen = split.truth, interactions.by_context
-    contexts = interactions.contexts.encode(truth.contexts.frame, unknown="mark")[truth.context_codes]
-    items = interactions.items.encode(truth.items.frame, unknown="mark")[truth.item_codes]
-    known = (contexts >= 0) & (items >= 0)
-    leaked = int(has_pairs(seen.indptr, seen.indices, contexts[known], items[known]).sum())
+    """Refuse to learn from what the validation asks for; a pair that its training part has too is a repeat, no leak."""
+    truth = split.truth
+    leaked = int((_among(truth, interactions) & ~_among(truth, split.train)).sum())
     if leaked:
         raise DataError(
             f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
             "from; call fit(split.train, validation=split)"
         )
+
+
+def _among(asked: Interactions, there: Interactions) -> npt.NDArray[np.bool_]:
+    """Which events of one have their pair in the other, by ids."""
+    contexts = there.contexts.encode(asked.contexts.frame, unknown="mark")[asked.context_codes]
+    items = there.items.encode(asked.items.frame, unknown="mark")[asked.item_codes]
+    found = (contexts >= 0) & (items >= 0)
+    found[found] = has_pairs(there.by_context.indptr, there.by_context.indices, contexts[found], items[found])
+    return found

@@ -104,8 +104,9 @@ class Recommender(ABC):
             validation: a split whose `train` the interactions are. After each epoch the model, as it would be if that
                 epoch were the last, is evaluated on it; the best epoch's model is what remains, and `best_epoch_`
                 tells which one it was.
-            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`.
-            patience: stop when so many epochs have passed without a better one.
+            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it has no
+                effect.
+            patience: stop when so many epochs have passed without a better one; likewise.
             checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
                 the same data goes on from it, to the very model that would have come without a break; only `epochs`
                 may have grown. It stays there after the last epoch; remove it when it is of no more use.
@@ -130,7 +131,10 @@ class Recommender(ABC):
     ) -> Self:
         self._check_events(interactions, who)
         self._check()  # settings may have been changed since they were given
-        listeners = [callbacks] if callable(callbacks) else list(callbacks)
+        expected = "a function that takes an Epoch, or a list of them, as callbacks"
+        listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
+        if not all(map(callable, listeners)):
+            raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         with watched(type(self).__name__, listeners, progress, plan) as monitor, blas_threads(threads):
             self._fit(interactions, monitor, threads)
         self._remember(interactions)
@@ -319,7 +323,7 @@ class Recommender(ABC):
         """The codes of the known ids, which ones they are, and the ids that were skipped."""
         one_of("unknown", unknown, ("raise", "skip"))
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
-            ids = _as_list(ids, f"a list of {what}s")
+            ids = as_list(ids, f"a list of {what}s")
         codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=_WAY_OUT)
         known = codes >= 0
         return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
@@ -334,9 +338,9 @@ class Recommender(ABC):
                 raise SettingError(
                     f"history is a list with one history per query; got {history!r}; write [{history!r}]"
                 )
-            listed = _as_list(history, "a list with one history per query")
+            listed = as_list(history, "a list with one history per query")
             labels = Labels(None, np.arange(len(listed), dtype=np.int32))
-            rows = rows_of_lists(listed, self.items_, unknown, "history", "item")
+            rows = rows_of_lists(listed, self.items_, unknown, "history {}", "item")
         return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
     def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
@@ -359,10 +363,10 @@ class Recommender(ABC):
         return Rows(indptr, own[order], values, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
-        lists = _as_list(items, "one list of items per query")
+        lists = as_list(items, "one list of items per query")
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
-        lists = [one if isinstance(one, str | bytes | int) else _as_list(one, "a list of items") for one in lists]
+        lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
         return [self.items_.encode(one, what="item", way_out=_WAY_OUT) for one in lists]
 
     def _filters(
@@ -383,7 +387,7 @@ class Recommender(ABC):
             return None, None
         if isinstance(given, str | bytes | int | Mapping | pl.DataFrame):
             raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
-        listed = _as_list(given, f"a list of item ids as {name}")
+        listed = as_list(given, f"a list of item ids as {name}")
         nested = [isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed]
         if any(nested) and not all(nested):
             raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
@@ -391,7 +395,7 @@ class Recommender(ABC):
             return self._known_items(name, listed), None
         if len(listed) != len(asked):
             raise SettingError(f"{name} has {len(listed)} lists for {len(asked)} queries; expected one per query")
-        rows = [self._known_items(name, _as_list(one, "a list")) for one, known in zip(listed, asked) if known]
+        rows = [self._known_items(name, as_list(one, "a list")) for one, known in zip(listed, asked) if known]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
 
@@ -414,16 +418,19 @@ class Recommender(ABC):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
 
-        A model that is already there is replaced in one step: a crash leaves the old one or the new one.
+        A model that is already there is replaced in one step: a crash leaves the old one or the new one. A checkpoint
+        of a fit is not replaced.
         """
         self._require_fit()
         self._check()
+        from shortlist.recommenders.checkpoint import refuse_checkpoint
         from shortlist.recommenders.registry import REGISTRY
         from shortlist.storage import StoredModel, save_model
 
         name = type(self).__name__
         if name not in REGISTRY:
             raise StorageError(f"{name} is not one of Shortlist's recommenders, so it could not be loaded again")
+        refuse_checkpoint(path)
         arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
@@ -476,7 +483,8 @@ class Recommender(ABC):
         return f"{type(self).__name__}({inner}){state}"
 
 
-def _as_list(given: Any, expected: str) -> list[Any]:
+def as_list(given: Any, expected: str) -> list[Any]:
+    """What was given as a list: a Series, an array, whatever can be gone through."""
     if isinstance(given, pl.Series):
         return given.to_list()
     if isinstance(given, np.ndarray) and given.ndim:
@@ -488,18 +496,27 @@ def _as_list(given: Any, expected: str) -> list[Any]:
 
 
 def rows_of_lists(
-    given: Sequence[Iterable[Id] | Mapping[Id, float]], vocabulary: Vocabulary, unknown: Unknown, name: str, what: str
+    given: Sequence[Iterable[Id] | Mapping[Id, float]],
+    vocabulary: Vocabulary,
+    unknown: Unknown,
+    name: str,
+    what: str,
+    way_out: str = _WAY_OUT,
 ) -> Rows:
-    """Rows of listed ids, or of {id: weight}; repeats add up. `name` is the word for a list, `what` that for an id."""
+    """Rows of listed ids, or of {id: weight}; repeats add up.
+
+    In messages `name` is the word for a list, with {} for its number, `what` that for an id, and `way_out` the advice
+    where ids are unknown.
+    """
     lists: list[Codes] = []
     weights: list[npt.NDArray[np.float32]] = []
     weighted = False
     for k, one in enumerate(given):
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
-            raise SettingError(f"{name} {k} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
+            raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
         ids = list(one)
         mark: Unknown = "mark" if unknown == "skip" else "raise"
-        codes = vocabulary.encode(ids, unknown=mark, what=what, way_out=_WAY_OUT)
+        codes = vocabulary.encode(ids, unknown=mark, what=what, way_out=way_out)
         weight = np.ones(len(ids), np.float32)
         if isinstance(one, Mapping):
             weighted = True
@@ -508,7 +525,7 @@ def rows_of_lists(
             except (TypeError, ValueError):
                 weight = np.full(len(ids), np.nan, np.float32)
             if not np.isfinite(weight).all() or (weight < 0).any():
-                raise DataError(f"{name} {k}: weights are finite numbers, not negative; got {dict(one)!r}")
+                raise DataError(f"{name.format(k)}: weights are finite numbers, not negative; got {dict(one)!r}")
         known = codes >= 0
         distinct, place = np.unique(codes[known], return_inverse=True)
         lists.append(distinct.astype(np.int32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass
 from os import PathLike
@@ -12,16 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import number, whole
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.objectives.pointwise import LossParts
 from shortlist.solvers.epochs import Epoch, Past
 from shortlist.solvers.stopping import Stopping
-from shortlist.storage import StoredModel, load_model, save_model
+from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
 from shortlist.storage import tables as table_files
 from shortlist.storage.names import MANIFEST, is_ours
+from shortlist.storage.wrap import reason, storage_errors
 
+SUFFIX = " checkpoint"  # what the kind of a stored checkpoint adds to the name of its recommender
 _ELSEWHERE = "pass another folder, or remove this one to begin anew"
 
 
@@ -49,7 +53,7 @@ class Checkpoint:
     def __init__(
         self, path: str | PathLike[str], kind: str, settings: dict[str, Any], identity: dict[str, Any]
     ) -> None:
-        self._path, self._kind = Path(path), f"{kind} checkpoint"
+        self._path, self._kind = Path(path), f"{kind}{SUFFIX}"
         self._settings = {name: value for name, value in settings.items() if name != "epochs"}
         self._identity = identity
 
@@ -60,12 +64,16 @@ class Checkpoint:
             shape: how many contexts, items and dimensions there are.
             epochs: how many there will be.
         """
+        with storage_errors(f"cannot use the checkpoint '{self._path}'", _ELSEWHERE):
+            return self._read(shape, epochs)
+
+    def _read(self, shape: tuple[int, int, int], epochs: int) -> Saved | None:
         if not (self._path / MANIFEST).exists():
-            if self._path.is_dir() and all(map(is_ours, os.listdir(self._path))):
-                return None
-            if not os.path.lexists(self._path):
-                return None
-            raise StorageError(f"'{self._path}' is no checkpoint; {_ELSEWHERE}")
+            there = os.path.lexists(self._path)
+            if there and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
+                raise StorageError(f"'{self._path}' is no checkpoint; {_ELSEWHERE}")
+            check_writable(self._path)  # now, and not only after the first epoch
+            return None
         stored = load_model(self._path)
         if stored.kind != self._kind:
             raise StorageError(f"'{self._path}' holds a {stored.kind!r:.80}, no {self._kind!r}; {_ELSEWHERE}")
@@ -73,8 +81,8 @@ class Checkpoint:
             raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
         try:
             saved = _saved(stored, shape, epochs)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"the checkpoint '{self._path}' cannot be used: {error!r:.200}; {_ELSEWHERE}") from error
+        except ValueError as error:
+            raise StorageError(f"the checkpoint '{self._path}' is not usable: {reason(error)}; {_ELSEWHERE}") from error
         if saved.past.number > epochs:
             raise StorageError(
                 f"the checkpoint '{self._path}' is at epoch {saved.past.number} already, beyond epochs={epochs}; "
@@ -107,6 +115,16 @@ class Checkpoint:
         save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
 
 
+def refuse_checkpoint(path: str | PathLike[str]) -> None:
+    """Refuse a place that holds a checkpoint, for whoever would replace it by a model."""
+    try:
+        kind = read_manifest(path).kind
+    except StorageError:
+        return  # whoever saves there says what it is
+    if kind.endswith(SUFFIX):
+        raise StorageError(f"'{path}' holds a checkpoint of a fit; name another directory, or remove it")
+
+
 def _differences(stored: StoredModel, settings: dict[str, Any], identity: dict[str, Any]) -> str:
     found = []
     for name in sorted(stored.settings.keys() | settings.keys()):
@@ -122,26 +140,34 @@ def _differences(stored: StoredModel, settings: dict[str, Any], identity: dict[s
 def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Saved:
     # Copies: what is loaded is read-only, and its parts would keep each other in memory.
     arrays = {name: array.copy() for name, array in stored.arrays.items()}
-    number = stored.extra["epoch"]
+    last = whole("its epoch", stored.extra.get("epoch"))
     sizes: dict[str, tuple[int, ...]] = {
         "contexts": (shape[0], shape[2]),
         "items": (shape[1], shape[2]),
-        "losses": (number - 1, 3),
-        "seconds": (number,),
+        "losses": (last - 1, 3),
+        "seconds": (last,),
     }
     if judged := "best" in stored.extra:
-        sizes |= {"validation": (number,), "best_items": sizes["items"]}
+        sizes |= {"validation": (last,), "best_items": sizes["items"]}
     for name, size in sizes.items():
-        wanted = np.float32 if name in ("contexts", "items", "best_items") else np.float64
+        wanted = np.dtype(np.float32 if name in ("contexts", "items", "best_items") else np.float64)
+        if name not in arrays:
+            raise ValueError(f"it has no array {name}")
         if arrays[name].shape != size or arrays[name].dtype != wanted:
-            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}, expected {size}")
-    validation = arrays["validation"].tolist() if judged else [None] * number
+            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}, expected {wanted} {size}")
+    validation = arrays["validation"].tolist() if judged else [None] * last
     training = tuple(
         Epoch(k + 1, epochs, LossParts(*map(float, loss)), float(arrays["seconds"][k]), validation[k])
         for k, loss in enumerate(arrays["losses"])
     )
-    past = Past(number, training, float(arrays["seconds"][-1]), validation[-1])
-    best = (float(stored.extra["best"]), int(stored.extra["best_epoch"]), arrays["best_items"]) if judged else None
+    past = Past(last, training, float(arrays["seconds"][-1]), validation[-1])
+    best = None
+    if judged:
+        figure = number("its best figure", stored.extra["best"], -math.inf)
+        epoch = whole("its best epoch", stored.extra.get("best_epoch"))
+        if epoch > last:
+            raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
+        best = (figure, epoch, arrays["best_items"])
     return Saved(arrays["contexts"], arrays["items"], past, best)
 
 

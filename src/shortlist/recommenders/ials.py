@@ -57,7 +57,9 @@ class IALS(Alternating):
         device: where the epochs run: `"cpu"`, or with PyTorch and the solver `"eigen"` a GPU, `"cuda"` or `"cuda:1"`
             (`"torch-cpu"` is the same code without one). Answers come from the CPU in any case.
 
-    After `fit`, `training_` lists the epochs with the loss in its parts; a loaded model has none.
+    After `fit`, `training_` lists the epochs with the loss in its parts; a loaded model has none. With a validation
+    split `best_epoch_` is the number of the epoch that remains, else None; the last loss in the list is then that of
+    the last epoch, not that of the result.
 
     >>> from shortlist import datasets
     >>> events = datasets.load("online-retail").interactions
@@ -101,6 +103,5 @@ class IALS(Alternating):
             return super()._loop(interactions, contexts, items, threads)
         from shortlist.solvers.device import DeviceAlternation
 
-        device = "cpu" if self.device == "torch-cpu" else self.device
         rows = interactions.by_context, interactions.by_item
-        return DeviceAlternation(self.objective(), *rows, items, contexts=contexts, device=device)
+        return DeviceAlternation(self.objective(), *rows, items, contexts=contexts, device=self.device)

@@ -15,7 +15,7 @@ class ICD(Alternating):
 
     A pass costs O(|S|d + (|C|+|I|)d²), where the exact solver of `IALS` takes O(|S|d² + (|C|+|I|)d³); it goes less far,
     so that more epochs are needed. It ends as IALS does, with the contexts solved for exactly. The settings are those
-    of `IALS`; `IALS(solver="coordinate")` is the same model.
+    of `IALS` without `solver`, `block` and `device`; `IALS(solver="coordinate")` is the same model.
 
     >>> from shortlist import datasets
     >>> model = ICD(dim=16, epochs=3).fit(datasets.load("online-retail").interactions)

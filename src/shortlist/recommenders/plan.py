@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shortlist._settings import whole
 from shortlist.data.splits import Split
@@ -33,13 +33,19 @@ class Plan:
                 "them: fit(split.train, validation=split)"
             )
         if parse_metric(self.metric).beyond_accuracy:
-            raise SettingError(f"metric is {self.metric!r}; expected one of accuracy, such as 'ndcg@20', to be raised")
+            raise SettingError(
+                f"metric is {self.metric!r}; expected a metric of accuracy, the higher the better, such as 'ndcg@20'"
+            )
         whole("patience", self.patience)
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
             raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
 
     def refuse_for(self, name: str) -> None:
         """For recommenders that do not learn in epochs: say so where something of this was asked for."""
-        asked: dict[str, Any] = {"validation": self.validation, "checkpoint": self.checkpoint, "start": self.start}
-        if given := [key for key, value in asked.items() if value is not None]:
-            raise SettingError(f"{name} does not learn in epochs, so there is no {' or '.join(given)}; leave it out")
+        refuse_epochs(name, validation=self.validation, checkpoint=self.checkpoint, start=self.start)
+
+
+def refuse_epochs(name: str, **asked: object) -> None:
+    """Say of whoever is called so that it does not learn in epochs, where something of it was asked for."""
+    if given := [key for key, value in asked.items() if value is not None]:
+        raise SettingError(f"{name} does not learn in epochs, so there is no {' or '.join(given)}; leave it out")

@@ -38,10 +38,16 @@ def recommender_class(name: str) -> type[Recommender]:
 
 def load(path: str | PathLike[str]) -> Any:
     """Read a model that `save` wrote; it answers without the data it was fitted on. Nothing in it is executed."""
+    from shortlist.recommenders.checkpoint import SUFFIX
     from shortlist.storage import load_model
     from shortlist.storage.wrap import reason
 
     stored = load_model(path)
+    if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
+        raise StorageError(
+            f"{path} holds a checkpoint of a fit of {name}, not a model; go on with {name}(…).fit(interactions, "
+            "checkpoint=…) and save the result"
+        )
     if stored.kind not in REGISTRY:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
     if stored.tables.keys() != {"contexts", "items"}:

@@ -25,7 +25,7 @@ def checked_start(start: object, dim: int) -> DotProduct:
     if start.item_embeddings_.shape[1] > dim:
         raise SettingError(
             f"start has {start.item_embeddings_.shape[1]} dimensions, dim is {dim}; a fit may begin from as many or "
-            "fewer"
+            f"fewer; set dim to at least {start.item_embeddings_.shape[1]}, or leave start out"
         )
     return start
 
@@ -73,7 +73,7 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
     Where the new events say that the latest weight of a pair counts, it replaces the old one.
     """
     more = interactions.by_context
-    contexts, items = model.contexts_.extend(interactions.contexts.frame), model.items_.extend(interactions.items.frame)
+    contexts, items = _extended(model.contexts_, interactions.contexts), _extended(model.items_, interactions.items)
     context_of = _codes(contexts, interactions.contexts)[np.repeat(np.arange(more.n_rows), more.lengths)]
     seen = model.seen_
     weights = None
@@ -88,6 +88,22 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
         weights=weights,
         aggregate="latest" if interactions.aggregate == "latest" else "sum",
     )
+
+
+def _extended(own: Vocabulary, new: Vocabulary) -> Vocabulary:
+    try:
+        return own.extend(new.frame)
+    except DataError:
+        found, expected = (", ".join(map(str, one.frame.dtypes)) for one in (new, own))
+        names = ", ".join(own.names)
+        pairs = zip(new.frame.dtypes, own.frame.dtypes)
+        if len(new.names) != len(own.names):
+            way_out = "name as many columns"
+        elif all(one == other or (one.is_integer() and other.is_integer()) for one, other in pairs):
+            way_out = "some do not fit; leave these events out, or fit anew to all events, with ids of one type"
+        else:
+            way_out = "cast the column"
+        raise DataError(f"the new events' ids of {names} are {found}, the model's are {expected}; {way_out}") from None
 
 
 def _codes(vocabulary: Vocabulary, ids: Vocabulary) -> Codes:

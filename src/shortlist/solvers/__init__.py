@@ -1,1 +1,1 @@
-"""How parameters are found (section 5): exact rows, and the loop that alternates between the sides."""
+"""How parameters are found (section 5): half-steps of alternating least squares, the loop of epochs, elastic nets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
 from shortlist.solvers import exact
-from shortlist.solvers.epochs import Callback, run
 
 # Called with one side's rows and terms, the other side's embeddings, its own, and the threads; sets its own, given the
 # other's. May rotate both in place by one orthogonal matrix: scores stay as they are.
@@ -87,23 +86,3 @@ class Alternation:
     def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Of contexts and of items: the arrays themselves."""
         return self._contexts, self._items
-
-
-def alternate(
-    objective: PointwiseSquare,
-    by_context: Rows,
-    by_item: Rows,
-    item_embeddings: npt.NDArray[np.float32],
-    *,
-    epochs: int,
-    half_step: HalfStep = exact.half_step,
-    last: HalfStep = exact.half_step,
-    callbacks: Sequence[Callback] = (),
-    threads: int | None = None,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
-    loop = Alternation(
-        objective, by_context, by_item, item_embeddings.copy(), half_step=half_step, last=last, threads=threads
-    )
-    run(loop, epochs, callbacks=callbacks)
-    return loop.embeddings()

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._threads import run_chunks, single_threaded_blas
+from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import gramian
 
 _BLOCK = 2048  # rows rotated at once
@@ -17,6 +18,7 @@ def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     An eigenvector's sign is free; here its largest entry is positive. One thread of BLAS: more gain little, lose much
     where the machine is busy, and round in another way.
     """
+    _refuse_large(G)
     with single_threaded_blas():
         values, Q = np.linalg.eigh(G)
     values, Q = np.maximum(values[::-1], 0.0), Q[:, ::-1]
@@ -24,15 +26,24 @@ def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     return values, Q * np.where(Q[largest, np.arange(len(values))] < 0, -1.0, 1.0)
 
 
+def _refuse_large(G: npt.NDArray[np.float64]) -> None:
+    if not np.isfinite(G).all():
+        raise SettingError(
+            "the embeddings are too large: their inner products do not fit float32; lower init_scale, or raise "
+            "regularization; where the fit has a start, its embeddings count too"
+        )
+
+
 def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32], threads: int | None = None) -> None:
-    """Multiply every row by Q, in place, a block at a time."""
+    """Multiply every row by Q, in place, a block at a time, each by one thread."""
 
     def turn(start: int, stop: int) -> None:
         for k in range(start, stop):
             block = embeddings[k * _BLOCK : (k + 1) * _BLOCK]
             block[:] = block @ Q
 
-    run_chunks(turn, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
+    with single_threaded_blas():
+        run_chunks(turn, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
 
 
 def diagonalise(
@@ -55,11 +66,12 @@ def diagonalise(
 class Diagonal:
     """Embeddings that stay as they are, seen in the eigenbasis of their Gramian; for folding in against them.
 
-    What a fit ends with is in that basis already, and is then not copied.
+    What the eigen solver ends with is in that basis already, and is as a rule not copied.
     """
 
     def __init__(self, embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]) -> None:
         G = gramian(embeddings, omega)
+        _refuse_large(G)
         self.embeddings, self.spectrum = embeddings, np.diagonal(G).copy()
         self._Q: npt.NDArray[np.float32] | None = None
         scale = np.sqrt(np.outer(self.spectrum, self.spectrum))

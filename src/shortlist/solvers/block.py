@@ -8,28 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
-from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms, gramian
 from shortlist.solvers.basis import eigenbasis, rotate
-from shortlist.solvers.systems import row_system
-from shortlist.solvers.tiles import (
-    WIDTH,
-    add_product,
-    eliminate,
-    factor,
-    prefetch,
-    substitute,
-    substitute_back,
-    transpose,
-)
+from shortlist.solvers.cholesky import AHEAD, LINE, SPAN, room, solve_tiles
+from shortlist.solvers.systems import in_float32, row_system
+from shortlist.solvers.tiles import WIDTH, add_product, prefetch, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
-_GATHERED = 1 << 15  # floats gathered at once: with the matrix they are added to, they stay in the second cache
-_AHEAD = 8  # pairs ahead whose embeddings are sent for
-_LINE = 16  # floats in a line of cache
-_SPAN = np.float32(1e-5)  # of the diagonal M and of a row's weights, for Woodbury's identity to be as good
-_PIVOT = np.float32(1e-6)  # what must be left of a diagonal entry for float32 to tell it from nothing
 
 
 def half_step(
@@ -66,10 +53,10 @@ def half_step(
         longest = int(rows.lengths[start:stop].max())
         failed = _sweep_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            other, G32, own, block, start, stop, *_room(block, longest),
+            other, G32, own, block, start, stop, *room(block, 6), np.empty(longest, np.float32),
         )  # fmt: skip
         for r in failed:  # singular to float32: λ = 0, or extreme weights
-            own[r] = _swept(*row_system(rows, terms, other, G, int(r)), own[r].astype(np.float64), block)
+            own[r] = in_float32(_swept(*row_system(rows, terms, other, G, int(r)), own[r].astype(np.float64), block))
 
     run_chunks(sweep, balanced_chunks(work, 16 * thread_count(threads)), threads)
 
@@ -111,22 +98,11 @@ def _diagonalise_blocks(
         Q32 = Q.astype(np.float32)
         rotate(other[:, B], Q32, threads)
         rotate(own[:, B], Q32, threads)
-        G[B] = Q.T @ G[B]
-        G[:, B] = G[:, B] @ Q
+        with single_threaded_blas():  # which rounds in the same way however many threads there are
+            G[B] = Q.T @ G[B]
+            G[:, B] = G[:, B] @ Q
         G[B, B] = np.diag(values)
     return G
-
-
-def _room(block: int, longest: int) -> tuple[Array, Array, Array]:
-    """Three matrices and six vectors of whole tiles, each row at the start of a line of cache; and a number a pair."""
-    tiles = -(-block // WIDTH)
-    stride = WIDTH * (tiles | 1)  # an odd number of vectors, so that columns spread over all of a cache
-    height = max(tiles * WIDTH, _GATHERED // stride + 1)
-    cut, size = 3 * height * stride, (3 * height + 6) * stride
-    memory = np.zeros(size + _LINE, np.float32)
-    start = -memory.ctypes.data // memory.itemsize % _LINE
-    memory = memory[start : start + size]
-    return memory[:cut].reshape(3, height, stride), memory[cut:].reshape(6, stride), np.empty(longest, np.float32)
 
 
 @fast_kernel
@@ -176,7 +152,7 @@ def _sweep_rows(
                 M[f] = a0 * G[first + f, first + f] + penalty
                 lowest, highest = min(lowest, M[f]), max(highest, M[f])
                 x[f] = -(a0 * _dot(G[first + f], w) + penalty * w[first + f])
-            small = end - begin < count and least > _SPAN * most and lowest > _SPAN * highest
+            small = end - begin < count and least > SPAN * most and lowest > SPAN * highest
             if small:
                 solved = _solve_small(
                     indices, excess, target, other, begin, end, first, block, w, scores, matrices, vectors
@@ -208,8 +184,8 @@ def _rescore(
     low, high = (first - block, min(first + block, len(w))) if first > 0 else (0, len(w))
     last = len(indices) - 1
     for k in range(n):
-        ahead = indices[min(begin + k + _AHEAD, last)]
-        for f in range(low, high, _LINE):
+        ahead = indices[min(begin + k + AHEAD, last)]
+        for f in range(low, high, LINE):
             prefetch(other, ahead, f)
         row = other[indices[begin + k]]
         if first == 0:
@@ -261,7 +237,7 @@ def _solve_whole(
         for i in range(0, size, WIDTH):
             for j in range(i, size, WIDTH):
                 add_product(U, i, j, P, Q if signs else P, n)
-    good = _solve(U, size, x, vectors)
+    good = solve_tiles(U, size, x, vectors[3], vectors[4])
     move[:count] = x[:count]
     return good
 
@@ -318,30 +294,11 @@ def _solve_small(
     for i in range(0, side, WIDTH):
         for j in range(i, side, WIDTH):
             add_product(U, i, j, Q, Q, size)
-    good = _solve(U, side, x, vectors)
+    good = solve_tiles(U, side, x, vectors[3], vectors[4])
     for k in range(n):
         _add(x[k], P[k, :count], s)
     for f in range(count):
         move[f] = scale[f] * s[f]
-    return good
-
-
-@fast_kernel
-def _solve(U: Array, size: int, x: Array, vectors: Array) -> bool:
-    """Set x to U⁻¹x, by Cholesky, for a symmetric U given by its upper tiles; False if it is not positive definite."""
-    diagonal, inverse = vectors[3], vectors[4]
-    for f in range(size):
-        diagonal[f] = U[f, f]
-    for i in range(0, size, WIDTH):
-        factor(U, i, inverse)
-        for j in range(i + WIDTH, size, WIDTH):
-            eliminate(U, i, j, inverse)
-        substitute(U, i, inverse, x)
-    for i in range(size - WIDTH, -1, -WIDTH):
-        substitute_back(U, i, size, inverse, x)
-    good = True
-    for f in range(size):
-        good = good and U[f, f] * U[f, f] > _PIVOT * diagonal[f]
     return good
 
 

@@ -19,7 +19,7 @@ class DeviceAlternation:
         by_item: the same, a row an item.
         items: start values.
         contexts: likewise, where there are any.
-        device: a torch device, `"cuda"`, `"cuda:1"` or `"cpu"`.
+        device: as `DeviceSolver` takes it.
     """
 
     def __init__(

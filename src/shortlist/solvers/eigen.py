@@ -26,11 +26,12 @@ from shortlist.solvers.systems import part
 
 Array: TypeAlias = npt.NDArray[Any]
 _LARGEST = np.finfo(np.float32).max
-_NEAR, _END, _FROZEN = np.float32(NEAR**2), np.float32(END**2), np.float32(FROZEN)
+_DIGITS = np.float32(1e4)  # a start whose square is so many times the end's leaves no digits of it
 
 _IN_CACHE = 2**24  # bytes of the other side that stay in the last-level cache
 _TILE = 2**23  # bytes of it that are gathered from at a time where it does not
 _SEGMENT = 24  # pairs that a row needs in a tile, on average, for tiles to pay
+_STIFF = np.float32(1e-5)  # of a row's diagonal: where M is below, conjugate gradients do not tell when they are there
 _STATE = 2**25  # bytes of vectors that a thread keeps of the rows it solves at once
 
 
@@ -56,10 +57,13 @@ def half_step(
 def last_half_step(
     rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
 ) -> None:
-    """`half_step` to the end: to float32 accuracy what `exact.half_step` gives."""
+    """`half_step` to the end: what `exact.half_step` gives, with some more error than float32 needs.
+
+    Rows where conjugate gradients cannot tell that they are at the end are solved exactly.
+    """
     spectrum = diagonalise(other, own, terms.omega, threads)
     far = solve_eigen(rows, terms, other, spectrum, own, threads, TO_THE_END)
-    if len(far):  # hardly any: nearly singular systems, where rounding keeps the residual up
+    if len(far):
         solved = np.zeros((len(far), own.shape[1]), np.float32)
         solve_exact(*part(rows, terms, far), other, spectrum, solved, threads)
         own[far] = solved
@@ -80,8 +84,8 @@ def solve_eigen(
 
     Where the other side fits the cache, each row is solved by itself, with its vectors in the first-level cache. Where
     it does not, gathering from all of it would fetch every vector from memory in every pass: then a thread solves many
-    rows at once, and each pass goes through the other side tile by tile. The steps of a row do not depend on whose
-    company it is in, so neither does the result.
+    rows at once, and each pass goes through the other side tile by tile. A row is computed by itself in any case, so
+    the result does not depend on the number of threads.
     """
     n, d = own.shape
     bounds = np.array([0, rows.n_columns], np.int64)
@@ -92,12 +96,12 @@ def solve_eigen(
         n_chunks = 2 * thread_count(threads)
     state = np.zeros(n, np.uint8)
     Lambda = spectrum.astype(np.float32)
+    numbers = np.array([limits.relaxation, limits.tolerance**2, NEAR**2, END**2, FROZEN], np.float32)
 
     def solve(start: int, stop: int) -> None:
         _solve(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            Lambda, other, own, bounds, np.float32(limits.relaxation), np.float32(limits.tolerance**2),
-            limits.max_steps, state, start, stop,
+            Lambda, other, own, bounds, numbers, limits.max_steps, state, start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(rows.lengths + 8.0, n_chunks), threads)
@@ -125,7 +129,7 @@ def pcg_reference(
 @fast_kernel
 def _solve(
     indptr: Array, indices: Array, excess: Array, target: Array, ridge: Array, dense: Array,
-    Lambda: Array, other: Array, own: Array, bounds: Array, relaxation: Any, tolerance: Any, max_steps: int,
+    Lambda: Array, other: Array, own: Array, bounds: Array, limits: Array, max_steps: int,
     state: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
     """Rows start…stop, one at a time if there is one tile, else many at once.
@@ -134,6 +138,7 @@ def _solve(
     else from the last level. A pass does 4·n·d flops on them, few enough to be hidden.
     """
     d = other.shape[1]
+    relaxation, tolerance, near, at_end = limits[0], limits[1], limits[2], limits[3]
     n_tiles = len(bounds) - 1
     group = 1 if n_tiles == 1 else max(1, min(stop - start, _STATE // (24 * d)))
     M, DG, R = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
@@ -157,12 +162,12 @@ def _solve(
             for g in range(size):
                 _residual(indices, excess, target, cuts[t, g], cuts[t + 1, g], other, X[g], R[g], DG[g])
         for g in range(size):
-            rz[g] = rz0[g] = _precondition(DG[g], R[g], P[g])
+            rz[g] = rz0[g] = _precondition(limits[4], DG[g], R[g], P[g])
         # --- steps; the last one needs no more than its length
         for step in range(max_steps):
             busy = 0
             for g in range(size):
-                if rz[g] > 0 and (rz[g] <= tolerance * rz0[g] or rz[g] <= _END * _length(DG[g], X[g])):
+                if rz[g] > 0 and (rz[g] <= tolerance * rz0[g] or rz[g] <= at_end * _length(DG[g], X[g])):
                     rz[g] = 0  # done
                 if rz[g] > 0:
                     busy += 1
@@ -186,12 +191,11 @@ def _solve(
         # --- out
         for g in range(size):
             r = first + g
-            state[r] = rz[g] > 0
             if indptr[r] == indptr[r + 1]:
                 own[r, :] = 0
-                state[r] = 0
             else:
-                _relax(relaxation, X[g], own[r])
+                safe = _relax(relaxation, near, X[g], own[r])
+                state[r] = rz[g] != 0 or not safe or _is_stiff(M[g], DG[g])
 
 
 @fast_kernel
@@ -294,17 +298,17 @@ def _bend(indices: Array, excess: Array, begin: int, end: int, other: Array, p: 
 
 
 @fast_kernel
-def _precondition(diagonal: Array, r: Array, p: Array) -> Any:
-    """Set p = r / diagonal and return ⟨r, p⟩; coordinates that hardly anything depends on are left out."""
+def _precondition(frozen: Any, diagonal: Array, r: Array, p: Array) -> Any:
+    """Set p = r / diagonal and return ⟨r, p⟩, or −1 if that is no number; leave out what hardly matters."""
     largest, rz = np.float32(0), np.float32(0)
     for f in range(len(r)):
         largest = max(largest, diagonal[f])
     for f in range(len(r)):
-        if not diagonal[f] > _FROZEN * largest:
+        if not diagonal[f] > frozen * largest:
             diagonal[f] = 0
         p[f] = r[f] / diagonal[f] if diagonal[f] > 0 else np.float32(0)
         rz += r[f] * p[f]
-    return rz if rz <= _LARGEST else np.float32(0)
+    return rz if rz <= _LARGEST else np.float32(-1)
 
 
 @fast_kernel
@@ -318,12 +322,12 @@ def _length(diagonal: Array, x: Array) -> Any:
 
 @fast_kernel
 def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Array) -> Any:
-    """One step of conjugate gradients along p; returns the new ⟨r, r/diagonal⟩, zero where there is nowhere to go."""
+    """One step of conjugate gradients along p; returns the new ⟨r, r/diagonal⟩, or −1 where there is nowhere to go."""
     curvature = np.float32(0)
     for f in range(len(x)):
         curvature += p[f] * product[f]
     if not (curvature > 0 and curvature <= _LARGEST):
-        return np.float32(0)
+        return np.float32(-1)
     step = np.float32(rz / curvature)
     after = np.float32(0)
     for f in range(len(x)):
@@ -332,7 +336,7 @@ def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Arr
         product[f] = r[f] / diagonal[f] if diagonal[f] > 0 else np.float32(0)
         after += r[f] * product[f]
     if not (after > 0 and after <= _LARGEST):
-        return np.float32(0)
+        return np.float32(0) if after == 0 else np.float32(-1)
     again = np.float32(after / rz)
     for f in range(len(x)):
         p[f] = product[f] + again * p[f]
@@ -340,14 +344,24 @@ def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Arr
 
 
 @fast_kernel
-def _relax(relaxation: float, x: Array, own: Array) -> None:
-    """Go from `own` to x and beyond, if the way is short; stay where x is not finite."""
+def _is_stiff(M: Array, diagonal: Array) -> bool:
+    """Whether some direction is held by next to nothing, compared with others."""
+    least, largest = M[0], diagonal[0]
+    for f in range(len(M)):
+        least, largest = min(least, M[f]), max(largest, diagonal[f])
+    return not least > _STIFF * largest
+
+
+@fast_kernel
+def _relax(relaxation: Any, near: Any, x: Array, own: Array) -> bool:
+    """Go from `own` to x and beyond, if the way is short; stay where x is not finite. False if digits were lost."""
     change, length = np.float32(0), np.float32(0)
     for f in range(len(x)):
         change += (x[f] - own[f]) * (x[f] - own[f])
         length += x[f] * x[f]
-    if not length <= _LARGEST:
-        return
-    beyond = relaxation if change <= _NEAR * length else np.float32(1)
+    if not (length <= _LARGEST and change <= _LARGEST):
+        return False
+    beyond = relaxation if change <= near * length else np.float32(1)
     for f in range(len(x)):
         own[f] += beyond * (x[f] - own[f])
+    return bool(change <= _DIGITS * length)

@@ -12,26 +12,11 @@ from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms
 from shortlist.solvers.basis import diagonalise
+from shortlist.solvers.cholesky import AHEAD, GATHERED, LINE, SPAN, room, solve_tiles
 from shortlist.solvers.systems import least_squares
-from shortlist.solvers.tiles import (
-    WIDTH,
-    add_product,
-    eliminate,
-    factor,
-    prefetch,
-    substitute,
-    substitute_back,
-    transpose,
-)
+from shortlist.solvers.tiles import WIDTH, add_product, prefetch, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
-_GATHERED = 1 << 15  # floats gathered at once: with the matrix they are added to, they stay in the second cache
-_AHEAD = 8  # pairs ahead whose embeddings are sent for while one is gathered
-_LINE = 16  # floats in a line of cache
-# Woodbury's identity is used while the diagonal M, and the weights in a row, span no more than this. Its solution is
-# nearer to float64's until M spans 1e-6, but its scores lose digits earlier where embeddings do not shrink with M.
-_SPAN = np.float32(1e-5)
-_PIVOT = np.float32(1e-6)  # what must be left of a diagonal entry for float32 to tell it from nothing
 
 
 def half_step(
@@ -65,24 +50,12 @@ def solve_exact(
     def solve(start: int, stop: int) -> None:
         failed = _solve_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            embeddings, diagonal, out, start, stop, *_room(d),
+            embeddings, diagonal, out, start, stop, *room(d, 5),
         )  # fmt: skip
         for r in failed:  # singular to float32: λ = 0, or extreme weights
             out[r] = least_squares(rows, terms, other, np.diag(spectrum), int(r))
 
     run_chunks(solve, balanced_chunks(work, 16 * thread_count(threads)), threads)
-
-
-def _room(d: int) -> tuple[Array, Array]:
-    """Three matrices and five vectors to work in, of whole tiles, each row at the start of a line of cache."""
-    tiles = -(-d // WIDTH)
-    stride = WIDTH * (tiles | 1)  # an odd number of vectors, so that columns spread over all of a cache
-    height = max(tiles * WIDTH, _GATHERED // stride + 1)
-    cut, size = 3 * height * stride, (3 * height + 5) * stride
-    memory = np.empty(size + _LINE, np.float32)
-    start = -memory.ctypes.data // memory.itemsize % _LINE
-    memory = memory[start : start + size]
-    return memory[:cut].reshape(3, height, stride), memory[cut:].reshape(5, stride)
 
 
 @fast_kernel
@@ -111,7 +84,7 @@ def _solve_rows(
     d = other.shape[1]
     P, Q, U = matrices[0], matrices[1], matrices[2]
     M, b, scale = vectors[0], vectors[1], vectors[2]
-    size, step = _whole_tiles(d), _GATHERED // P.shape[1] + 1
+    size, step = _whole_tiles(d), GATHERED // P.shape[1] + 1
     for k in range(P.shape[0]):
         for f in range(d, size):
             P[k, f] = Q[k, f] = 0
@@ -130,9 +103,10 @@ def _solve_rows(
             for e in range(begin, end):
                 least, most = min(least, excess[e]), max(most, excess[e])
         a0 = dense[r] if len(dense) > 1 else dense[0]
+        penalty = ridge[r] if len(ridge) > 1 else ridge[0]
         for f in range(d):
-            M[f] = a0 * spectrum[f] + ridge[r]
-        short = n < d and least > _SPAN * most and a0 * low + ridge[r] > _SPAN * (a0 * high + ridge[r])
+            M[f] = a0 * spectrum[f] + penalty
+        short = n < d and least > SPAN * most and a0 * low + penalty > SPAN * (a0 * high + penalty)
         side = _whole_tiles(n) if short else size
         for k in range(side):
             b[k] = 0
@@ -155,7 +129,7 @@ def _solve_rows(
             for i in range(0, side, WIDTH):
                 for j in range(i, side, WIDTH):
                     add_product(U, i, j, A, B, count)
-        good = _solve(U, side, b, vectors)
+        good = solve_tiles(U, side, b, vectors[3], vectors[4])
         if short:
             for k in range(n):
                 for f in range(d):
@@ -185,7 +159,7 @@ def _gather_short(
     d, n = other.shape[1], end - begin
     for k in range(n):
         e = begin + k
-        _send_for(other, indices[min(e + _AHEAD, last)])
+        _send_for(other, indices[min(e + AHEAD, last)])
         i = indices[e]
         a = np.sqrt(excess[e] if len(excess) > 1 else excess[0])
         for f in range(d):
@@ -212,7 +186,7 @@ def _gather_long(
     """P = Ψ, Q = DΨ, and Ψᵀb is added to b."""
     for k in range(end - begin):
         e = begin + k
-        _send_for(other, indices[min(e + _AHEAD, last)])
+        _send_for(other, indices[min(e + AHEAD, last)])
         i = indices[e]
         a = excess[e] if len(excess) > 1 else excess[0]
         y = target[e] if len(target) > 1 else target[0]
@@ -229,24 +203,5 @@ def _whole_tiles(n: int) -> int:
 
 @fast_kernel
 def _send_for(other: Array, i: int) -> None:
-    for f in range(0, other.shape[1], _LINE):
+    for f in range(0, other.shape[1], LINE):
         prefetch(other, i, f)
-
-
-@fast_kernel
-def _solve(U: Array, size: int, x: Array, vectors: Array) -> bool:
-    """Set x to U⁻¹x, by Cholesky, for a symmetric U given by its upper tiles; False if it is not positive definite."""
-    diagonal, inverse = vectors[3], vectors[4]
-    for f in range(size):
-        diagonal[f] = U[f, f]
-    for i in range(0, size, WIDTH):
-        factor(U, i, inverse)
-        for j in range(i + WIDTH, size, WIDTH):
-            eliminate(U, i, j, inverse)
-        substitute(U, i, inverse, x)
-    for i in range(size - WIDTH, -1, -WIDTH):
-        substitute_back(U, i, size, inverse, x)
-    good = True
-    for f in range(size):
-        good = good and U[f, f] * U[f, f] > _PIVOT * diagonal[f]
-    return good

@@ -62,7 +62,7 @@ class DeviceSolver:
         item_terms: likewise by items.
         items: start values of the items, |I| × d; they are copied.
         contexts: start values of the contexts, to go on from an earlier state; else zero.
-        device: a torch device, `"cuda"`, `"cuda:1"` or `"cpu"`.
+        device: a torch device, `"cuda"`, `"cuda:1"` or `"cpu"`, which may be called `"torch-cpu"`.
         limits: how far the rows of a half-step go.
         fused: Triton kernels instead of the plain form; by default on a GPU where Triton is installed.
     """
@@ -327,7 +327,7 @@ def _device(name: str) -> Any:
             f'device is {name!r}, which needs PyTorch, and that is not installed: pip install "shortlist[torch]", or '
             'take device="cpu"'
         )
-    device = torch.device(name)
+    device = torch.device("cpu" if name == "torch-cpu" else name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise SettingError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,7 +43,13 @@ def least_squares(
 ) -> npt.NDArray[np.float64]:
     """The solution of one row, or the smallest of them where its matrix is singular."""
     A, b = row_system(rows, terms, other, G, r)
-    return np.asarray(np.linalg.lstsq(A, b, rcond=1e-7)[0], np.float64)
+    return in_float32(np.linalg.lstsq(A, b, rcond=1e-7)[0])
+
+
+def in_float32(solution: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Numbers beyond the range of float32 become its ends."""
+    largest = float(np.finfo(np.float32).max)
+    return np.asarray(np.clip(solution, -largest, largest), np.float64)
 
 
 def part(rows: Rows, terms: Terms, chosen: npt.NDArray[np.int64]) -> tuple[Rows, Terms]:

@@ -10,6 +10,7 @@ from shortlist.storage.load import is_model, load_model, read_manifest
 from shortlist.storage.manifest import ArrayEntry, FileEntry, Manifest, TableEntry
 from shortlist.storage.model import StoredModel
 from shortlist.storage.save import save_model
+from shortlist.storage.writable import check_writable
 
 __all__ = [
     "ArrayEntry",
@@ -17,6 +18,7 @@ __all__ = [
     "Manifest",
     "StoredModel",
     "TableEntry",
+    "check_writable",
     "is_model",
     "load_model",
     "read_manifest",

@@ -1,0 +1,92 @@
+"""What holds for every solver of a half-step, whatever its way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from problems import Problem, dense_loss, make, problems
+from shortlist.solvers import block, coordinate, eigen, exact
+from shortlist.solvers.systems import solve_rows_reference
+
+SOLVERS = {
+    "eigen": eigen.half_step,
+    "eigen to the end": eigen.last_half_step,
+    "exact": exact.half_step,
+    "block": partial(block.half_step, block=3),
+    "coordinate": coordinate.half_step,
+}
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    return SOLVERS[request.param]
+
+
+def stepped(problem: Problem, solver, threads: int | None = None, terms=None) -> tuple[np.ndarray, np.ndarray]:
+    W, H = problem.W.copy(), problem.H.copy()
+    solver(problem.by_context, problem.context_terms if terms is None else terms, H, W, threads)
+    return W, H
+
+
+@settings(max_examples=12, deadline=None)
+@given(problems())
+def test_all_reach_the_same_optimum(problem):
+    """However many half-steps a solver needs for it, the other side being as it is."""
+    expected = solve_rows_reference(problem.by_context, problem.context_terms, problem.H)
+    best = sum(dense_loss(problem, W=expected))
+    for name, solver in SOLVERS.items():
+        W, H = problem.W.copy(), problem.H.copy()
+        for _ in range(1 if name in ("exact", "eigen to the end") else 400):
+            solver(problem.by_context, problem.context_terms, H, W, 1)
+        assert sum(dense_loss(problem, W=W, H=H)) <= best * (1 + 2e-4) + 2e-4, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_none_raises_the_loss(problem):
+    before = sum(dense_loss(problem))
+    for name, solver in SOLVERS.items():
+        W, H = stepped(problem, solver)
+        assert sum(dense_loss(problem, W=W, H=H)) <= before * (1 + 1e-5) + 1e-5, name
+
+
+def test_permuted_items_permute_nothing_else(solver):
+    problem = make(n_contexts=30, n_items=25, dim=6)
+    order = np.random.default_rng(0).permutation(25)
+    place = np.argsort(order).astype(np.int32)
+    rows = replace(problem.by_context, indices=place[problem.by_context.indices])
+    other = Problem(problem.objective, rows, problem.W, problem.H[order])
+    (W, H), (V, K) = stepped(problem, solver), stepped(other, solver)
+    np.testing.assert_allclose(V @ K.T, (W @ H.T)[:, order], rtol=1e-2, atol=2e-3)
+
+
+def test_one_element_stands_for_all(solver):
+    problem = make(n_contexts=30, n_items=20, dim=5, weighted=False, regularization_exponent=0.0)
+    terms = problem.context_terms
+    assert len(terms.excess) == len(terms.target) == len(terms.dense) == 1
+    n, rows = len(problem.by_context), problem.by_context.n_rows
+    long = replace(
+        terms,
+        excess=np.repeat(terms.excess, n),
+        target=np.repeat(terms.target, n),
+        dense=np.repeat(terms.dense, rows),
+        omega=np.repeat(terms.omega, problem.by_context.n_columns),
+    )
+    short = replace(terms, ridge=terms.ridge[:1])
+    for one in (stepped(problem, solver, terms=long), stepped(problem, solver, terms=short)):
+        (W, H), (V, K) = one, stepped(problem, solver)
+        np.testing.assert_allclose(W @ H.T, V @ K.T, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [7, 501])
+def test_the_number_of_threads_changes_no_bit(solver, dim):
+    problem = make(n_contexts=120, n_items=90, dim=dim)
+    W, H = stepped(problem, solver, threads=1)
+    V, K = stepped(problem, solver, threads=2)
+    np.testing.assert_array_equal(W, V)
+    np.testing.assert_array_equal(H, K)
