@@ -3,6 +3,7 @@
     python benchmarks/ials.py race [--data folder] [--sets gowalla synthetic] [--dims 64 128 256 512] [--turns 3]
     python benchmarks/ials.py exact [--dims 128 256]
     python benchmarks/ials.py growth [--plot docs/ials.svg]
+    python benchmarks/ials.py first
 
 `race`: one objective for all (an observed pair weighs 10 in all, an unobserved one 1, λ = 10 for every row), the same
 start values, two threads. The goal is the loss that implicit's conjugate gradients have after ten epochs; counted is
@@ -13,6 +14,8 @@ before (the interactions in its own form).
 `exact`: Cholesky solvers take the same steps, so the time of an epoch is what is compared, with the losses beside it.
 
 `growth`: seconds of an epoch of the default solver over the number of pairs and over the dimension.
+
+`first`: seconds of a small fit in the first process after an installation, which compiles, and in the second.
 
 Peers are in an environment of their own: `make bench-ials` makes it.
 """
@@ -64,6 +67,7 @@ def main() -> None:
     growth.add_argument("--pairs", nargs="+", type=int, default=[1_000_000, 10_000_000, 50_000_000])
     growth.add_argument("--dims", nargs="+", type=int, default=[64, 128, 256, 512, 1024])
     growth.add_argument("--turns", type=int, default=3)
+    commands.add_parser("first")
     child = commands.add_parser("one")
     for name in ("file", "who", "dim", "epochs", "goal"):
         child.add_argument(name)
@@ -71,7 +75,10 @@ def main() -> None:
     if args.command == "one":
         print(json.dumps(contest(Path(args.file), args.who, int(args.dim), int(args.epochs), float(args.goal))))
         return
-    describe("scipy", "numba", *(("implicit", "irspack") if args.command != "growth" else ()))
+    describe("scipy", "numba", *(("implicit", "irspack") if args.command in ("race", "exact") else ()))
+    if args.command == "first":
+        first_call()
+        return
     if args.command == "growth":
         measure_growth(args.pairs, args.dims, args.turns, args.plot)
         return
@@ -314,6 +321,18 @@ def epoch_seconds(events: Any, dim: int, turns: int) -> float:
         loop.epoch()
         seconds.append(time.perf_counter() - began)
     return median(seconds[2:])
+
+
+def first_call() -> None:
+    code = (
+        "import time, shortlist as sl; events = sl.datasets.synthetic(2000, 500, 20000); _ = events.by_item\n"
+        "began = time.perf_counter(); sl.IALS(dim=64, epochs=2).fit(events); print(time.perf_counter() - began)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        env = os.environ | {"NUMBA_CACHE_DIR": folder}
+        for turn in ("first", "second"):
+            child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+            print(f"a small fit in the {turn} process: {float(child.stdout):.2f} s", flush=True)
 
 
 def slope(x: list[int], y: list[float]) -> float:
