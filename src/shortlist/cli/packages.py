@@ -16,6 +16,7 @@ PURPOSES = {
     "rerank": "reranking of lists",
     "test": "the tests, and pandas and Arrow frames",
     "bench": "the benchmarks against other libraries",
+    "bench-ials": "those of iALS, which need a newer NumPy",
 }
 
 
