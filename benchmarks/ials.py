@@ -4,6 +4,7 @@
     python benchmarks/ials.py exact [--dims 128 256]
     python benchmarks/ials.py growth [--plot docs/ials.svg]
     python benchmarks/ials.py first
+    python benchmarks/ials.py bound [--dims 128 512]
 
 `race`: one objective for all (an observed pair weighs 10 in all, an unobserved one 1, λ = 10 for every row), the same
 start values, two threads. The goal is the loss that implicit's conjugate gradients have after ten epochs; counted is
@@ -13,9 +14,13 @@ before (the interactions in its own form).
 
 `exact`: Cholesky solvers take the same steps, so the time of an epoch is what is compared, with the losses beside it.
 
-`growth`: seconds of an epoch of the default solver over the number of pairs and over the dimension.
+`growth`: seconds of an epoch of the default solver over the number of pairs and over the dimension; with `--along`,
+contexts and items grow with the pairs, and their embeddings outgrow the caches.
 
 `first`: seconds of a small fit in the first process after an installation, which compiles, and in the second.
+
+`bound`: where an epoch of the default solver goes. Conjugate gradients as they are, beside the same passes where every
+gathered vector is in the second-level cache; rotations and Gramians beside bare products of the same size.
 
 Peers are in an environment of their own: `make bench-ials` makes it.
 """
@@ -23,6 +28,7 @@ Peers are in an environment of their own: `make bench-ials` makes it.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -30,7 +36,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,7 +53,13 @@ PEERS = ("implicit CG", "implicit Cholesky", "irspack CG", "irspack Cholesky", "
 RACERS = ("implicit CG", "irspack CG", "irspack iALS++", "shortlist eigen", "shortlist block")
 EXACT = ("irspack Cholesky", "shortlist exact", "implicit Cholesky")
 
-Arrays = dict[str, np.ndarray]
+OBJECTIVE: dict[str, Any] = {
+    "unobserved_weight": ALPHA0,
+    "observed_weight": ALPHA,
+    "regularization": RIDGE,
+    "regularization_exponent": 0.0,
+    "convention": "total",
+}
 
 
 def main() -> None:
@@ -67,7 +79,10 @@ def main() -> None:
     growth.add_argument("--pairs", nargs="+", type=int, default=[1_000_000, 10_000_000, 50_000_000])
     growth.add_argument("--dims", nargs="+", type=int, default=[64, 128, 256, 512, 1024])
     growth.add_argument("--turns", type=int, default=3)
+    growth.add_argument("--along", action="store_true", help="contexts and items grow along with the pairs")
     commands.add_parser("first")
+    bound_ = commands.add_parser("bound")
+    bound_.add_argument("--dims", nargs="+", type=int, default=[128, 512])
     child = commands.add_parser("one")
     for name in ("file", "who", "dim", "epochs", "goal"):
         child.add_argument(name)
@@ -79,8 +94,12 @@ def main() -> None:
     if args.command == "first":
         first_call()
         return
+    if args.command == "bound":
+        for dim in args.dims:
+            measure_bound(dim)
+        return
     if args.command == "growth":
-        measure_growth(args.pairs, args.dims, args.turns, args.plot)
+        measure_growth(args.pairs, args.dims, args.turns, args.plot, args.along)
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in args.sets:
@@ -129,13 +148,7 @@ def contest(file: Path, who: str, dim: int, epochs: int, goal: float) -> dict[st
     shape = loaded["shape"]
     rows = Rows(loaded["indptr"], loaded["indices"], None, int(shape[1]))
     columns = rows.transpose()
-    objective = PointwiseSquare(
-        unobserved_weight=ALPHA0,
-        observed_weight=ALPHA,
-        regularization=RIDGE,
-        regularization_exponent=0.0,
-        convention="total",
-    )
+    objective = PointwiseSquare(**OBJECTIVE)
     users, items = start_values(shape, dim)
     package = who.split(maxsplit=1)[0]
     if package == "shortlist":
@@ -309,10 +322,7 @@ def epoch_seconds(events: Any, dim: int, turns: int) -> float:
     from shortlist.solvers import eigen
     from shortlist.solvers.als import Alternation, initial_embeddings
 
-    objective = PointwiseSquare(
-        unobserved_weight=ALPHA0, observed_weight=ALPHA, regularization=RIDGE, regularization_exponent=0.0,
-        convention="total",
-    )  # fmt: skip
+    objective = PointwiseSquare(**OBJECTIVE)
     items = initial_embeddings(events.n_items, dim, 0.1, 0)
     loop = Alternation(objective, events.by_context, events.by_item, items, half_step=eigen.half_step, threads=THREADS)
     seconds = []
@@ -335,17 +345,71 @@ def first_call() -> None:
             print(f"a small fit in the {turn} process: {float(child.stdout):.2f} s", flush=True)
 
 
+def measure_bound(dim: int) -> None:
+    from shortlist._threads import run_chunks
+    from shortlist.data.rows import Rows
+    from shortlist.objectives import PointwiseSquare
+    from shortlist.solvers.als import initial_embeddings
+    from shortlist.solvers.basis import diagonalise
+    from shortlist.solvers.eigen import solve_eigen
+    from shortlist.solvers.limits import Limits
+
+    events, objective = synthetic(10_000_000), PointwiseSquare(**OBJECTIVE)
+    sides = [events.by_context, events.by_item]
+    terms = [objective.terms(rows) for rows in sides]
+    near = [Rows(rows.indptr, rows.indices % (2**18 // dim), None, 2**18 // dim) for rows in sides]  # 1 MiB of vectors
+    items = initial_embeddings(events.n_items, dim, 0.1, 0)
+    contexts = np.zeros((events.n_contexts, dim), np.float32)
+    seconds: dict[str, list[float]] = {"CG": [], "CG in cache": [], "rotations, Gramians": [], "bare products": []}
+    limits = Limits(1.0, 0.0, 2)  # two steps for every row, so that both have the same to do
+
+    def timed(name: str, work: Callable[[], object]) -> Any:
+        began = time.perf_counter()
+        result = work()
+        seconds[name].append(time.perf_counter() - began)
+        return result
+
+    def bare(rows: np.ndarray) -> None:
+        Q = np.eye(dim, dtype=np.float32)
+        out = np.empty((2048, dim), np.float32)
+
+        def multiply(start: int, stop: int) -> None:
+            block = rows[start:stop]
+            np.matmul(block, Q, out=out[: stop - start])
+            np.matmul(block, Q, out=out[: stop - start])
+            np.matmul(block.T, block)
+
+        run_chunks(multiply, [(k, min(k + 2048, len(rows))) for k in range(0, len(rows), 2048)], THREADS)
+
+    for epoch in range(5):
+        for rows, term, local, other, own in zip(sides, terms, near, (items, contexts), (contexts, items)):
+            spectrum = timed("rotations, Gramians", functools.partial(diagonalise, other, own, term.omega, THREADS))
+            timed("bare products", functools.partial(bare, other))
+            copy = own.copy()
+            few = np.ascontiguousarray(other[: local.n_columns])
+            timed("CG in cache", functools.partial(solve_eigen, local, term, few, spectrum, copy, THREADS, limits))
+            timed("CG", functools.partial(solve_eigen, rows, term, other, spectrum, own, THREADS, limits))
+        if epoch < 2:
+            for one in seconds.values():
+                one.clear()
+    print(f"d = {dim}, seconds of an epoch with two steps for every row:")
+    for name, values in seconds.items():
+        print(f"  {name:<22}{sum(values) / 3:.3f}")
+    print(flush=True)
+
+
 def slope(x: list[int], y: list[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def measure_growth(pairs: list[int], dims: list[int], turns: int, plot: Path | None) -> None:
-    """In |S| the catalogue and the contexts grow along: 138 contexts and 20 items a 10,000 pairs."""
+def measure_growth(pairs: list[int], dims: list[int], turns: int, plot: Path | None, along: bool) -> None:
+    """138,000 contexts and 20,000 items, or as many as give each the same mean number of pairs."""
     import shortlist as sl
 
     by_pairs, by_dim = [], []
     for n in pairs:
-        events = sl.datasets.synthetic(n * 138_000 // 10_000_000, n * 20_000 // 10_000_000, n, seed=0)
+        scale = n / 10_000_000 if along else 1.0
+        events = sl.datasets.synthetic(int(138_000 * scale), int(20_000 * scale), n, seed=0)
         by_pairs.append(epoch_seconds(events, 128, turns))
         print(f"{n:>12,} pairs, d = 128: {by_pairs[-1]:.3f} s an epoch", flush=True)
         if n == 10_000_000:
