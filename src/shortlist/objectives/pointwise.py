@@ -172,13 +172,15 @@ class PointwiseSquare:
         context_embeddings: npt.NDArray[np.float32],
         item_embeddings: npt.NDArray[np.float32],
         threads: int | None = None,
+        omegas: tuple[Omega, Omega] | None = None,
     ) -> LossParts:
         """The loss in its parts.
 
-        The sum over C × I by the Gramians of both sides, ΣΣωωŷ² = ⟨Σω_cφφᵀ, Σω_iψψᵀ⟩: O(|S|d + (|C|+|I|)d²).
+        The sum over C × I by the Gramians of both sides, ΣΣωωŷ² = ⟨Σω_cφφᵀ, Σω_iψψᵀ⟩: O(|S|d + (|C|+|I|)d²). `omegas`
+        may be given where they are known already.
         """
         weight, label = self._weight_and_label(by_context)
-        of_contexts, of_items = (omega.values for omega in self.omegas(by_context))
+        of_contexts, of_items = (omega.values for omega in omegas or self.omegas(by_context))
         sums = np.zeros((by_context.n_rows, 2))
 
         def add(start: int, stop: int) -> None:

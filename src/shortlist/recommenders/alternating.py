@@ -32,14 +32,12 @@ from shortlist.recommenders.warm_start import checked_start, grown, warm_embeddi
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
 from shortlist.solvers.basis import Diagonal
-from shortlist.solvers.epochs import Callback, Epoch, Loop, Past, run
+from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, Past, run
 from shortlist.solvers.stopping import Stopping
 from shortlist.solvers.systems import at, row_system
 
 if TYPE_CHECKING:
     from shortlist.recommenders.checkpoint import Checkpoint
-
-Embeddings = npt.NDArray[np.float32]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

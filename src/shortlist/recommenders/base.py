@@ -29,7 +29,7 @@ from shortlist.scoring import BlockScorer
 from shortlist.solvers.epochs import Callback
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
-_WAY_OUT = "leave them out of the question; recommend does so with unknown='skip'"
+_WAY_OUT = "leave them out of the question; recommend and fold_in do so with unknown='skip'"
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from shortlist.data.interactions import Interactions
 from shortlist.data.vocabulary import Codes, Vocabulary
@@ -12,9 +11,8 @@ from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.solvers.basis import Diagonal
+from shortlist.solvers.epochs import Embeddings
 from shortlist.solvers.exact import solve_exact
-
-Embeddings = npt.NDArray[np.float32]
 
 
 def checked_start(start: object, dim: int) -> DotProduct:

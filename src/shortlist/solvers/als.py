@@ -58,7 +58,8 @@ class Alternation:
         threads: int | None = None,
     ) -> None:
         self._objective, self._by_context, self._by_item = objective, by_context, by_item
-        of_contexts, of_items = (omega.values for omega in objective.omegas(by_context))
+        self._omegas = objective.omegas(by_context)
+        of_contexts, of_items = (omega.values for omega in self._omegas)
         self._context_terms = objective.terms(by_context, of_contexts, of_items)
         self._item_terms = objective.terms(by_item, of_items, of_contexts)
         self._items = items
@@ -81,7 +82,8 @@ class Alternation:
 
     def loss(self) -> LossParts:
         """The loss in its parts."""
-        return self._objective.loss(self._by_context, self._by_item, self._contexts, self._items, self._threads)
+        sides = self._by_context, self._by_item, self._contexts, self._items
+        return self._objective.loss(*sides, self._threads, self._omegas)
 
     def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Of contexts and of items: the arrays themselves."""

@@ -78,8 +78,11 @@ class Diagonal:
         if (np.abs(G - np.diag(self.spectrum)) > 1e-6 * scale).any():
             self.spectrum, Q = eigenbasis(G)
             self._Q = Q.astype(np.float32)
-            self.embeddings = embeddings @ self._Q
+            self.embeddings = embeddings.copy()
+            rotate(self.embeddings, self._Q)
 
     def back(self, solutions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """From the eigenbasis to that of the embeddings as they were given."""
-        return solutions if self._Q is None else solutions @ self._Q.T
+        """Rotate solutions, in place, from the eigenbasis to that of the embeddings as they were given."""
+        if self._Q is not None:
+            rotate(solutions, self._Q.T)
+        return solutions
