@@ -60,7 +60,7 @@ class Given(sl.Recommender):
     def _check_arrays(self):
         pass
 
-    def _fit(self, interactions, callbacks, threads):
+    def _fit(self, interactions, plan, monitor, threads):
         pass
 
     def _scorer(self, queries, threads=None):

@@ -87,8 +87,7 @@ class Alternating(DotProduct):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
-        plan = monitor.plan
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
         start = None if plan.start is None else checked_start(plan.start, self.dim)
         omegas = self.objective().omegas(interactions.by_context)

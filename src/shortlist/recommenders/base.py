@@ -65,7 +65,7 @@ class Recommender(ABC):
         """Refuse settings that make no sense."""
 
     @abstractmethod
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         """Learn, and set the learnt arrays at the end."""
 
     @abstractmethod
@@ -135,8 +135,8 @@ class Recommender(ABC):
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
-        with watched(type(self).__name__, listeners, progress, plan) as monitor, blas_threads(threads):
-            self._fit(interactions, monitor, threads)
+        with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
+            self._fit(interactions, plan, monitor, threads)
         self._remember(interactions)
         return self
 

@@ -16,6 +16,7 @@ from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.scoring.history import HistoryScorer
 
@@ -43,7 +44,7 @@ class EASE(Recommender):
         number("regularization", self.regularization, above=True)
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         _refuse_too_large(interactions.n_items)
         self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 

@@ -13,6 +13,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.sparse_items import SparseItems
 from shortlist.scoring.neighbours import Neighbourhood, NeighbourScorer, Similarity, SimilarityName, row_keys
@@ -69,7 +70,7 @@ class ItemKNN(Neighbours, SparseItems):
     [['milk']]
     """
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context
         x = strengths(by_item.values, self.weighting)
         keys = np.arange(by_item.n_rows, dtype=np.uint64)
@@ -105,7 +106,7 @@ class UserKNN(Neighbours):
     # Its histories are all it knows, and every recommender keeps those.
     _arrays: ClassVar[tuple[str, ...]] = ()
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         self._set_contexts(interactions.by_context, interactions.by_item)
 
     def _set_contexts(self, by_context: Rows, by_item: Rows) -> None:

@@ -12,6 +12,7 @@ from shortlist._settings import one_of
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.scoring.popularity import PopularityScorer
 
@@ -36,7 +37,7 @@ class Popularity(Recommender):
     def _check(self) -> None:
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         rows = interactions.by_context
         strength = np.broadcast_to(strengths(rows.values, self.weighting), len(rows))
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)

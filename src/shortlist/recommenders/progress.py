@@ -5,39 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shortlist._threads import Step
-from shortlist.recommenders.plan import Plan
 from shortlist.solvers.epochs import Callback, Epoch
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """Whom a recommender tells how far it is, and what else goes on around its epochs."""
+    """Whom a recommender tells how far it is."""
 
     callbacks: Sequence[Callback] = ()  # after each epoch, where there are epochs
     step: Step | None = None  # now and then, where the work has parts; from any thread, one at a time
-    plan: Plan = field(default_factory=Plan)
 
 
 @contextmanager
-def watched(
-    title: str, callbacks: Sequence[Callback], progress: bool | None = None, plan: Plan | None = None
-) -> Iterator[Monitor]:
+def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = None) -> Iterator[Monitor]:
     """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
 
     On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
     or a line for each tenth of the parts.
     """
-    plan = plan or Plan()
     terminal = sys.stderr.isatty()
     if not (terminal if progress is None else progress):
-        yield Monitor(callbacks, plan=plan)
+        yield Monitor(callbacks)
         return
     if not terminal:
         told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
-        yield Monitor(told, tenths(title), plan)
+        yield Monitor(told, tenths(title))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -53,7 +48,7 @@ def watched(
         def step(done: int, total: int) -> None:
             bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} items")
 
-        yield Monitor([*callbacks, report], step, plan)
+        yield Monitor([*callbacks, report], step)
 
 
 def tenths(title: str) -> Step:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shortlist._settings import flag, number, one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, strengths
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.sparse_items import SparseItems
 from shortlist.solvers.elastic_net import solve_columns
@@ -49,7 +50,7 @@ class SLIM(SparseItems):
         one_of("weighting", self.weighting, WEIGHTINGS)
         flag("positive", self.positive)
 
-    def _fit(self, interactions: Interactions, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context
         self._set_weights(
             solve_columns(
