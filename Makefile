@@ -9,16 +9,16 @@ ALS_BIN := $(ALS_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
 
-.PHONY: help demo test test-slow test-all lint format bench bench-ials bench-quality clean
+.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-quality clean
 
 help:
 	@echo "make demo      the main job on the bundled data"
 	@echo "make test      lint, type check, tests (at most 15 minutes)"
 	@echo "make test-all  the same and the slow tests"
 	@echo "make lint      ruff and mypy only"
-	@echo "make bench     speed against peers and physical limits"
-	@echo "make bench-ials DATA=folder   implicit ALS against implicit and irspack (an hour)"
-	@echo "make bench-quality DATA=folder   published protocols, on folders laid out as benchmarks/README.md says"
+	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"
+	@echo "make bench-ials DATA=folder      the same for implicit ALS against implicit and irspack (an hour)"
+	@echo "make bench-quality DATA=folder   published protocols, into docs/benchmarks.md; benchmarks/README.md says what the folder holds"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Shortlist needs Python 3.11 or newer")'
@@ -29,7 +29,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch,tune]"
 	touch $@
 
 $(BENCH_VENV)/.bench: pyproject.toml constraints.txt
@@ -57,11 +57,8 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(BENCH_VENV)/.bench
-	$(BENCH_BIN)/python benchmarks/evaluation.py
-	$(BENCH_BIN)/python benchmarks/reading.py
-	$(BENCH_BIN)/python benchmarks/memory.py
-	$(BENCH_BIN)/python benchmarks/neighbours.py
+bench-speed: $(BENCH_VENV)/.bench
+	$(BENCH_BIN)/python benchmarks/board.py speed
 
 # An environment of its own: irspack needs NumPy 2, RecTools needs NumPy 1.
 $(ALS_VENV)/.bench: pyproject.toml constraints.txt
@@ -70,12 +67,11 @@ $(ALS_VENV)/.bench: pyproject.toml constraints.txt
 	touch $@
 
 bench-ials: $(ALS_VENV)/.bench
-	$(ALS_BIN)/python benchmarks/ials.py race --data $(DATA)
-	$(ALS_BIN)/python benchmarks/ials.py exact --data $(DATA)
+	$(ALS_BIN)/python benchmarks/board.py speed --only ials --data $(DATA)
 	$(ALS_BIN)/python benchmarks/ials.py growth --plot docs/ials.svg
 
-bench-quality: $(BENCH_VENV)/.bench
-	$(BENCH_BIN)/python benchmarks/quality.py --data $(DATA)
+bench-quality: $(VENV)/.base
+	$(BIN)/python benchmarks/board.py quality --data $(DATA)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

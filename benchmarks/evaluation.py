@@ -19,7 +19,13 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 import shortlist as sl
-from machine import describe, interleaved, table
+from machine import describe, interleaved, quotients, record, table
+
+AGAINST = {
+    "GEMM bound": "bare `numpy.matmul`",
+    "implicit": "implicit, `ranking_metrics_at_k`",
+    "rectools": "RecTools, `ImplicitRanker` and metrics",
+}
 
 
 def gemm_bound(contexts: np.ndarray, items: np.ndarray) -> tuple[str, Callable[[], None]]:
@@ -105,6 +111,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--interactions", type=int, default=8_000_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--record", action="store_true", help="keep the ratios for the board")
     arguments = parser.parse_args()
 
     # Some contexts get nothing to be asked for: make more of them than are wanted.
@@ -151,12 +158,25 @@ def main() -> None:
             results[name] = peer()
 
         contestants[name] = run
-    describe("scipy", "numba", *[name for name in ("implicit", "rectools") if name in contestants])
-    print(
-        f"{len(everyone):,} contexts × {train.n_items:,} items, d = {arguments.dim}, "
-        f"{len(seen) / len(everyone):.0f} seen items a context left out; the bound's block is {shape}"
-    )
-    table(interleaved(arguments.runs, **contestants), "GEMM bound")
+    packages = ("scipy", "numba", *(name for name in ("implicit", "rectools") if name in contestants))
+    describe(*packages)
+    size = f"{len(everyone):,} contexts × {train.n_items:,} items, d = {arguments.dim}"
+    print(f"{size}, {len(seen) / len(everyone):.0f} seen items a context left out; the bound's block is {shape}")
+    seconds = interleaved(arguments.runs, **contestants)
+    table(seconds, "GEMM bound")
+    for name, against in AGAINST.items():
+        if arguments.record and name in seconds:
+            peer = name != "GEMM bound"
+            slower, faster = (name, "shortlist") if peer else ("shortlist", name)
+            record(
+                f"evaluation-{name.split()[0].lower()}",
+                question=f"recall@20 and ndcg@20, {size}",
+                ours="`evaluate`",
+                against=against,
+                what="peer's time / ours" if peer else "time / bound",
+                ratios=quotients(seconds[slower], seconds[faster]),
+                packages=packages,
+            )
     print("figures (implicit's precision and RecTools' ndcg have other normalisers):")
     for name, result in results.items():
         shown = dict(result) if isinstance(result, sl.Evaluation) else result

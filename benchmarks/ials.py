@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from machine import describe
+from machine import describe, quotients, record
 
 ALPHA, ALPHA0, RIDGE, THREADS = 10.0, 1.0, 10.0, 2
 EPOCHS = 10  # of the one that sets the goal
@@ -74,6 +74,7 @@ def main() -> None:
         one.add_argument("--who", nargs="+", default=list(RACERS if name == "race" else EXACT))
         one.add_argument("--pairs", type=int, default=10_000_000)
         one.add_argument("--json", type=Path, help="append every measurement to this file")
+        one.add_argument("--record", action="store_true", help="keep the ratios for the board")
     growth = commands.add_parser("growth")
     growth.add_argument("--plot", type=Path)
     growth.add_argument("--pairs", nargs="+", type=int, default=[1_000_000, 10_000_000, 50_000_000])
@@ -83,6 +84,7 @@ def main() -> None:
     commands.add_parser("first")
     bound_ = commands.add_parser("bound")
     bound_.add_argument("--dims", nargs="+", type=int, default=[128, 512])
+    bound_.add_argument("--record", action="store_true", help="keep the ratios for the board")
     child = commands.add_parser("one")
     for name in ("file", "who", "dim", "epochs", "goal"):
         child.add_argument(name)
@@ -96,7 +98,7 @@ def main() -> None:
         return
     if args.command == "bound":
         for dim in args.dims:
-            measure_bound(dim)
+            measure_bound(dim, args.record)
         return
     if args.command == "growth":
         measure_growth(args.pairs, args.dims, args.turns, args.plot, args.along)
@@ -106,7 +108,7 @@ def main() -> None:
             file = Path(folder) / f"{name}.npz"
             save(file, gowalla(args.data) if name == "gowalla" else synthetic(args.pairs))
             for dim in args.dims:
-                (race if args.command == "race" else exact)(file, dim, args.turns, args.who, args.json)
+                (race if args.command == "race" else exact)(file, dim, args.turns, args.who, args.json, args.record)
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ def run_child(file: Path, who: str, dim: int, epochs: int, goal: float, log: Pat
 # --- the races -------------------------------------------------------------------------------------------------------
 
 
-def race(file: Path, dim: int, turns: int, who: list[str], log: Path | None) -> None:
+def race(file: Path, dim: int, turns: int, who: list[str], log: Path | None, keep: bool) -> None:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in who}
     for _ in range(turns):
         goal = 0.0
@@ -288,13 +290,10 @@ def race(file: Path, dim: int, turns: int, who: list[str], log: Path | None) -> 
         )
     peers = [name for name in who if name in PEERS]
     fastest = min(peers, key=lambda name: median(total[name]))
-    for name in (name for name in who if name in OURS):
-        ratios = sorted(peer / own for peer, own in zip(total[fastest], total[name]))
-        print(f"{name}: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) times as fast as {fastest}")
-    print(flush=True)
+    tell_ratios("race", f"iALS to a loss, {file.stem}, d = {dim}", file, dim, total, fastest, keep)
 
 
-def exact(file: Path, dim: int, turns: int, who: list[str], log: Path | None) -> None:
+def exact(file: Path, dim: int, turns: int, who: list[str], log: Path | None, keep: bool) -> None:
     epochs = 2
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in who}
     for _ in range(turns):
@@ -308,9 +307,22 @@ def exact(file: Path, dim: int, turns: int, who: list[str], log: Path | None) ->
             f"   losses {', '.join(f'{loss:.7g}' for loss in runs[-1]['losses'])}"
         )
     fastest = min((name for name in who if name in PEERS), key=lambda name: median(best[name]))
-    for name in (name for name in who if name in OURS):
-        ratios = sorted(peer / own for peer, own in zip(best[fastest], best[name]))
+    tell_ratios("exact", f"an exact epoch of iALS, {file.stem}, d = {dim}", file, dim, best, fastest, keep)
+
+
+def tell_ratios(
+    command: str, question: str, file: Path, dim: int, seconds: dict[str, list[float]], fastest: str, keep: bool
+) -> None:
+    """How many times as fast ours are as the fastest peer; the board has the solver that is meant for the job."""
+    for name in (name for name in seconds if name in OURS):
+        ratios = sorted(quotients(seconds[fastest], seconds[name]))
         print(f"{name}: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) times as fast as {fastest}")
+        solver = name.split()[1]
+        if keep and solver in ("eigen", "exact"):
+            record(
+                f"ials-{command}-{file.stem}-{dim}", question=question, ours=f'`solver="{solver}"`', against=fastest,
+                what="peer's time / ours", ratios=ratios, packages=("scipy", "numba", "implicit", "irspack"),
+            )  # fmt: skip
     print(flush=True)
 
 
@@ -345,7 +357,7 @@ def first_call() -> None:
             print(f"a small fit in the {turn} process: {float(child.stdout):.2f} s", flush=True)
 
 
-def measure_bound(dim: int) -> None:
+def measure_bound(dim: int, keep: bool) -> None:
     from shortlist._threads import run_chunks
     from shortlist.data.rows import Rows
     from shortlist.objectives import PointwiseSquare
@@ -395,7 +407,18 @@ def measure_bound(dim: int) -> None:
     print(f"d = {dim}, seconds of an epoch with two steps for every row:")
     for name, values in seconds.items():
         print(f"  {name:<22}{sum(values) / 3:.3f}")
-    print(flush=True)
+    spent, bound = (
+        [sum(pair) for pair in zip(seconds[cg], seconds[dense])]  # of a half-step
+        for cg, dense in (("CG", "rotations, Gramians"), ("CG in cache", "bare products"))
+    )
+    ratios = [sum(spent[k : k + 2]) / sum(bound[k : k + 2]) for k in range(0, len(spent), 2)]
+    print(f"  an epoch takes {median(ratios):.2f} times the bound ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+    if keep:
+        record(
+            f"ials-bound-{dim}", question=f"an epoch of iALS, synthetic, d = {dim}", ours='`solver="eigen"`',
+            against="the same in cache and bare products", what="time / bound", ratios=ratios,
+            packages=("scipy", "numba"),
+        )  # fmt: skip
 
 
 def slope(x: list[int], y: list[float]) -> float:

@@ -2,12 +2,17 @@
 
     python benchmarks/ials_study.py prepare --data ../shared/data --out study.npz       (with Shortlist installed)
     PYTHONPATH=src python benchmarks/ials_study.py search study.npz --out folder --seconds gowalla=240 ml-1m-strong=60
+    PYTHONPATH=src python benchmarks/ials_study.py search study.npz --out folder --suffix 256 --dims 128 256 256 256
+        --trials gowalla=100 ml-1m-strong=100 goodbooks-strong=100 anime-strong=100
 
 `search` needs NumPy, PyTorch and a GPU only. It fits on the train part (for gowalla, train without its validation
 subset), folds the validation contexts in exactly after some of the epochs, and writes the best of these to
-<set>-ials.csv, a line a trial, with the epoch; they are kept in benchmarks/studies. First settings are drawn at random
-from wide ranges, or taken from an earlier study (`--first`), then around the best so far. Test splits are not read.
-`benchmarks/quality.py` takes the settings with the best ndcg.
+<set>-ials.csv (with `--suffix 256`, <set>-ials-256.csv), a line a trial, with the epoch; they are kept in
+benchmarks/studies. Settings of the first 40 % of the trials are drawn at random from wide ranges, or taken from an
+earlier study (`--first`), the others around the best so far. Test splits are not read.
+
+Settings are drawn and moved with λ₁, the regularization that weighs as much in all as the exponent 1 would give it,
+Σ λ·size^ν = Σ λ₁·size over all rows of both sides (Rendle et al. 2022): so ν can move without λ going astray.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,9 +44,13 @@ def main() -> None:
     search_ = commands.add_parser("search")
     search_.add_argument("file", type=Path)
     search_.add_argument("--out", type=Path, required=True)
-    search_.add_argument("--seconds", nargs="+", required=True, metavar="SET=SECONDS")
+    budget = search_.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--seconds", nargs="+", default=[], metavar="SET=SECONDS")
+    budget.add_argument("--trials", nargs="+", default=[], metavar="SET=TRIALS")
     search_.add_argument("--first", type=Path, help="a folder of studies whose best settings are tried first")
-    search_.add_argument("--dims", nargs="+", type=int, default=[256, 512, 1024, 2048])
+    search_.add_argument("--dims", nargs="+", type=int, default=[256, 512, 1024, 2048], help="named twice, drawn twice")
+    search_.add_argument("--fix", nargs="+", default=[], metavar="SETTING=VALUE", help="settings that are not searched")
+    search_.add_argument("--suffix", default="", help="of the names of the files")
     search_.add_argument("--device", default="cuda")
     search_.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -49,9 +58,9 @@ def main() -> None:
         prepare(args.data, args.out)
         return
     loaded = np.load(args.file)
-    for one in args.seconds:
-        name, seconds = one.split("=")
-        search(name, loaded, float(seconds), args)
+    for one in args.seconds or args.trials:
+        name, budget = one.split("=")
+        search(name, loaded, float(budget), args)
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -102,48 +111,61 @@ def prepare(data: Path, out: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     for name in SETS:
         split = gowalla(data, validation=True) if name == "gowalla" else strong(data / name, "valid")
-        train, wanted = split.train, split.truth.contexts.ids()
-        codes = {one: code for code, one in enumerate(train.items.ids())}
-        arrays[f"{name} n"] = np.array([train.n_contexts, train.n_items])
-        for part, events in (("train", train), ("history", split.history), ("truth", split.truth)):
-            rows, ids = events.by_context, events.items.ids()
-            place = np.array([codes.get(one, -1) for one in ids], np.int32)
-            if part != "train":
-                known = {one: code for code, one in enumerate(events.contexts.ids())}
-                rows = rows.take(np.array([known[one] for one in wanted]))
-            assert (place[rows.indices] >= 0).all()
-            arrays[f"{name} {part} indptr"], arrays[f"{name} {part} indices"] = rows.indptr, place[rows.indices]
+        arrays |= coded(name, split)
     np.savez_compressed(out, **arrays)
+
+
+def coded(name: str, split: Any) -> dict[str, np.ndarray]:
+    """The parts of a split by the codes of the training items, a row a context of the truth."""
+    train, wanted = split.train, split.truth.contexts.ids()
+    codes = {one: code for code, one in enumerate(train.items.ids())}
+    arrays = {f"{name} n": np.array([train.n_contexts, train.n_items])}
+    for part, events in (("train", train), ("history", split.history), ("truth", split.truth)):
+        rows, ids = events.by_context, events.items.ids()
+        place = np.array([codes.get(one, -1) for one in ids], np.int32)
+        if part != "train":
+            known = {one: code for code, one in enumerate(events.contexts.ids())}
+            rows = rows.take(np.array([known[one] for one in wanted]))
+        assert (place[rows.indices] >= 0).all()
+        arrays[f"{name} {part} indptr"], arrays[f"{name} {part} indices"] = rows.indptr, place[rows.indices]
+    return arrays
+
+
+def parts(name: str, loaded: Any) -> tuple[Rows, Rows, Rows]:
+    """Train, history and truth of what `coded` made."""
+    n_items = int(loaded[f"{name} n"][1])
+    names = [(f"{name} {part} indptr", f"{name} {part} indices") for part in ("train", "history", "truth")]
+    train, history, truth = (Rows(loaded[indptr], loaded[indices], n_items) for indptr, indices in names)
+    return train, history, truth
 
 
 # --- search ----------------------------------------------------------------------------------------------------------
 
 
-def search(name: str, loaded: Any, seconds: float, args: argparse.Namespace) -> None:
+def search(name: str, loaded: Any, budget: float, args: argparse.Namespace) -> None:
     import torch
 
-    n_items = int(loaded[f"{name} n"][1])
-    train, history, truth = (
-        Rows(loaded[f"{name} {part} indptr"], loaded[f"{name} {part} indices"], n_items)
-        for part in ("train", "history", "truth")
-    )
+    train, history, truth = parts(name, loaded)
     problem = Problem(name, train, history, truth, args.device)
     rng = np.random.default_rng(args.seed)
+    fixed = {key: float(value) for key, value in (one.split("=") for one in args.fix)}
     done: list[tuple[float, dict[str, Any]]] = []
-    file = args.out / f"{name}-ials.csv"
+    file = args.out / ("-".join(filter(None, (name, "ials", args.suffix))) + ".csv")
     first: list[dict[str, Any]] = []
     if args.first is not None:
         with (args.first / file.name).open(newline="") as earlier:
             rows = sorted(csv.DictReader(earlier), key=lambda row: -float(row[f"ndcg@{problem.cut}"]))
         named = [key for key in NAMES if key != "epochs"]
         first = [{key: (int if key == "dim" else float)(row[key]) for key in named} for row in rows[:12]]
-    explore = 0.0 if first else 0.4 * seconds
+    explore = 0.0 if first else 0.4
     began = time.perf_counter()
-    while (spent := time.perf_counter() - began) < seconds:
+    while (share := (len(done) if args.trials else time.perf_counter() - began) / budget) < 1:
         if first:
-            settings = first.pop(0)
+            settings = first.pop(0) | fixed
+        elif share < explore:
+            settings = drawn(rng, problem, int(rng.choice(args.dims)), fixed)
         else:
-            settings = drawn(rng, int(rng.choice(args.dims))) if spent < explore else nearby(rng, done, args.dims)
+            settings = nearby(rng, problem, done, args.dims, fixed, reach=1.5 - share)
         clock = time.perf_counter()
         best = max(problem.trial(settings), key=lambda look: look[f"ndcg@{problem.cut}"])
         torch.cuda.synchronize() if args.device == "cuda" else None
@@ -157,34 +179,45 @@ def search(name: str, loaded: Any, seconds: float, args: argparse.Namespace) -> 
                 writer.writeheader()
             writer.writerow(row)
     top = sorted(done, key=lambda one: -one[0])[:5]
-    print(f"{name}: {len(done)} trials")
+    print(f"{file.stem}: {len(done)} trials, {time.perf_counter() - began:.0f} s")
     for value, settings in top:
         print(f"  {value:.5f} {settings}", flush=True)
 
 
-def drawn(rng: np.random.Generator, dim: int) -> dict[str, Any]:
+def drawn(rng: np.random.Generator, problem: Problem, dim: int, fixed: dict[str, float]) -> dict[str, Any]:
     """Settings at random from wide ranges."""
-    return {
+    settings = {
         "dim": dim,
-        "regularization": round_(10 ** rng.uniform(-4, -0.5)),
+        "regularization": 10 ** rng.uniform(-5, -1),
         "unobserved_weight": round_(10 ** rng.uniform(-3, 0.3)),
         "regularization_exponent": float(rng.choice([1.0, round_(rng.uniform(0.3, 1.2))])),
         "unobserved_item_exponent": float(rng.choice([0.0, round_(rng.uniform(-0.5, 0.75))])),
         "unobserved_context_exponent": float(rng.choice([0.0, 0.0, round_(rng.uniform(-0.75, 0.5))])),
-    }
+    } | fixed
+    settings["regularization"] = round_(settings["regularization"] * problem.exchange(settings))
+    return settings
 
 
-def nearby(rng: np.random.Generator, done: list[tuple[float, dict[str, Any]]], dims: list[int]) -> dict[str, Any]:
+def nearby(
+    rng: np.random.Generator,
+    problem: Problem,
+    done: list[tuple[float, dict[str, Any]]],
+    dims: list[int],
+    fixed: dict[str, float],
+    reach: float,
+) -> dict[str, Any]:
     """One of the five best so far, moved a little."""
     top = sorted(done, key=lambda one: -one[0])[:5]
     settings = dict(top[int(rng.integers(len(top)))][1])
-    for key in ("regularization", "unobserved_weight"):
-        settings[key] = round_(settings[key] * np.exp(rng.normal(0, 0.35)))
+    settings["regularization"] *= np.exp(rng.normal(0, 0.35 * reach)) / problem.exchange(settings)
+    settings["unobserved_weight"] = round_(settings["unobserved_weight"] * np.exp(rng.normal(0, 0.35 * reach)))
     for key in ("regularization_exponent", "unobserved_item_exponent", "unobserved_context_exponent"):
         if rng.random() < 0.4:
-            settings[key] = round_(settings[key] + rng.normal(0, 0.12))
+            settings[key] = round_(settings[key] + rng.normal(0, 0.12 * reach))
     if rng.random() < 0.25:
         settings["dim"] = int(rng.choice(dims))
+    settings |= fixed
+    settings["regularization"] = round_(settings["regularization"] * problem.exchange(settings))
     return settings
 
 
@@ -208,6 +241,12 @@ class Problem:
         """Weights n^ρ of mean 1, and the mean they were divided by."""
         powers = np.maximum(1, counts).astype(np.float64) ** exponent
         return (powers / powers.mean()).astype(np.float32), float(powers.mean())
+
+    def exchange(self, settings: dict[str, Any]) -> float:
+        """λ/λ₁, how much larger the regularization has to be for the exponent to weigh as much as 1 would."""
+        alpha0 = settings["unobserved_weight"]
+        size = np.concatenate([rows.lengths + alpha0 * rows.n_columns for rows in (self.train, self.by_item)])
+        return float(size.sum() / (size ** settings["regularization_exponent"]).sum())
 
     def trial(self, settings: dict[str, Any]) -> Iterator[dict[str, float]]:
         """Fit, and what validation says after some of the epochs."""
@@ -252,34 +291,48 @@ class Problem:
 
     def measure(self, W: Any, H: Any) -> dict[str, float]:
         """Mean recall and NDCG at the cut over the contexts with a truth."""
-        import torch
+        recall, ndcg = by_context(lambda start, stop: W[start:stop] @ H.T, self.seen, self.truth, self.cut)
+        return {f"recall@{self.cut}": float(recall.mean()), f"ndcg@{self.cut}": float(ndcg.mean())}
 
-        n, block = len(W), 4096
-        discount = 1 / torch.log2(torch.arange(2, self.cut + 2, device=self.device, dtype=torch.float64))
-        ideal = discount.cumsum(0)
-        recall = ndcg = 0.0
-        counted = 0
-        for start in range(0, n, block):
-            stop = min(n, start + block)
-            scores = W[start:stop] @ H.T
-            for (indptr, indices), value in ((self.seen, -torch.inf),):
-                a, b = int(indptr[start]), int(indptr[stop])
-                row = torch.repeat_interleave(
-                    torch.arange(stop - start, device=self.device), indptr[start + 1 : stop + 1] - indptr[start:stop]
-                )
-                scores[row, indices[a:b]] = value
-            top = scores.topk(self.cut, dim=1).indices
-            indptr, indices = self.truth
-            size = indptr[start + 1 : stop + 1] - indptr[start:stop]
-            relevant = torch.zeros_like(scores, dtype=torch.bool)
-            row = torch.repeat_interleave(torch.arange(stop - start, device=self.device), size)
-            relevant[row, indices[int(indptr[start]) : int(indptr[stop])]] = True
-            hits = relevant.gather(1, top).double()
-            some = size > 0
-            recall += float((hits.sum(1)[some] / size[some]).sum())
-            ndcg += float(((hits @ discount)[some] / ideal[size[some].clamp(max=self.cut) - 1]).sum())
-            counted += int(some.sum())
-        return {f"recall@{self.cut}": recall / counted, f"ndcg@{self.cut}": ndcg / counted}
+
+def by_context(scores: Callable[[int, int], Any], seen: Any, truth: Any, cut: int) -> tuple[Any, Any]:
+    """Recall and NDCG at the cut of every context with a truth; what was seen is left out.
+
+    Args:
+        scores: from the first and last row of a block to its scores, a new tensor each time.
+        seen: indptr and indices of the histories, on the device.
+        truth: the same of what is asked for.
+        cut: how long the lists are.
+    """
+    import torch
+
+    device, block = truth[0].device, 4096
+    discount = 1 / torch.log2(torch.arange(2, cut + 2, device=device, dtype=torch.float64))
+    ideal = discount.cumsum(0)
+
+    def entries(rows: Any, start: int, stop: int) -> tuple[Any, Any, Any]:
+        """The size of each row, and the row and column of each entry."""
+        indptr, indices = rows
+        size = indptr[start + 1 : stop + 1] - indptr[start:stop]
+        row = torch.repeat_interleave(torch.arange(stop - start, device=device), size)
+        return size, row, indices[int(indptr[start]) : int(indptr[stop])]
+
+    recalls, ndcgs = [], []
+    n = len(truth[0]) - 1
+    for start in range(0, n, block):
+        stop = min(n, start + block)
+        values = scores(start, stop)
+        _, row, column = entries(seen, start, stop)
+        values[row, column] = -torch.inf
+        top = values.topk(cut, dim=1).indices
+        size, row, column = entries(truth, start, stop)
+        relevant = torch.zeros_like(values, dtype=torch.bool)
+        relevant[row, column] = True
+        hits = relevant.gather(1, top).double()
+        some = size > 0
+        recalls.append(hits.sum(1)[some] / size[some])
+        ndcgs.append((hits @ discount)[some] / ideal[size[some].clamp(max=cut) - 1])
+    return torch.cat(recalls), torch.cat(ndcgs)
 
 
 if __name__ == "__main__":

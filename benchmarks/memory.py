@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from machine import describe
+from machine import describe, record
 from shortlist.data.synthetic import synthetic_codes
 
 CHILD = """
@@ -57,6 +57,7 @@ def write(path: Path, rows: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--record", action="store_true", help="keep the ratios for the board")
     arguments = parser.parse_args()
     describe("polars")
     with tempfile.TemporaryDirectory() as folder:
@@ -72,6 +73,17 @@ def main() -> None:
                 f"{(got['read'] - got['base']) / got['rows']:.1f} bytes a row, with both views "
                 f"{(got['views'] - got['base']) / got['rows']:.1f}; limit {allowed:.1f}; read in {got['seconds']:.1f} s"
             )
+            if arguments.record:
+                times = "with times" if when else "without times"
+                record(
+                    f"memory-{times.replace(' ', '-')}",
+                    question=f"reading {got['rows']:,} events {times}, both sparse views",
+                    ours="`Interactions.read`",
+                    against=f"{limit} bytes a row and 3 × the ids",
+                    what="memory / limit",
+                    ratios=[(got["views"] - got["base"]) / got["rows"] / allowed],
+                    packages=("polars",),
+                )
 
 
 if __name__ == "__main__":

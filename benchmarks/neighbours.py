@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import shortlist as sl
-from machine import describe, interleaved, table
+from machine import describe, interleaved, quotients, record, table
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks
 from shortlist.data.rows import product_work
@@ -68,8 +68,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000_000)
     parser.add_argument("--neighbours", type=int, default=100)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--record", action="store_true", help="keep the ratios for the board")
     args = parser.parse_args()
-    describe("implicit", "scipy", "numba")
+    packages = ("implicit", "scipy", "numba")
+    describe(*packages)
     events = sl.datasets.synthetic(args.contexts, args.items, args.pairs, seed=0)
     matrix = events.to_csr()[0].astype(np.float64).tocsr()
     _ = events.by_context, events.by_item
@@ -104,7 +106,7 @@ def main() -> None:
         },
     )
     table(runs, "bare additions")
-    faster = sorted(peer / own for peer, own in zip(runs["implicit's Cosine"], runs["ItemKNN"]))
+    faster = sorted(quotients(runs["implicit's Cosine"], runs["ItemKNN"]))
     print(f"implicit's to ItemKNN: {np.median(faster):.2f} ({faster[0]:.2f} to {faster[-1]:.2f})")
     theirs = peer.similarity.tocsr()
     theirs.setdiag(0)
@@ -129,6 +131,17 @@ def main() -> None:
         f"memory of fit at its peak {found['fit']:.0f} MiB; the result {found['result']:.0f}, the interactions "
         f"{found['interactions']:.0f}; 2 × result + interactions {bound:.0f}: {found['fit'] / bound:.2f}"
     )
+    if args.record:
+        question = f"item neighbours, {size}, k = {args.neighbours}"
+        for name, against, what, ratios in (
+            ("bound", "bare additions", "time / bound", quotients(runs["ItemKNN"], runs["bare additions"])),
+            ("implicit", "implicit, `CosineRecommender.fit`", "peer's time / ours", faster),
+            ("memory", "2 × result + interactions", "memory / bound", [found["fit"] / bound]),
+        ):
+            record(
+                f"neighbours-{name}", question=question, ours="`ItemKNN.fit`", against=against, what=what,
+                ratios=ratios, packages=packages,
+            )  # fmt: skip
 
 
 if __name__ == "__main__":

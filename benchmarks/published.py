@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,20 @@ def read(path: Path) -> sl.Interactions:
 
 def pairs(frame: pl.DataFrame) -> sl.Interactions:
     return sl.Interactions.from_frame(frame, context="user", item="item")
+
+
+def ncf(folder: Path) -> tuple[sl.Interactions, sl.Interactions, sl.Interactions]:
+    """Leave-one-out of He et al. (2017): train, the true pairs, and 99 candidates for each of them."""
+    train, truth, negatives = (read(folder / f"{name}.parquet") for name in ("train", "test", "test_negatives"))
+    return train.extend(items=[*truth.items, *negatives.items]), truth, negatives  # two items are in the test only
+
+
+def ncf_validation(folder: Path) -> sl.splits.Split:
+    """The last of each user's training events, as the test has the last of all."""
+    events = sl.Interactions.read(folder / "train.parquet", context="user", item="item", time="timestamp")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sl.ShortlistWarning)  # that it leaks: so does the published test
+        return sl.splits.leave_last_out(events)
 
 
 def gowalla(data: Path, *, validation: bool = False) -> sl.splits.Split:

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 import shortlist as sl
-from machine import describe, interleaved, table
+from machine import describe, interleaved, quotients, record, table
 
 
 def write_events(path: Path, rows: int, contexts: int, items: int) -> None:
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--contexts", type=int, default=138_000)
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--record", action="store_true", help="keep the ratios for the board")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"
@@ -47,8 +48,19 @@ def main() -> None:
 
         describe("polars")
         print(f"{arguments.rows:,} events with string ids, {path.stat().st_size / 2**20:.0f} MiB of Parquet")
-        table(interleaved(arguments.runs, **{"polars read + 2 encodings": polars_alone, "Interactions.read": ours}),
-              "polars read + 2 encodings")  # fmt: skip
+        bound = "polars read + 2 encodings"
+        seconds = interleaved(arguments.runs, **{bound: polars_alone, "Interactions.read": ours})
+        table(seconds, bound)
+    if arguments.record:
+        record(
+            "reading-polars",
+            question=f"reading {arguments.rows:,} events with string ids from Parquet",
+            ours="`Interactions.read`",
+            against="polars' read and two encodings",
+            what="time / bound",
+            ratios=quotients(seconds["Interactions.read"], seconds[bound]),
+            packages=("polars",),
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from shortlist._version import __version__
 
 if TYPE_CHECKING:
-    from shortlist import metrics, objectives
+    from shortlist import metrics, objectives, tuning
     from shortlist.data import datasets, splits
     from shortlist.data.features.aligned import AlignedFeatures
     from shortlist.data.features.table import Features
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
+    from shortlist.tuning import Tuned, tune
 
 _HOME = {
     "AlignedFeatures": "shortlist.data.features.aligned",
@@ -69,6 +70,7 @@ _HOME = {
     "ShortlistWarning": "shortlist.errors",
     "Split": "shortlist.data.splits",
     "StorageError": "shortlist.errors",
+    "Tuned": "shortlist.tuning",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
@@ -76,12 +78,14 @@ _HOME = {
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
     "load": "shortlist.recommenders.registry",
+    "tune": "shortlist.tuning",
 }
 _MODULES = {
     "datasets": "shortlist.data.datasets",
     "metrics": "shortlist.metrics",
     "objectives": "shortlist.objectives",
     "splits": "shortlist.data.splits",
+    "tuning": "shortlist.tuning",
 }
 
 __all__ = [  # noqa: RUF022
@@ -89,6 +93,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD", "Recommendations",
     "Explanation", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
+    "tune", "Tuned", "tuning",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",
 ]  # fmt: skip

@@ -54,6 +54,13 @@ def offered(line, shell="bash", **kwargs):
         ("shortlist inspect onl", ["online-retail"]),
         ("shortlist recommend ", []),
         ("shortlist evaluate --config nowhere.toml --split l", ["last"]),
+        ("shortlist tune --model e", ["ease"]),
+        ("shortlist tune --model ease --set ", ["regularization=", "weighting="]),
+        ("shortlist tune --model ease --space re", ["regularization="]),
+        ("shortlist tune --metric nd", ["ndcg@20"]),
+        ("shortlist tune onl", ["online-retail"]),
+        ("shortlist compare --model it", ["itemknn"]),
+        ("shortlist compare --split r", ["random"]),
     ],
 )
 def test_values(line, found, tmp_path):

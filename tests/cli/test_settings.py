@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.cli.config import _settings
-from shortlist.cli.settings import Stored, _typed, make_models
+from shortlist.cli.settings import Stored, make_models, typed
 from shortlist.errors import SettingError
 
 
@@ -38,7 +38,7 @@ class Odd:
     ],
 )
 def test_typed(name, text, value):
-    found = _typed(Odd, name, text)
+    found = typed(Odd, name, text)
     assert found == value
     assert type(found) is type(value)
 
@@ -55,7 +55,7 @@ def test_typed(name, text, value):
 )
 def test_refused(name, text, words):
     with pytest.raises(SettingError, match=words):
-        _typed(Odd, name, text)
+        typed(Odd, name, text)
 
 
 @given(st.floats(0, 1e30, exclude_min=True), st.integers(1, 10**6))

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from shortlist._version import __version__
 from shortlist.cli.bundled import datasets
+from shortlist.cli.compare import compare
 from shortlist.cli.demo import demo
 from shortlist.cli.doctor import doctor
 from shortlist.cli.evaluate import evaluate
@@ -17,6 +18,7 @@ from shortlist.cli.failures import Session, UsageError, flushed, guarded
 from shortlist.cli.fit import fit
 from shortlist.cli.inspecting import inspect
 from shortlist.cli.recommend import recommend, similar
+from shortlist.cli.tune import tune
 
 
 class Guarded(TyperGroup):
@@ -110,7 +112,7 @@ def options(
     ctx.obj.debug = debug
 
 
-for _command in (demo, fit, evaluate, recommend, similar, inspect, datasets, doctor):
+for _command in (demo, fit, evaluate, tune, compare, recommend, similar, inspect, datasets, doctor):
     app.command(cls=Command)(_command)
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shortlist.cli import options as opt
-from shortlist.cli.evaluate import Tried, as_document, compared, show_results, show_split, try_models
+from shortlist.cli.evaluate import Tried, as_document, compared, show_results, try_models
 from shortlist.cli.events import described, summary
 from shortlist.cli.fit import check_target
 from shortlist.cli.output import Output
+from shortlist.cli.splitting import show_split
+from shortlist.cli.suggesting import program
 
 if TYPE_CHECKING:
     from shortlist.data.datasets import Dataset
@@ -139,21 +141,8 @@ def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
             "--model ials --set ials.dim=32",
         ),
     ]
-    program = _program()
-    return [(comment, f"{program}{command.removeprefix('shortlist')}") for comment, command in commands]
-
-
-def _program() -> str:
-    """How to call this program again: by its name where the shell finds it, else by its path."""
-    import shutil
-    import sys
-    from pathlib import Path
-
-    called = Path(sys.argv[0])
-    found = shutil.which("shortlist")
-    if called.name != "shortlist" or (found is not None and Path(found).resolve() == called.resolve()):
-        return "shortlist"
-    return shlex.quote(str(called))
+    called = program()
+    return [(comment, f"{called}{command.removeprefix('shortlist')}") for comment, command in commands]
 
 
 def _name(tried: list[Tried], best: "Recommender") -> str:

@@ -26,6 +26,7 @@ class Found:
     events: "Interactions"
     layout: str | None = None
     split: "Split | None" = None
+    validation: "Split | None" = None  # within the training part of `split`
     candidates: "Interactions | None" = None
     everything: "Interactions | None" = None  # with the events that the split asks for
 
@@ -131,7 +132,7 @@ class Source:
             return Found(self._aggregated(data.interactions), data.info.name)
         if self.aggregate is not None:
             raise typer.BadParameter("data with a published split is taken as it is", param_hint="--aggregate")
-        return Found(data.interactions, data.info.name, data.split, data.candidates, data.everything)
+        return Found(data.interactions, data.info.name, data.split, data.validation, data.candidates, data.everything)
 
     def _aggregated(self, events: "Interactions") -> "Interactions":
         return events if self.aggregate is None else events.aggregated(self.aggregate.value)

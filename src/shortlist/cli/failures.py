@@ -77,8 +77,8 @@ def guarded(session: Session) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from error
     except _PASSED:
         raise
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+    except KeyboardInterrupt as error:  # what it says, if anything, is how to go on
+        sys.stderr.write(f"interrupted{': ' if str(error) else ''}{shown(error)}\n")
         raise typer.Exit(130) from None
     except ShortlistError as error:
         _report(session, error, in_words(str(error)))

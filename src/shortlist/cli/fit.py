@@ -7,7 +7,7 @@ import typer
 
 from shortlist.cli import completing
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source, summary
+from shortlist.cli.events import Found, Source, summary
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
 
@@ -115,12 +115,7 @@ def fit(
     if checkpoint is not None:
         check_writable(checkpoint)
     found = source.read(say)
-    events = found.events
-    if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
-        events = found.everything
-        say.note(f"fitting on all {len(events):,} events: the files hold no test, and the published one is only a rule")
-    elif found.split is not None:
-        say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
+    events = to_learn_from(found, say)
     best = None
     if validation is not None:
         best = choose_epochs(recommender, events, validation, by, wait, say, threads)
@@ -153,6 +148,17 @@ def fit(
     if best is not None:
         lines.append(("epochs", f"{best['epochs']}, the best by {best['metric']}: {best['value']:.4f}"))
     say.facts([*lines, ("saved to", out)])
+
+
+def to_learn_from(found: Found, say: Output) -> "Interactions":
+    """All events, but for those of a published test that is a file of its own."""
+    if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
+        events = found.everything
+        say.note(f"fitting on all {len(events):,} events: the files hold no test, and the published one is only a rule")
+        return events
+    if found.split is not None:
+        say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
+    return found.events
 
 
 def choose_epochs(

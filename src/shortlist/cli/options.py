@@ -55,8 +55,8 @@ Config = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="A TOML file with options and arguments: a table per command, such as [fit], and above them keys for all. "
-        "What is typed wins; paths are as if typed.",
+        help=r"A TOML file with options and arguments: a table per command, such as \[fit], and above them keys for "
+        "all. What is typed wins; paths are as if typed.",
         is_eager=True,
         callback=read_config,
         show_default=False,

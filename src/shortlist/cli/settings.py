@@ -29,6 +29,13 @@ def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -
         settings: as typed.
         stored: settings from a file: typed ones win, and those of models that are not wanted now stay there.
     """
+    return [one(**values) for one, values in settings_of(names, settings, stored)]
+
+
+def settings_of(
+    names: Sequence[str], settings: Sequence[str], stored: Stored
+) -> "list[tuple[type[Recommender], dict[str, Any]]]":
+    """The classes of the named recommenders, each with the settings that are given for it; see `make_models`."""
     from shortlist.recommenders.registry import recommender_class
 
     classes = [recommender_class(name) for name in names]
@@ -40,7 +47,7 @@ def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -
         owner, name, text = _parts(setting, list(known))
         if name in values[owner]:
             raise SettingError(f"--set {setting}: {name} is set twice")
-        values[owner][name] = _typed(known[owner], name, text)
+        values[owner][name] = typed(known[owner], name, text)
     from_file: set[tuple[str, str]] = set()
     for setting in stored.settings:
         try:
@@ -51,10 +58,10 @@ def make_models(names: Sequence[str], settings: Sequence[str], stored: Stored) -
             if (owner, name) in from_file:
                 raise SettingError(f"--set {setting}: {name} is set twice")
             from_file.add((owner, name))
-            values[owner].setdefault(name, _typed(known[owner], name, text))
+            values[owner].setdefault(name, typed(known[owner], name, text))
         except SettingError as error:
             raise SettingError(f"{stored.path}: {error}") from None
-    return [one(**values[name]) for name, one in known.items()]
+    return [(one, values[name]) for name, one in known.items()]
 
 
 def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
@@ -70,7 +77,7 @@ def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
     return owner, name, text.strip()
 
 
-def _typed(recommender: "type[Recommender]", name: str, text: str) -> Any:
+def typed(recommender: "type[Recommender]", name: str, text: str, option: str = "--set") -> Any:
     """The value as the field's type wants it."""
     names = [field.name for field in fields(recommender)]
     if name not in names:
@@ -85,7 +92,7 @@ def _typed(recommender: "type[Recommender]", name: str, text: str) -> Any:
             return _read(one, text)
         except ValueError as error:
             wanted.append(str(error))
-    raise SettingError(f"--set {name}={text}: expected {' or '.join(wanted)}")
+    raise SettingError(f"{option} {name}={text}: expected {' or '.join(wanted)}")
 
 
 def _read(kind: Any, text: str) -> Any:

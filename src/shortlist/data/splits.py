@@ -56,6 +56,30 @@ class Split:
         """Whether items of the history are left out of the ranking: so where repeats do not count as right answers."""
         return self.repeats == "drop"
 
+    def events(self) -> Interactions:
+        """Everything that it holds: the training set, the truth and, where it is folded in, the history.
+
+        What a model is fitted to once its settings are chosen. Events that the split has left out are not in it.
+        """
+        train = self.train
+        parts = [train, self.history, self.truth] if self.fold_in else [train, self.truth]
+        contexts = train.contexts
+        for part in parts[1:]:
+            contexts = contexts.extend(part.contexts.frame)
+        weighted, timed = (any(one.weights is not None for one in parts), all(one.times is not None for one in parts))
+        weights = [np.ones(len(one), np.float32) if one.weights is None else one.weights for one in parts]
+        return Interactions(
+            contexts,
+            train.items,
+            np.concatenate([contexts.encode(one.contexts.frame)[one.context_codes] for one in parts]),
+            np.concatenate([train.items.encode(one.items.frame)[one.item_codes] for one in parts]),
+            weights=np.concatenate(weights) if weighted else None,
+            times=np.concatenate([one.times for one in parts if one.times is not None]) if timed else None,
+            columns=train.columns,
+            time_dtype=train.time_dtype,
+            aggregate=train.aggregate,
+        )
+
     def __repr__(self) -> str:
         left_out = ", ".join(f"{count:,} {what}" for what, count in self.dropped.items() if count) or "nothing"
         return (

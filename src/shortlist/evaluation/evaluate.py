@@ -60,6 +60,24 @@ def evaluate(
         memory: what blocks of scores may take, bytes or text such as "256MB".
         threads: how many to use; the result does not depend on it.
     """
+    return _evaluated(model, split, metrics, seed=seed, memory=memory, threads=threads)
+
+
+def figure(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
+    """The mean of one metric, of a model in the making: there is no warning of anything."""
+    return _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
+
+
+def _evaluated(
+    model: Recommender,
+    split: Split,
+    metrics: str | Sequence[str | Metric],
+    *,
+    seed: int = 0,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    warn: bool = True,
+) -> Evaluation:
     if not isinstance(split, Split):
         raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
     wanted = parse_metrics(metrics)
@@ -70,7 +88,8 @@ def evaluate(
     if not split.fold_in:
         way_out = "fit the model on split.train"
         codes = model.contexts_.encode(split.truth.contexts.frame, what="context", way_out=way_out)
-        _warn_if_fitted_on_other_data(model, codes, history)
+        if warn:
+            _warn_if_fitted_on_other_data(model, codes, history)
     labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
     queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
     truth = _own_truth(model, split)
@@ -78,7 +97,7 @@ def evaluate(
     with blas_threads(threads):
         scorer = model._scorer(queries, threads)
         search = Search(scorer, truth, excluded, seed, memory_bytes(memory), threads)
-        values = _measure(search, wanted, model, split.train)
+        values = _measure(search, wanted, model, split.train, warn)
     seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
     protocol = f"{split.protocol}, the whole catalogue ranked, {seen}"
     return Evaluation(type(model).__name__, protocol, split.truth.contexts.frame, values)
@@ -158,7 +177,7 @@ def _warn_if_fitted_on_other_data(model: Recommender, codes: Array, history: Row
             "the model was not fitted on split.train: what it has seen of these contexts is not the split's history, "
             "so it may know the answers",
             ShortlistWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -177,7 +196,7 @@ def _own_truth(model: Recommender, split: Split) -> Rows:
 
 
 def _measure(
-    search: Search, metrics: list[Metric], model: Recommender, train: Interactions
+    search: Search, metrics: list[Metric], model: Recommender, train: Interactions, warn: bool
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The values of all metrics, from one search, unless some need every rank and others need lists.
 
@@ -195,7 +214,7 @@ def _measure(
             ranks = search.ranks_within(top.items[:, : top.n], max(depths))
         shown = search.shown(top, model._priority) if beyond else top.items
         least = min(depths)
-        if out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL:
+        if warn and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL:
             shown = shown if beyond else search.shown(top, model._priority)  # chance is no reason to warn
             warn_of_untrained(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:

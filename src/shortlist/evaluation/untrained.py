@@ -32,7 +32,7 @@ def warn_of_untrained(model: str, top: Tops, popularity: npt.NDArray[np.int64], 
             "leave them out of the catalogue, pass them to recommend as deny=, or take a model whose loss pushes "
             "unobserved items down, such as IALS with a higher unobserved_weight",
             ShortlistWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, has_pairs
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id, Unknown
-from shortlist.errors import DataError, SettingError, ShortlistWarning
+from shortlist.errors import DataError, SettingError
 from shortlist.objectives.omega import Omega
 from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
 from shortlist.objectives.weighting import Weighting
@@ -28,6 +27,7 @@ from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.space import Grows, Real, Space
 from shortlist.recommenders.warm_start import checked_start, grown, warm_embeddings
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
@@ -66,6 +66,17 @@ class Alternating(DotProduct):
         whole("seed", self.seed, least=0)
         number("init_scale", self.init_scale, above=True)
         self.objective()
+
+    @classmethod
+    def space(cls) -> Space:
+        """Weights on log scales, the dimension last (Rendle et al. 2021); then which weights go with popularity."""
+        return {
+            "dim": Grows(64, 128, 256),
+            "regularization": Real(1e-5, 0.1, log=True),
+            "unobserved_weight": Real(3e-3, 3.0, log=True),
+            "unobserved_item_exponent": Real(-0.3, 1.0),
+            "unobserved_context_exponent": Real(-0.5, 0.75),
+        }
 
     @abstractmethod
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:
@@ -109,7 +120,7 @@ class Alternating(DotProduct):
         loop = self._loop(interactions, contexts, items, threads)
 
         def keep(now: Past) -> None:
-            if checkpoint is not None:
+            if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
                 checkpoint.write(now, *loop.embeddings(), stopping)
 
         training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, past=past, keep=keep)
@@ -146,7 +157,7 @@ class Alternating(DotProduct):
         self, interactions: Interactions, plan: Plan, omegas: tuple[Omega, Omega], threads: int | None
     ) -> Stopping:
         """Judges items by the metric: contexts are folded in from their histories, as `fit` would end with them."""
-        from shortlist.evaluation import evaluate
+        from shortlist.evaluation.evaluate import figure
 
         assert plan.validation is not None
         _refuse_leak(interactions, plan.validation)
@@ -156,9 +167,7 @@ class Alternating(DotProduct):
 
         def measure(items: Embeddings) -> float:
             model._set_items(items, omegas)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ShortlistWarning)  # a model in the making may be as it likes
-                value = evaluate(model, split, [plan.metric], threads=threads)[plan.metric]
+            value = figure(model, split, plan.metric, threads)
             if not math.isfinite(value):
                 raise DataError(f"{plan.metric} is not defined for any context of the validation; take another metric")
             return value

@@ -24,6 +24,7 @@ from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor, watched
+from shortlist.recommenders.space import Space
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.epochs import Callback
@@ -63,6 +64,11 @@ class Recommender(ABC):
     @abstractmethod
     def _check(self) -> None:
         """Refuse settings that make no sense."""
+
+    @classmethod
+    def space(cls) -> Space:
+        """The settings worth searching, and where: what `shortlist.tune` begins with."""
+        return {}
 
     @abstractmethod
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:

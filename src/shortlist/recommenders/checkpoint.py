@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import time
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -56,6 +57,11 @@ class Checkpoint:
         self._path, self._kind = Path(path), f"{kind}{SUFFIX}"
         self._settings = {name: value for name, value in settings.items() if name != "epochs"}
         self._identity = identity
+        self._written, self._took = -math.inf, 0.0  # when it was written last, and how long that took
+
+    def due(self, share: float | None) -> bool:
+        """Whether to write now, if writing may take that share of the time; None: always."""
+        return share is None or time.perf_counter() - self._written >= self._took / share
 
     def read(self, shape: tuple[int, int, int], epochs: int) -> Saved | None:
         """What is there, None where nothing is; StorageError where that is of another fit, or of anything else.
@@ -98,6 +104,7 @@ class Checkpoint:
         stopping: Stopping | None,
     ) -> None:
         """Replace what is there by the state after the latest epoch."""
+        began = time.perf_counter()
         losses = [(one.loss.observed, one.loss.unobserved, one.loss.regularizer) for one in past.training]
         seconds = [*(one.seconds for one in past.training), past.seconds]
         arrays: dict[str, npt.NDArray[Any]] = {
@@ -113,6 +120,8 @@ class Checkpoint:
             arrays["best_items"] = stopping.items
             extra |= {"best": stopping.best, "best_epoch": stopping.best_epoch}
         save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
+        self._written = time.perf_counter()
+        self._took = self._written - began
 
 
 def refuse_checkpoint(path: str | PathLike[str]) -> None:

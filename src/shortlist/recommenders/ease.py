@@ -18,6 +18,7 @@ from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.space import Real, Space
 from shortlist.scoring.history import HistoryScorer
 
 
@@ -43,6 +44,11 @@ class EASE(Recommender):
     def _check(self) -> None:
         number("regularization", self.regularization, above=True)
         one_of("weighting", self.weighting, WEIGHTINGS)
+
+    @classmethod
+    def space(cls) -> Space:
+        """λ, on the scale of how often items occur."""
+        return {"regularization": Real(1.0, 1e4, log=True)}
 
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         _refuse_too_large(interactions.n_items)

@@ -15,6 +15,7 @@ from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.space import Choice, Real, Space, When, Whole
 from shortlist.recommenders.sparse_items import SparseItems
 from shortlist.scoring.neighbours import Neighbourhood, NeighbourScorer, Similarity, SimilarityName, row_keys
 from shortlist.scoring.sparse import SparseScorer
@@ -36,6 +37,19 @@ class Neighbours(Recommender):
         whole("neighbours", self.neighbours)
         one_of("weighting", self.weighting, WEIGHTINGS)
         self._how_near()
+
+    @classmethod
+    def space(cls) -> Space:
+        """How many neighbours, and near by which measure."""
+        cosines, bm25 = When("similarity", "cosine", "tfidf"), When("similarity", "bm25")
+        return {
+            "neighbours": Whole(20, 500, log=True),
+            "similarity": Choice("cosine", "tfidf", "bm25"),
+            "shrinkage": Real(0.3, 1000.0, log=True, when=cosines),
+            "asymmetry": Real(0.05, 0.7, when=cosines),
+            "k1": Real(0.3, 100.0, log=True, when=bm25),
+            "b": Real(0.1, 1.0, when=bm25),
+        }
 
     def _how_near(self) -> Similarity:
         return Similarity(self.similarity, self.shrinkage, self.asymmetry, self.k1, self.b)

@@ -25,6 +25,7 @@ class Plan:
     checkpoint: str | PathLike[str] | None = None
     start: Recommender | None = None
     epochs: int | None = None  # instead of the recommender's own setting
+    checkpoint_share: float | None = None  # of the time, that writing checkpoints may take; None: after every epoch
 
     def __post_init__(self) -> None:
         if self.validation is not None and not isinstance(self.validation, Split):

@@ -9,6 +9,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, strengths
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.space import Real, Space
 from shortlist.recommenders.sparse_items import SparseItems
 from shortlist.solvers.elastic_net import solve_columns
 
@@ -49,6 +50,11 @@ class SLIM(SparseItems):
         whole("sweeps", self.sweeps)
         one_of("weighting", self.weighting, WEIGHTINGS)
         flag("positive", self.positive)
+
+    @classmethod
+    def space(cls) -> Space:
+        """Both penalties on log scales."""
+        return {"l1": Real(0.1, 30.0, log=True), "l2": Real(1.0, 1000.0, log=True)}
 
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context

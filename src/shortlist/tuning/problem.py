@@ -1,0 +1,160 @@
+"""One recommender on one validation split: what a trial does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.interactions import Interactions
+from shortlist.data.splits import Split
+from shortlist.errors import DataError, SettingError
+from shortlist.evaluation.evaluate import figure
+from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.checkpoint import digest
+from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.registry import recommender_class
+from shortlist.recommenders.space import Choice, Dimension, Space
+from shortlist.solvers.epochs import Epoch
+from shortlist.tuning.validation import sampled, validation_of
+
+WHOLE = 10  # times the sample: so many contexts of the validation are asked for at the end of a trial, at most
+_CHECKPOINTS = 0.05  # of the time
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Whose settings are searched, on what, judged by what."""
+
+    template: Recommender  # its settings are those of every trial, but for what is searched
+    events: Interactions | None  # what the best settings are fitted to at the end; None: all that the split holds
+    split: Split
+    sample: Split  # what is asked for after each epoch
+    metric: str
+    patience: int
+    threads: int | None
+
+    @classmethod
+    def of(
+        cls,
+        template: Recommender,
+        data: Interactions | Split,
+        *,
+        metric: str,
+        sample: int | None,
+        patience: int,
+        seed: int,
+        threads: int | None,
+    ) -> Problem:
+        """From what a user gives."""
+        Plan(metric=metric, patience=patience)  # refuses what makes no sense
+        if not isinstance(data, Interactions | Split):
+            raise DataError(
+                f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
+            )
+        events = data if isinstance(data, Interactions) else None
+        split = data if isinstance(data, Split) else validation_of(data, seed)
+        if sample is not None:
+            split = sampled(split, WHOLE * sample, seed)
+        few = split if sample is None else sampled(split, sample, seed)
+        return cls(template, events, split, few, metric, patience, threads)
+
+    def identity(self) -> dict[str, Any]:
+        """What makes it this problem and no other."""
+        split = self.split
+        parts = [part for one in (split.train, split.history, split.truth) for part in (one.contexts, one.items)]
+        rows = [one.by_context for one in (split.train, split.history, split.truth)]
+        return {
+            "model": type(self.template).__name__,
+            "metric": self.metric,
+            "patience": self.patience,
+            "sample": self.sample.truth.n_contexts,
+            "repeats": split.repeats,
+            "the data": digest(*parts, *rows),
+        }
+
+    def recommender(self, settings: Mapping[str, Any]) -> Recommender:
+        """With these settings, not fitted."""
+        return type(self.template)(**{**self.template.settings(), **settings})
+
+    def start(self, settings: Mapping[str, Any]) -> Recommender:
+        """A model with these settings to begin others from, at its best epoch."""
+        model = self.recommender(settings)
+        return model._learn(self.split.train, self._plan(None, None), "tune", (), False, self.threads)
+
+    def attempt(
+        self,
+        settings: Mapping[str, Any],
+        start: Recommender | None,
+        checkpoint: Path | None,
+        report: Callable[[int, float], object],
+    ) -> tuple[float, int | None]:
+        """Fit and judge: the metric on the validation, and the best epoch where there are epochs.
+
+        `report` is told the metric on the sample after each epoch, and may raise whatever ends the trial.
+        """
+        model = self.recommender(settings)
+        if not model._in_epochs:
+            model.fit(self.split.train, progress=False, threads=self.threads)
+            return self._judged(model), None
+
+        def tell(epoch: Epoch) -> None:
+            assert epoch.validation is not None
+            report(epoch.number, epoch.validation)
+
+        model._learn(self.split.train, self._plan(start, checkpoint), "tune", tell, False, self.threads)
+        best: int = model.best_epoch_  # type: ignore[attr-defined]
+        if self.sample is self.split:
+            return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]
+        return self._judged(model), best
+
+    def _plan(self, start: Recommender | None, checkpoint: Path | None) -> Plan:
+        share = None if checkpoint is None else _CHECKPOINTS
+        return Plan(self.sample, self.metric, self.patience, checkpoint, start, checkpoint_share=share)
+
+    def _judged(self, model: Recommender) -> float:
+        value = figure(model, self.split, self.metric, self.threads)
+        if not math.isfinite(value):
+            raise DataError(f"{self.metric} is not defined for any context of the validation; take another metric")
+        return value
+
+    def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
+        """Fitted to all events, the validation's included."""
+        events = self.split.events() if self.events is None else self.events
+        return self.recommender(settings).fit(events, progress=progress, threads=threads)
+
+
+def made(model: str | type[Recommender] | Recommender) -> Recommender:
+    """A recommender, from its name, its class or one that has settings."""
+    if isinstance(model, str):
+        model = recommender_class(model)
+    if isinstance(model, type) and issubclass(model, Recommender):
+        return model()
+    if isinstance(model, Recommender):
+        model._check()
+        return type(model)(**model.settings())  # theirs to change meanwhile
+    raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
+
+
+def searched(template: Recommender, given: Mapping[str, Dimension | None] | None, weighted: bool) -> Space:
+    """The recommender's own space without what its settings say already, and with what is given.
+
+    Where pairs have weights, whether these count is searched too.
+    """
+    own: dict[str, Dimension | None] = dict(type(template).space())
+    if weighted:
+        own["weighting"] = Choice("binary", "log")
+    settings = template.settings()
+    defaults = {one.name: one.default for one in fields(template) if one.default is not MISSING}
+    own = {name: one for name, one in own.items() if name in settings and settings[name] == defaults.get(name)}
+    given = {} if given is None else given
+    for name, one in given.items():
+        if name not in settings:
+            raise SettingError(
+                f"{type(template).__name__} has no setting {name!r}; there are {', '.join(map(str, settings))}"
+            )
+        if one is not None and not isinstance(one, Dimension):
+            raise SettingError(f"space: {name} is {one!r:.80}; expected Real, Whole, Choice or Grows, or None")
+    return {name: one for name, one in {**own, **given}.items() if one is not None}

@@ -1,0 +1,99 @@
+"""How far a search is, and what is the best so far."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from shortlist.tuning.result import Trial
+
+
+class Watch:
+    """Tells of trials as they go; from any thread."""
+
+    def __init__(self, metric: str, trials: int | None, seconds: float | None) -> None:
+        self._metric, self._trials, self._seconds = metric, trials, seconds
+        self._best: Trial | None = None
+        self._lock = threading.Lock()
+        self._now = ""
+
+    def _show(self, progress: float, line: str) -> None:
+        """Show how far it is, from 0 to 1, and what is going on."""
+
+    def _tell(self, line: str) -> None:
+        """Tell of a trial that has ended."""
+
+    def epoch(self, number: int, epoch: int, epochs: int, value: float) -> None:
+        """A trial has come so far."""
+        with self._lock:
+            self._now = f"trial {number} epoch {epoch}/{epochs} {value:.4f}"
+            self._show(-1.0, f"{self._best_line()}{self._now}")
+
+    def ended(self, trial: Trial, done: int, spent: float) -> None:
+        """A trial has ended; `done` trials in `spent` seconds so far."""
+        with self._lock:
+            if trial.value is not None and (self._best is None or trial.value > (self._best.value or 0.0)):
+                self._best = trial
+            shares = [0.0]
+            shares += [] if self._trials is None else [done / self._trials]
+            shares += [] if self._seconds is None else [spent / self._seconds]
+            of = "" if self._trials is None else f"/{self._trials}"
+            figure = trial.reason if trial.value is None else f"{self._metric} {trial.value:.4f}"
+            at = "" if trial.epoch is None else f" at epoch {trial.epoch}"
+            found = f": {figure}{at}" if figure else ""
+            settings = ", ".join(f"{name}={value}" for name, value in trial.settings.items())
+            self._show(min(1.0, max(shares)), f"{self._best_line()}{done}{of} trials")
+            self._tell(f"trial {trial.number} {trial.state}{found}  ({settings}; {trial.seconds:.1f} s)")
+
+    def _best_line(self) -> str:
+        if self._best is None:
+            return ""
+        return f"best {self._metric} {self._best.value:.4f} (trial {self._best.number})  "
+
+
+class _Lines(Watch):
+    """A line a trial, where there is no terminal."""
+
+    title = ""
+
+    def _tell(self, line: str) -> None:
+        best = self._best_line().strip()
+        sys.stderr.write(f"{self.title}: {line}{'; ' if best else ''}{best}\n")
+
+
+class _Bar(Watch):
+    """A bar on a terminal."""
+
+    bar: Any = None
+    task: Any = None
+
+    def _show(self, progress: float, line: str) -> None:
+        done = {} if progress < 0 else {"completed": progress}
+        self.bar.update(self.task, status=line, **done)
+
+
+@contextmanager
+def watched(
+    title: str, metric: str, trials: int | None, seconds: float | None, progress: bool | None
+) -> Iterator[Watch]:
+    """Shows a bar on a terminal; elsewhere, and only where `progress` is True, a line a trial."""
+    terminal = sys.stderr.isatty()
+    if not (terminal if progress is None else progress):
+        yield Watch(metric, trials, seconds)
+        return
+    if not terminal:
+        lines = _Lines(metric, trials, seconds)
+        lines.title = title
+        yield lines
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[status]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        watch = _Bar(metric, trials, seconds)
+        watch.bar, watch.task = bar, bar.add_task(f"tuning {title}", total=1.0, status="")
+        yield watch

@@ -1,0 +1,114 @@
+"""What a search has found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import polars as pl
+
+from shortlist.recommenders.base import Recommender
+
+State: TypeAlias = Literal["complete", "pruned", "failed", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Some settings, and how good they were.
+
+    Args:
+        number: from 0, in the order in which they were proposed.
+        settings: of those settings that are searched.
+        state: `"complete"`; `"pruned"`: given up since others were better by then; `"failed"`: `reason` tells why;
+            `"unfinished"`: interrupted or not begun, and to be gone on with.
+        value: the metric on the validation split, of a complete trial.
+        epoch: the best one, where it learns in epochs.
+        curve: the metric after each epoch, on a sample of the validation's contexts where there are many.
+        seconds: how long it took.
+        reason: why it failed.
+        start: the number of the trial from whose embeddings it began, None where it began from nothing. Only the
+            latter can be the best: their settings are all there is to know.
+    """
+
+    number: int
+    settings: Mapping[str, Any]
+    state: State
+    value: float | None = None
+    epoch: int | None = None
+    curve: tuple[float, ...] = ()
+    seconds: float = 0.0
+    reason: str | None = None
+    start: int | None = None
+
+    @property
+    def merit(self) -> float:
+        """What can be compared with trials that were given up: the best of the curve where there is one."""
+        return max(self.curve) if self.curve else self.value or 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The best settings, every trial, and the model that was fitted with the best to all events.
+
+    `settings` are the constructor's; `epochs` among them is the best epoch. `importance` says for each setting how
+    much of what tells the best tenth of the trials from the others is due to it; it is empty where there are few.
+    """
+
+    recommender: str
+    metric: str
+    settings: dict[str, Any]
+    best: Trial
+    trials: list[Trial]
+    importance: dict[str, float]
+    seconds: float  # of the whole search
+    model: Recommender | None = None
+    refit_seconds: float | None = None
+    searched: tuple[str, ...] = field(default=())
+
+    @property
+    def value(self) -> float:
+        """The metric on the validation split, of the best settings."""
+        assert self.best.value is not None
+        return self.best.value
+
+    def states(self) -> dict[State, int]:
+        """How many trials ended how."""
+        return dict(Counter(trial.state for trial in self.trials))
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each trial: number, start, settings, state, epoch, the metric, seconds, reason."""
+        rows = [
+            {"trial": trial.number, "start": trial.start}
+            | {name: trial.settings.get(name) for name in self.searched}
+            | {
+                "state": trial.state,
+                "epoch": trial.epoch,
+                self.metric: trial.value,
+                "seconds": trial.seconds,
+                "reason": trial.reason,
+            }
+            for trial in self.trials
+        ]
+        types = {
+            "start": pl.Int64,
+            "epoch": pl.Int64,
+            self.metric: pl.Float64,
+            "seconds": pl.Float64,
+            "reason": pl.String,
+        }
+        return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None)
+
+    def __repr__(self) -> str:
+        found = {name: self.settings[name] for name in self.searched if name in self.best.settings}
+        if self.best.epoch is not None:
+            found["epochs"] = self.best.epoch
+        shown = ", ".join(f"{name}={value!r}" for name, value in found.items())
+        states = ", ".join(f"{count} {state}" for state, count in self.states().items())
+        which = f"trial {self.best.number} of {len(self.trials)} ({states})"
+        lines = [f"{self.recommender}({shown})", f"  {self.metric} {self.value:.4f} on validation, {which}"]
+        if self.importance:
+            parts = ", ".join(f"{name} {share:.0%}" for name, share in self.importance.items())
+            lines.append(f"  what mattered: {parts}")
+        return "\n".join(lines)

@@ -1,0 +1,349 @@
+"""The search as a whole."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import shortlist as sl
+from recommenders.factorizations import events, same
+from shortlist.tuning import Choice, Grows, Real
+from shortlist.tuning.problem import Problem
+
+FAST = {"trials": 6, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def split():
+    return sl.splits.by_time(events(120, 36), test=0.2)
+
+
+def table(tuned):
+    return [(dict(one.settings), one.state, one.value, one.curve, one.epoch, one.start) for one in tuned.trials]
+
+
+@pytest.mark.parametrize("model", ["popularity", "itemknn", "userknn", "slim", "ease", "ials", "icd"])
+def test_every_recommender_can_be_tuned(model, split):
+    tuned = sl.tune(model, split, **FAST)
+    assert len(tuned.trials) == (2 if model == "popularity" else 6)
+    assert tuned.value == max(one.value for one in tuned.trials if one.value is not None and one.start is None)
+    again = type(tuned.model)(**tuned.settings).fit(split.train)
+    assert sl.evaluate(again, split, "ndcg@20")["ndcg@20"] == pytest.approx(tuned.value, abs=1e-6)
+    assert tuned.model.settings() == tuned.settings
+    # the first trial has the settings as they are
+    default = type(tuned.model)()
+    values = [one.value for one in tuned.trials]
+    if model not in ("ials", "icd"):
+        fitted = default.fit(split.train)
+        assert values[0] == pytest.approx(sl.evaluate(fitted, split, "ndcg@20")["ndcg@20"], abs=1e-9)
+
+
+def test_the_best_is_fitted_to_everything(split):
+    tuned = sl.tune("ease", split, **FAST)
+    assert len(tuned.model.seen_) == split.events().n_pairs
+    from_events = sl.tune("ease", events(120, 36), **FAST)
+    assert len(from_events.model.seen_) == events(120, 36).n_pairs
+    assert from_events.refit_seconds > 0
+    without = sl.tune("ease", split, refit=False, **FAST)
+    assert without.model is None
+    assert without.refit_seconds is None
+    assert without.settings == tuned.settings
+
+
+def test_the_same_seed_gives_the_same_trials_whatever_the_workers(split):
+    arguments = {"trials": 14, "space": {"dim": Grows(2, 4)}, "metric": "recall@5", "refit": False}
+    found = [
+        sl.tune(sl.IALS(epochs=5), split, workers=workers, threads=threads, **arguments)
+        for workers, threads in ((1, 1), (1, 2), (2, 2), (4, 4))
+    ]
+    assert all(table(one) == table(found[0]) for one in found)
+    other = sl.tune(sl.IALS(epochs=5), split, seed=1, **arguments)
+    assert table(other) != table(found[0])
+
+
+def test_workers_run_at_a_time(split, monkeypatch):
+    together = threading.Barrier(3, timeout=60)
+    attempt = Problem.attempt
+
+    def meeting(self, *arguments):
+        if together.n_waiting + 1 <= 3 and not together.broken:
+            together.wait()
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(Problem, "attempt", meeting)
+    assert len(sl.tune("ease", split, trials=3, workers=3, threads=3, refit=False).trials) == 3
+
+
+def test_larger_dimensions_begin_from_smaller_ones(split):
+    arguments = {"trials": 16, "space": {"dim": Grows(2, 4, 8)}, "refit": False, "metric": "recall@10"}
+    tuned = sl.tune(sl.IALS(epochs=4), split, **arguments)
+    dims = [one.settings["dim"] for one in tuned.trials]
+    assert dims[:4] == [2] * 4
+    assert 4 in dims
+    for trial in tuned.trials:
+        if trial.start is not None:
+            assert tuned.trials[trial.start].settings["dim"] < trial.settings["dim"]
+    assert any(one.start is not None for one in tuned.trials)
+    assert all(one.start is None for one in tuned.trials[:4] + tuned.trials[-4:])
+    assert tuned.best.start is None
+    # what began from another model and was best is done again from nothing
+    warm = sorted((one for one in tuned.trials if one.start is not None and one.value), key=lambda one: -one.merit)
+    assert dict(warm[0].settings) in [dict(one.settings) for one in tuned.trials if one.start is None]
+    cold = sl.tune(sl.IALS(epochs=4), split, warm_start=False, **arguments)
+    assert all(one.start is None for one in cold.trials)
+
+
+def test_a_warm_trial_is_a_fit_from_the_smaller_model(split):
+    arguments = {"trials": 16, "space": {"dim": Grows(2, 4)}, "refit": False, "metric": "recall@10", "patience": 9}
+    tuned = sl.tune(sl.IALS(epochs=3), split, **arguments)
+    trial = next(one for one in tuned.trials if one.start is not None and one.state == "complete")
+    options = {"validation": split, "metric": "recall@10", "patience": 9}
+    small = sl.IALS(**{"epochs": 3, **tuned.trials[trial.start].settings}).fit(split.train, **options)
+    large = sl.IALS(**{"epochs": 3, **trial.settings}).fit(split.train, start=small, **options)
+    assert tuple(one.validation for one in large.training_) == trial.curve
+
+
+def test_where_larger_is_worse_it_goes_back(monkeypatch, split):
+    def rigged(self, settings, start, checkpoint, report):
+        value = 1.0 / settings["dim"] + settings["regularization"] / 1000
+        report(1, value)
+        return value, 1
+
+    monkeypatch.setattr(Problem, "attempt", rigged)
+    monkeypatch.setattr(Problem, "start", lambda self, settings: None)
+    tuned = sl.tune("ials", split, trials=80, space={"dim": Grows(2, 4, 8)}, refit=False)
+    dims = [one.settings["dim"] for one in tuned.trials]
+    assert dims.count(4) == 8
+    assert 8 not in dims
+    assert dims[-1] == 2
+
+
+def test_pruned_trials_stop_early(split):
+    space = {"dim": None, "regularization": Real(1e-5, 1e4, log=True)}
+    tuned = sl.tune(sl.IALS(epochs=8), split, trials=24, space=space, patience=8, refit=False)
+    pruned = [one for one in tuned.trials if one.state == "pruned"]
+    assert pruned
+    for one in pruned:
+        assert one.value is None
+        assert len(one.curve) < 8
+        assert one.number >= 4
+
+
+def test_a_failing_trial_is_recorded_and_the_search_goes_on(split, monkeypatch):
+    attempt = Problem.attempt
+
+    def flaky(self, settings, *rest):
+        if settings["regularization"] > 300:
+            raise MemoryError
+        if settings["regularization"] < 10:
+            raise FloatingPointError("overflow")
+        return attempt(self, settings, *rest)
+
+    monkeypatch.setattr(Problem, "attempt", flaky)
+    tuned = sl.tune("ease", split, trials=20, refit=False)
+    reasons = {one.reason for one in tuned.trials if one.state == "failed"}
+    assert reasons == {"MemoryError: not enough memory", "FloatingPointError: overflow"}
+    assert tuned.best.state == "complete"
+    assert len(tuned.trials) == 20
+    frame = tuned.to_polars()
+    assert frame.filter(frame["state"] == "failed")["reason"].null_count() == 0
+
+
+def test_numbers_that_overflow_are_a_failure(split):
+    space = {"dim": None, "init_scale": Choice(0.1, 1e18)}
+    tuned = sl.tune(sl.IALS(epochs=2), split, trials=8, space=space, refit=False)
+    assert {one.state for one in tuned.trials if one.settings["init_scale"] == 0.1} <= {"complete", "pruned"}
+    for one in tuned.trials:
+        assert one.value is None or np.isfinite(one.value)
+
+
+def test_where_all_fail_it_says_so(split, monkeypatch):
+    def broken(self, *_):
+        raise sl.DataError("no such luck")
+
+    monkeypatch.setattr(Problem, "attempt", broken)
+    with pytest.raises(sl.DataError, match="all of the first 4 trials failed, the last one thus: no such luck"):
+        sl.tune("ease", split, trials=40)
+    with pytest.raises(sl.DataError, match="no trial has a ndcg@20: 2 failed, the last one thus: no such luck"):
+        sl.tune("ease", split, trials=2)
+
+
+def test_the_journal_is_one_of_optuna(split, tmp_path):
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    path = tmp_path / "new" / "folder" / "study"
+    tuned = sl.tune("ease", split, study=path, refit=False, **FAST)
+    study = optuna.load_study(study_name="shortlist", storage=JournalStorage(JournalFileBackend(str(path))))
+    assert study.best_value == tuned.value
+    assert study.best_params["regularization"] == tuned.settings["regularization"]
+    assert [one.params for one in study.trials] == [dict(one.settings) for one in tuned.trials]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metric": "recall@5"}, "metric was 'ndcg@20' and is 'recall@5'"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"model": "itemknn"}, "model was 'EASE' and is 'ItemKNN'"),
+        ({"space": {"regularization": Real(1, 2)}}, "the space regularization was .*'high': 10000.0"),
+        ({"model": sl.EASE(weighting="raw")}, "settings weighting was None and is 'raw'"),
+        ({"data": sl.splits.by_time(events(120, 36, seed=1), test=0.2)}, "the data was '[0-9a-f]+' and is"),
+        ({"workers": 7}, "rounds was 4 and is 7"),
+    ],
+)
+def test_a_study_of_something_else_is_refused(split, tmp_path, change, told):
+    path = tmp_path / "study"
+    arguments = {"model": "ease", "data": split, "study": path, "refit": False, **FAST}
+    sl.tune(**arguments)
+    before = path.read_bytes()
+    with pytest.raises(sl.SettingError, match=f"cannot use the study .*study of something else: .*{told}"):
+        sl.tune(**{**arguments, **change})
+    assert path.read_bytes() == before
+
+
+def test_files_that_are_no_studies_are_refused(split, tmp_path):
+    for name, content in (
+        ("text", "hello\nworld\n"),
+        ("json", '{"a": 1}\n'),
+        ("list", "[1]\n"),
+        ("binary", "\0\n\0\n"),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(sl.StorageError, match="cannot use the study"):
+            sl.tune("ease", split, study=path, **FAST)
+        assert path.read_text() == content
+    with pytest.raises(sl.StorageError, match="it is a directory"):
+        sl.tune("ease", split, study=tmp_path, **FAST)
+    with pytest.raises(sl.SettingError, match="study is 7; expected the path of a file"):
+        sl.tune("ease", split, study=7, **FAST)
+
+
+def test_a_study_of_someone_else_is_refused(split, tmp_path):
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    path = tmp_path / "study"
+    optuna.create_study(study_name="mine", storage=JournalStorage(JournalFileBackend(str(path))))
+    with pytest.raises(sl.StorageError, match="holds a study 'mine' that is not of Shortlist"):
+        sl.tune("ease", split, study=path, **FAST)
+
+
+def test_two_processes_do_not_share_a_study(split, tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    path = tmp_path / "study"
+    attempt = Problem.attempt
+
+    def meanwhile(self, *arguments):
+        monkeypatch.setattr(Problem, "attempt", attempt)
+        with pytest.raises(sl.StorageError, match="is being worked on by another process"):
+            sl.tune("ease", split, study=path, **FAST)
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(Problem, "attempt", meanwhile)
+    assert len(sl.tune("ease", split, study=path, refit=False, **FAST).trials) == 6
+
+
+def test_a_half_written_line_is_cut_off(split, tmp_path):
+    path = tmp_path / "study"
+    first = sl.tune("ease", split, study=path, refit=False, **FAST)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"op_code": 8, "trial')
+    assert sl.tune("ease", split, study=path, refit=False, **FAST).trials == first.trials
+    assert all(json.loads(line) for line in path.read_bytes().splitlines())
+
+
+def test_the_sample(split):
+    tuned = sl.tune(sl.IALS(epochs=3), split, sample=10, refit=False, **FAST)
+    best = tuned.best
+    model = sl.IALS(**tuned.settings).fit(split.train)
+    assert sl.evaluate(model, split, "ndcg@20")["ndcg@20"] == pytest.approx(best.value, abs=1e-6)
+    assert max(best.curve) != best.value
+    everything = sl.tune(sl.IALS(epochs=3), split, sample=None, refit=False, **FAST)
+    assert max(everything.best.curve) == everything.best.value
+
+
+def test_weights_are_searched_where_there_are_some():
+    weighted = events(120, 36, weighted=True)
+    assert "weighting" in sl.tune("ease", weighted, refit=False, **FAST).trials[0].settings
+    assert "weighting" not in sl.tune(sl.EASE(weighting="raw"), weighted, refit=False, **FAST).trials[0].settings
+
+
+def test_what_is_told(split, capsys):
+    tuned = sl.tune("ease", split, trials=12, progress=True)
+    told = capsys.readouterr().err
+    assert told.count("EASE: trial ") == 12
+    assert f"best ndcg@20 {tuned.value:.4f} (trial {tuned.best.number})" in told
+    assert repr(tuned).splitlines()[0].startswith(f"EASE(regularization={tuned.settings['regularization']!r}")
+    assert f"ndcg@20 {tuned.value:.4f} on validation, trial {tuned.best.number} of 12 (12 complete)" in repr(tuned)
+    frame = tuned.to_polars()
+    assert frame.columns == [
+        "trial",
+        "start",
+        "regularization",
+        "weighting",
+        "state",
+        "epoch",
+        "ndcg@20",
+        "seconds",
+        "reason",
+    ]
+    assert frame.height == 12
+    sl.tune("ease", split, progress=False, **{"trials": 2})
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"trials": 0}, sl.SettingError, "trials is 0; expected a whole number of at least 1"),
+        ({"seconds": 0}, sl.SettingError, "seconds is 0; expected a number above 0"),
+        ({"workers": 0}, sl.SettingError, "workers is 0"),
+        ({"seed": -1}, sl.SettingError, "seed is -1"),
+        ({"sample": 0}, sl.SettingError, "sample is 0"),
+        ({"patience": 0}, sl.SettingError, "patience is 0"),
+        ({"refit": "no"}, sl.SettingError, "refit is 'no'; expected True or False"),
+        ({"warm_start": 1}, sl.SettingError, "warm_start is 1; expected True or False"),
+        ({"metric": "coverage@20"}, sl.SettingError, "expected a metric of accuracy"),
+        ({"metric": "ndgc"}, sl.SettingError, "ndgc"),
+        (
+            {"data": "events.csv"},
+            sl.DataError,
+            "tune takes Interactions, or a Split whose truth",
+        ),
+        ({"model": "easy"}, sl.SettingError, "no recommender is called 'easy'"),
+    ],
+)
+def test_mistakes(split, change, error, told):
+    with pytest.raises(error, match=told):
+        sl.tune(**{"model": "ease", "data": split, **FAST, **change})
+
+
+def test_without_optuna_it_says_how_to_get_it(split, monkeypatch):
+    importing = builtins.__import__
+
+    def without(name, *arguments, **others):
+        if name.partition(".")[0] == "optuna":
+            raise ImportError(name)
+        return importing(name, *arguments, **others)
+
+    monkeypatch.setattr("shortlist.tuning.engine.import_module", without)
+    with pytest.raises(sl.SettingError, match=r'not installed: pip install "shortlist\[tune\]"'):
+        sl.tune("ease", split)
+
+
+def test_a_checkpoint_does_not_change_the_result(split, tmp_path):
+    arguments = {"trials": 8, "space": {"dim": Grows(2, 4)}, "refit": False}
+    kept = sl.tune(sl.IALS(epochs=4), split, study=tmp_path / "study", **arguments)
+    assert table(kept) == table(sl.tune(sl.IALS(epochs=4), split, **arguments))
+    assert [one.name for one in tmp_path.iterdir()] == ["study"]
+
+
+def test_the_model_is_the_one_that_a_fit_gives(split):
+    tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Grows(2, 4)}, trials=10)
+    same(tuned.model, sl.IALS(**tuned.settings).fit(split.events()))
