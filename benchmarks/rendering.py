@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 import shortlist as sl
-from rows import PUBLISHED, SETS, DataSet, Row, data_set
+from rows import PUBLISHED, SETS, STUDIES, DataSet, Row, complete, data_set, trials
 from shortlist.evaluation.comparison import verdict_of
 from shortlist.recommenders.registry import recommender_class
 
@@ -45,7 +45,7 @@ def write(page: Path = PAGE) -> None:
 
 def rendered(text: str) -> str:
     """A page with its regions as the stored results are."""
-    for name, content in (("quality", quality()), ("speed", speed())):
+    for name, content in (("quality", quality()), ("speed", speed()), ("tuning", tuning())):
         begin, end = f"<!-- board: {name} -->", f"<!-- end of board: {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise SystemExit(f"the page has no place for the board of {name}: it needs the lines {begin} and {end}")
@@ -163,6 +163,40 @@ def per_context(row: Row, result: dict[str, Any], metric: str) -> np.ndarray | N
     values = np.load(path)["values"].astype(np.float64)
     same = len(values) == result["contexts"] and abs(values.mean() - result["metrics"][metric]["mean"]) < 1e-5
     return values if same else None
+
+
+# --- tuning ----------------------------------------------------------------------------------------------------------
+
+
+def tuning() -> str:
+    """What `tune` finds for IALS in some minutes, beside the best of a hundred trials."""
+    lines = []
+    for measured in map(data_set, SETS):
+        bar, own = (trials(STUDIES / f"{measured.name}-ials-{which}.csv") for which in ("256", "tuned"))
+        if not bar or not own:
+            continue
+        metric = measured.validation
+        goal = max(one[metric] for one in complete(bar, metric))
+        found = max(complete(own, metric), key=lambda one: one[metric])
+        warm = sum("start" in one for one in own)
+        states = [one["state"] for one in own]
+        lines.append(
+            [
+                measured.name,
+                metric,
+                f"{len(bar)}",
+                figure(goal),
+                f"{sum(one['seconds'] for one in own) / 60:.0f}",
+                f"{len(own)}",
+                f"{states.count('pruned')}",
+                f"{warm}",
+                str(found["dim"]),
+                figure(found[metric]),
+                f"{100 * (found[metric] / goal - 1):+.1f} %".replace("-", "−"),
+            ]
+        )
+    head = ["data", "metric", "trials of the study", "its best", "minutes of `tune`", "trials", "given up"]
+    return table([*head, "from a smaller model", "d", "its best", "difference"], lines)
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from importlib import import_module
 
 import pytest
 
 import shortlist as sl
 from recommenders.factorizations import events
 from shortlist.tuning.problem import Problem
+from shortlist.tuning.search import Search
 from storage.samples import child_environment
 from tuning.killer import study
 
@@ -186,7 +186,7 @@ def test_time_that_is_over_leaves_trials_to_be_gone_on_with(tmp_path, monkeypatc
     arguments = {"space": {"dim": None}, "trials": 6, "study": path, "refit": False, "patience": 9}
     looks = iter([False] * 13)
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("shortlist.tuning.tune")._Search, "_over", lambda self: next(looks, True))
+        patch.setattr(Search, "_over", lambda self: next(looks, True))
         first = sl.tune(sl.IALS(epochs=9), split, **arguments)
     assert [one.state for one in first.trials] == ["complete", "unfinished", "unfinished", "unfinished"]
     assert len(first.trials[1].curve) == 3

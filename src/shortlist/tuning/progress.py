@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,14 @@ class Watch:
     def _tell(self, line: str) -> None:
         """Tell of a trial that has ended."""
 
+    def before(self, trials: Sequence[Trial], spent: float) -> None:
+        """These trials ended in earlier calls."""
+        with self._lock:
+            for trial in trials:
+                self._compare(trial)
+            if trials:
+                self._show(self._share(len(trials), spent), f"{self._best_line()}{len(trials)} trials before")
+
     def epoch(self, number: int, epoch: int, epochs: int, value: float) -> None:
         """A trial has come so far."""
         with self._lock:
@@ -35,23 +43,30 @@ class Watch:
     def ended(self, trial: Trial, done: int, spent: float) -> None:
         """A trial has ended; `done` trials in `spent` seconds so far."""
         with self._lock:
-            if trial.value is not None and (self._best is None or trial.value > (self._best.value or 0.0)):
-                self._best = trial
-            shares = [0.0]
-            shares += [] if self._trials is None else [done / self._trials]
-            shares += [] if self._seconds is None else [spent / self._seconds]
+            self._compare(trial)
             of = "" if self._trials is None else f"/{self._trials}"
             figure = trial.reason if trial.value is None else f"{self._metric} {trial.value:.4f}"
             at = "" if trial.epoch is None else f" at epoch {trial.epoch}"
             found = f": {figure}{at}" if figure else ""
             settings = ", ".join(f"{name}={value}" for name, value in trial.settings.items())
-            self._show(min(1.0, max(shares)), f"{self._best_line()}{done}{of} trials")
+            self._show(self._share(done, spent), f"{self._best_line()}{done}{of} trials")
             self._tell(f"trial {trial.number} {trial.state}{found}  ({settings}; {trial.seconds:.1f} s)")
+
+    def _compare(self, trial: Trial) -> None:
+        if trial.value is not None and (self._best is None or trial.value > (self._best.value or 0.0)):
+            self._best = trial
+
+    def _share(self, done: int, spent: float) -> float:
+        """How much of the budget is spent."""
+        shares = [] if self._trials is None else [done / self._trials]
+        shares += [] if self._seconds is None else [spent / self._seconds]
+        return min(1.0, max(shares))
 
     def _best_line(self) -> str:
         if self._best is None:
             return ""
-        return f"best {self._metric} {self._best.value:.4f} (trial {self._best.number})  "
+        warm = "" if self._best.start is None else ", from a smaller model"
+        return f"best {self._metric} {self._best.value:.4f} (trial {self._best.number}{warm})  "
 
 
 class _Lines(Watch):

@@ -104,7 +104,7 @@ class Proposals:
         with quiet():
             study: Study = optuna().create_study(direction="maximize", sampler=sampler)
         stage = [trial.settings.get(self._grows or "") for trial in before]
-        best = {one: max(trial.merit for trial, own in zip(before, stage) if own == one) for one in stage}
+        best = {one: max(trial.merit for trial, own in zip(before, stage) if own == one) for one in set(stage)}
         for trial, own in zip(before, stage):
             value = 0.0 if trial.state == "failed" else trial.merit / (best[own] or 1.0)
             study.add_trial(create_trial(value=value, **self._params(trial.settings)))

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from shortlist._settings import flag, number, whole
+from shortlist._settings import flag, whole
 from shortlist._threads import thread_count
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
-from shortlist.errors import DataError, ShortlistError
+from shortlist.errors import DataError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.space import Dimension, Grows, Space, Value
+from shortlist.recommenders.space import Dimension
 from shortlist.tuning.engine import optuna
-from shortlist.tuning.journal import ATTEMPTS, Journal, opened
+from shortlist.tuning.journal import opened
 from shortlist.tuning.problem import Problem, made, searched
-from shortlist.tuning.progress import Watch, watched
-from shortlist.tuning.result import State, Trial, Tuned
-from shortlist.tuning.sampling import ROUND, Proposals, Pruning, growing, importance
-
-TRIALS = 40  # where no budget is given
-LAST = 0.5  # of the budget, for the largest value of a setting that grows
-AGAIN = 0.25  # of the budget, for doing from nothing what began from another model
-_HOPELESS = 4  # the first trials; where all of them fail, so will the others
+from shortlist.tuning.progress import watched
+from shortlist.tuning.result import Trial, Tuned
+from shortlist.tuning.sampling import ROUND, Proposals, importance
+from shortlist.tuning.search import Budget, Search
 
 
 def tune(
@@ -96,7 +88,7 @@ def tune(
     (True, 3)
     """
     optuna()
-    budget = _Budget.of(trials, seconds)
+    budget = Budget.of(trials, seconds)
     seed, workers = whole("seed", seed, least=0), whole("workers", workers)
     if sample is not None:
         sample = whole("sample", sample)
@@ -104,9 +96,7 @@ def tune(
     flag("warm_start", warm_start)
     template = made(model)
     each = max(1, thread_count(threads) // workers) if workers > 1 else threads
-    problem = Problem.of(
-        template, data, metric=metric, sample=sample, patience=patience, seed=seed, threads=each
-    )  # fmt: skip
+    problem = Problem.of(template, data, metric=metric, sample=sample, patience=patience, seed=seed, threads=each)
     chosen = searched(template, space, problem.split.train.by_context.values is not None)
     size = max(ROUND, workers)
     identity = {
@@ -121,12 +111,17 @@ def tune(
         opened(study, chosen, identity) as journal,
         watched(type(template).__name__, metric, budget.trials, budget.seconds, progress) as watch,
     ):
-        search = _Search(
-            problem, chosen, journal, watch, budget, Proposals(chosen, template.settings(), seed, size), workers
-        )
-        search.checkpoints = None if study is None else Path(study)
-        search.warm = warm_start and template._in_epochs and isinstance(template, DotProduct)
-        search.run()
+        Search(
+            problem,
+            chosen,
+            journal,
+            watch,
+            budget,
+            Proposals(chosen, template.settings(), seed, size),
+            workers=workers,
+            warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
+            checkpoints=None if study is None else Path(study),
+        ).run()
         found, spent = journal.trials(), journal.seconds
     best = _best(found, metric)
     settings = {**template.settings(), **best.settings}
@@ -148,244 +143,6 @@ def tune(
     )
 
 
-@dataclass(frozen=True)
-class _Budget:
-    """How much a study may take, in all."""
-
-    trials: int | None
-    seconds: float | None
-
-    @classmethod
-    def of(cls, trials: int | None, seconds: float | None) -> _Budget:
-        if trials is None and seconds is None:
-            trials = TRIALS
-        return cls(
-            None if trials is None else whole("trials", trials),
-            None if seconds is None else number("seconds", seconds, above=True),
-        )
-
-    def share(self, trials: int, seconds: float) -> float:
-        """How much of it is spent."""
-        return max(
-            0.0 if self.trials is None else trials / self.trials,
-            0.0 if self.seconds is None else seconds / self.seconds,
-        )
-
-
-class _OutOfTimeError(Exception):
-    """The study's time is over, or someone wants it to end."""
-
-
-class _GivenUpError(Exception):
-    """The trial is not worth going on with."""
-
-
-class _Search:
-    """Round after round of trials."""
-
-    checkpoints: Path | None = None
-    warm: bool = False
-
-    def __init__(
-        self,
-        problem: Problem,
-        space: Space,
-        journal: Journal,
-        watch: Watch,
-        budget: _Budget,
-        proposals: Proposals,
-        workers: int,
-    ) -> None:
-        self._problem, self._space, self._journal, self._watch = problem, space, journal, watch
-        self._budget, self._proposals, self._workers = budget, proposals, workers
-        self._before, self._began = journal.seconds, time.perf_counter()
-        self._enough = threading.Event()  # someone wants it to end
-        self._writing = threading.Lock()
-        self._grows = growing(space)
-        self._start: tuple[int, Recommender] | None = None  # the model that trials begin from, by its number
-        self._starting = threading.Lock()
-
-    @property
-    def spent(self) -> float:
-        """Seconds, over all calls."""
-        return self._before + time.perf_counter() - self._began
-
-    def run(self) -> None:
-        """Until the budget is spent, or no new settings are left."""
-        size = self._proposals.size
-        try:
-            for done in _told(self._journal.trials()):
-                self._watch.ended(done, done.number + 1, self._before)
-            for place in range(0, 2**62, size):
-                trials = self._journal.trials()
-                if not self._propose(place, trials):
-                    return
-                wanted = [one for one in self._journal.trials()[place : place + size] if one.state == "unfinished"]
-                self._all(wanted, trials[:place])
-                self._refuse_hopeless()
-                if any(one.state == "unfinished" for one in self._journal.trials()[place : place + size]):
-                    return  # out of time
-        finally:
-            self._journal.seconds = self.spent
-
-    def _propose(self, place: int, trials: Sequence[Trial]) -> bool:
-        """Fill the round that begins at this place; whether there is anything in it."""
-        size, budget = self._proposals.size, self._budget
-        most = size if budget.trials is None else max(0, min(size, budget.trials - place))
-        there = len(trials) - place
-        if there < 0:
-            return False  # the round before this one was not full: no new settings are left
-        if there < most and budget.share(0, self.spent) < 1:
-            before = trials[:place]
-            value = trials[place].settings.get(self._grows or "") if there else self._stage(place, before)
-            if self._last(place):
-                start, found = None, self._again(before)
-                if len(found) < size:
-                    found += self._proposals.round(place // size, before, value, found)
-            else:
-                start, found = self._begins(before, value), self._proposals.round(place // size, before, value)
-            here = [one.settings for one in trials[place:]]
-            self._journal.propose([one for one in found if one not in here][: most - there], start)
-        return place < len(self._journal.trials())
-
-    def _stage(self, place: int, before: Sequence[Trial]) -> Value | None:
-        """The value of the setting that grows: larger as the budget is spent, as long as larger is better."""
-        if self._grows is None:
-            return None
-        grows = self._space[self._grows]
-        assert isinstance(grows, Grows)
-        steps = len(grows.values) - 1
-        share = self._budget.share(place, self.spent)
-        k = steps if not steps or share >= 1 - LAST else min(steps - 1, int(share / (1 - LAST) * steps))
-        best: dict[Value, float] = {}
-        for value in grows.values[: k + 1]:
-            merits = [one.merit for one in before if one.settings[self._grows] == value]
-            tried = len(merits) >= 2 * self._proposals.size
-            if tried and best and max(merits) <= max(best.values()):
-                return max(best, key=lambda one: best[one])
-            if merits:
-                best[value] = max(merits)
-        return grows.values[k]
-
-    def _begins(self, before: Sequence[Trial], value: Value | None) -> int | None:
-        """The best trial at a smaller value, for those at this one to begin from."""
-        if not self.warm or not isinstance(value, int):
-            return None
-        smaller = [one for one in before if one.state == "complete" and one.settings[self._grows or ""] < value]
-        return max(smaller, key=lambda one: one.merit).number if smaller else None
-
-    def _last(self, place: int) -> bool:
-        """Whether the budget comes to its end: what counts then begins from nothing."""
-        trials, seconds = self._budget.trials, self._budget.seconds
-        few = trials is not None and trials - place <= max(self._proposals.size, AGAIN * trials)
-        return few or (seconds is not None and self.spent >= (1 - AGAIN) * seconds)
-
-    def _again(self, before: Sequence[Trial]) -> list[dict[str, Any]]:
-        """Of the best trials that began from another model and beat it, settings not done from nothing yet."""
-        cold = [one.settings for one in before if one.start is None]
-        ended = [one for one in before if one.state == "complete"]
-        warm = [one for one in ended if one.start is not None and one.merit > before[one.start].merit]
-        best = sorted(warm, key=lambda one: -one.merit)[: self._proposals.size]
-        return [dict(one.settings) for one in best if one.settings not in cold]
-
-    def _model(self, trial: Trial) -> Recommender | None:
-        """The model that a trial begins from."""
-        if trial.start is None:
-            return None
-        with self._starting:
-            if self._start is None or self._start[0] != trial.start:
-                settings = self._journal.trials()[trial.start].settings
-                self._start = (trial.start, self._problem.start(settings))
-            return self._start[1]
-
-    def _all(self, wanted: Sequence[Trial], before: Sequence[Trial]) -> None:
-        """Do these trials, some at a time."""
-        if self._workers == 1:
-            for trial in wanted:
-                self._one(trial, before)
-            return
-        with ThreadPoolExecutor(self._workers, thread_name_prefix="tune") as pool:
-            futures = [pool.submit(self._one, trial, before) for trial in wanted]
-            try:
-                wait(futures)
-            except BaseException:  # Ctrl-C arrives here: the trials end with the epoch they are at
-                self._enough.set()
-                raise
-            for future in futures:
-                future.result()
-
-    def _one(self, trial: Trial, before: Sequence[Trial]) -> None:
-        if self._over():
-            return
-        began = time.perf_counter()
-        alike = [
-            one for one in before
-            if one.curve and (one.start is None) == (trial.start is None)
-            and one.settings.get(self._grows or "") == trial.settings.get(self._grows or "")
-        ]  # fmt: skip
-        pruning = Pruning(alike)
-        checkpoint = None
-        if self.checkpoints is not None and self._problem.template._in_epochs:
-            checkpoint = self.checkpoints.with_name(f"{self.checkpoints.name}.trial-{trial.number}")
-        with self._writing:
-            attempts = self._journal.begin(trial.number)
-        curve: dict[int, float] = {}
-        epochs = self._problem.template.settings().get("epochs", 0)
-
-        def report(epoch: int, value: float) -> None:
-            curve[epoch] = value
-            with self._writing:
-                self._journal.report(trial.number, epoch, value)
-            self._watch.epoch(trial.number, epoch, epochs, value)
-            if pruning.hopeless(curve):
-                raise _GivenUpError
-            if self._over() and epoch < epochs:
-                raise _OutOfTimeError
-
-        state: State = "complete"
-        value: float | None = None
-        epoch: int | None = None
-        reason: str | None = None
-        try:
-            if attempts >= ATTEMPTS:
-                raise DataError(f"it was cut off {attempts} times, maybe for want of memory")
-            value, epoch = self._problem.attempt(trial.settings, self._model(trial), checkpoint, report)
-        except _OutOfTimeError:
-            self._leave(trial)
-            return
-        except _GivenUpError:
-            state, epoch = "pruned", max(curve, key=lambda one: curve[one])
-        except Exception as error:
-            state, reason = "failed", _reason(error)
-        except BaseException:  # Ctrl-C
-            self._leave(trial)
-            raise
-        seconds = time.perf_counter() - began
-        with self._writing:
-            self._journal.end(trial.number, state, seconds, value=value, epoch=epoch, reason=reason)
-            self._journal.seconds = self.spent
-            done = self._journal.trials()
-        self._watch.ended(done[trial.number], sum(one.state != "unfinished" for one in done), self.spent)
-        if checkpoint is not None:
-            shutil.rmtree(checkpoint, ignore_errors=True)
-
-    def _leave(self, trial: Trial) -> None:
-        with self._writing:
-            self._journal.leave(trial.number)
-
-    def _over(self) -> bool:
-        return self._enough.is_set() or (self._budget.seconds is not None and self.spent >= self._budget.seconds)
-
-    def _refuse_hopeless(self) -> None:
-        ended = [one for one in self._journal.trials() if one.state != "unfinished"]
-        if len(ended) >= _HOPELESS and all(one.state == "failed" for one in ended):
-            raise DataError(f"all of the first {len(ended)} trials failed, the last one thus: {ended[-1].reason}")
-
-
-def _told(trials: Sequence[Trial]) -> list[Trial]:
-    return [one for one in trials if one.state != "unfinished"]
-
-
 def _best(trials: Sequence[Trial], metric: str) -> Trial:
     complete = [one for one in trials if one.state == "complete" and one.start is None]
     if complete:
@@ -393,10 +150,3 @@ def _best(trials: Sequence[Trial], metric: str) -> Trial:
     if failed := [one for one in trials if one.state == "failed"]:
         raise DataError(f"no trial has a {metric}: {len(failed)} failed, the last one thus: {failed[-1].reason}")
     raise DataError("no trial came to its end; give it more time")
-
-
-def _reason(error: BaseException) -> str:
-    """A line that tells what happened."""
-    text = " ".join(str(error).split()) or ("not enough memory" if isinstance(error, MemoryError) else "")
-    name = "" if isinstance(error, ShortlistError) else type(error).__name__
-    return ": ".join(part for part in (name, text) if part)[:300]
