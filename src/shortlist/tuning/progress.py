@@ -18,7 +18,6 @@ class Watch:
         self._metric, self._trials, self._seconds = metric, trials, seconds
         self._best: Trial | None = None
         self._lock = threading.Lock()
-        self._now = ""
 
     def _show(self, progress: float, line: str) -> None:
         """Show how far it is, from 0 to 1, and what is going on."""
@@ -32,13 +31,12 @@ class Watch:
             for trial in trials:
                 self._compare(trial)
             if trials:
-                self._show(self._share(len(trials), spent), f"{self._best_line()}{len(trials)} trials before")
+                self._show(self._share(len(trials), spent), f"{len(trials)} trials before")
 
     def epoch(self, number: int, epoch: int, epochs: int, value: float) -> None:
         """A trial has come so far."""
         with self._lock:
-            self._now = f"trial {number} epoch {epoch}/{epochs} {value:.4f}"
-            self._show(-1.0, f"{self._best_line()}{self._now}")
+            self._show(-1.0, f"trial {number}: {epoch}/{epochs} {value:.4f}")
 
     def ended(self, trial: Trial, done: int, spent: float) -> None:
         """A trial has ended; `done` trials in `spent` seconds so far."""
@@ -49,7 +47,7 @@ class Watch:
             at = "" if trial.epoch is None else f" at epoch {trial.epoch}"
             found = f": {figure}{at}" if figure else ""
             settings = ", ".join(f"{name}={value}" for name, value in trial.settings.items())
-            self._show(self._share(done, spent), f"{self._best_line()}{done}{of} trials")
+            self._show(self._share(done, spent), f"{done}{of} trials")
             self._tell(f"trial {trial.number} {trial.state}{found}  ({settings}; {trial.seconds:.1f} s)")
 
     def _compare(self, trial: Trial) -> None:
@@ -65,8 +63,7 @@ class Watch:
     def _best_line(self) -> str:
         if self._best is None:
             return ""
-        warm = "" if self._best.start is None else ", from a smaller model"
-        return f"best {self._metric} {self._best.value:.4f} (trial {self._best.number}{warm})  "
+        return f"best {self._metric} {self._best.value:.4f} (trial {self._best.number})"
 
 
 class _Lines(Watch):
@@ -75,7 +72,7 @@ class _Lines(Watch):
     title = ""
 
     def _tell(self, line: str) -> None:
-        best = self._best_line().strip()
+        best = self._best_line()
         sys.stderr.write(f"{self.title}: {line}{'; ' if best else ''}{best}\n")
 
 
@@ -87,7 +84,8 @@ class _Bar(Watch):
 
     def _show(self, progress: float, line: str) -> None:
         done = {} if progress < 0 else {"completed": progress}
-        self.bar.update(self.task, status=line, **done)
+        best = self._best_line()
+        self.bar.update(self.task, status=f"{best}{'  ' if best else ''}{line}", **done)
 
 
 @contextmanager
