@@ -78,6 +78,8 @@ def quality(data: Path, names: list[str], models: list[str] | None, seeds: int) 
     for measured in map(data_set, names):
         rows = [row for row in measured.rows if wanted is None or {row.model.lower(), row.label.lower()} & wanted]
         chosen.append((measured, rows))
+    if not any(rows for _, rows in chosen):
+        raise SystemExit(f"no row is called {' or '.join(models or [])}")
     check([row for _, rows in chosen for row in rows])
     for measured, rows in chosen:
         if not (data / measured.name).is_dir():

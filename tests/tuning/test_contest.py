@@ -314,3 +314,19 @@ def test_too_little_for_a_validation_says_where():
     data = sl.Interactions.from_frame(frame, context="u", item="i", time="t")
     with pytest.raises(DataError, match="for the validation split"):
         validation_within(splits.by_time(data, 0.25))
+
+
+def test_the_test_is_not_for_choosing_settings():
+    split = sl.splits.by_time(events(), test=0.2)
+    with pytest.raises(sl.DataError, match="pairs that the test asks for are in the validation; make it a split of"):
+        contest(split, models=["ease"], validation=split, trials=1)
+    with pytest.raises(sl.SettingError, match=r"validation is of type Interactions; expected a Split of split\.train"):
+        contest(split, models=["ease"], validation=split.train, trials=1)
+
+
+def test_a_split_by_contexts_shows_as_much_within():
+    split = sl.splits.held_out_contexts(events(), 10, fold_in=0.5)
+    inner = validation_within(split)
+    assert inner.fold_in
+    shown = inner.history.n_pairs / (inner.history.n_pairs + inner.truth.n_pairs)
+    assert 0.45 < shown < 0.65

@@ -157,6 +157,31 @@ def crash(split, path, attempt):
             sl.tune("itemknn", split, trials=3, study=path, refit=False)
 
 
+def test_a_trial_that_comes_further_each_time_is_never_given_up(tmp_path, monkeypatch):
+    split = sl.splits.by_time(events(80, 24), test=0.2)
+    arguments = {"trials": 2, "space": {"dim": None}, "study": tmp_path / "study", "refit": False, "patience": 12}
+    report = Journal.report
+
+    class DeadError(BaseException):
+        pass
+
+    for kill in range(1, 6):
+
+        def dying(self, number, epoch, value, last=2 * kill):
+            report(self, number, epoch, value)
+            if number == 0 and epoch == last:
+                raise DeadError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "report", dying)
+            patch.setattr(Search, "_leave", lambda *_: None)
+            with pytest.raises(DeadError):
+                sl.tune(sl.IALS(epochs=12), split, **arguments)
+    tuned = sl.tune(sl.IALS(epochs=12), split, **arguments)
+    assert [one.state for one in tuned.trials] == ["complete"] * 2
+    assert len(tuned.trials[0].curve) == 12
+
+
 def test_an_interrupt_is_no_failed_attempt(tmp_path, monkeypatch):
     path = tmp_path / "study"
     split = sl.splits.by_time(events(80, 24), test=0.2)

@@ -110,10 +110,10 @@ def test_a_small_space_comes_to_its_end():
     assert Proposals({}, {}, 0).round(0, [], None) == [{}]
 
 
-def test_first_settings_outside_of_the_space_are_left_out():
-    assert Proposals({"a": Real(1, 2)}, {"a": 5.0}, 0)._first == {}
-    (first, *_) = Proposals(SPACE, {**FIRST, "n": 77}, 0).round(0, [], 2)
-    assert "n" not in first
+def test_first_settings_outside_of_the_space_are_moved_into_it():
+    assert Proposals({"a": Real(1, 2)}, {"a": 5.0}, 0).round(0, [], None)[0] == {"a": 2.0}
+    (first, *_) = Proposals(SPACE, {**FIRST, "n": 77, "kind": "z", "b": -3}, 0).round(0, [], 2)
+    assert first == {**FIRST, "n": 5, "kind": "x", "b": -1.0}
 
 
 def test_what_depends_on_a_setting_that_is_not_searched():

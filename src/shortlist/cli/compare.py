@@ -15,7 +15,7 @@ from shortlist.cli.fit import check_target, fit_with_progress, to_learn_from
 from shortlist.cli.output import Output
 from shortlist.cli.splitting import By, FoldIn, Repeated, Splitting, Test, show_split, split_document
 from shortlist.cli.suggesting import fit_command, lines, worth_telling
-from shortlist.cli.tune import in_seconds
+from shortlist.cli.tune import how_to_go_on, in_seconds
 from shortlist.errors import StorageError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def compare(
     parts = splitting.split(found, data, say)
     inner = _published_validation(found, parts)
     if inner is None:
-        inner = validation_within(parts, fold_in=0.8 if fold_in is None else fold_in, seed=seed)
+        inner = validation_within(parts, fold_in=fold_in, seed=seed)
     say.note(f"settings are found on the split of the training part by {inner.protocol}")
     entrants, spaces = _entered(kinds, quick=quick, thorough=thorough)
     try:
@@ -194,7 +194,7 @@ def compare(
             refit_seconds = fit_with_progress(recommender, to_learn_from(found, say), say, threads)
             recommender.save(out)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(study)) from None
+        raise KeyboardInterrupt(how_to_go_on(study, "FOLDER")) from None
     winner = result.winner
     told = worth_telling(recommender_class(winner.name), winner.settings, winner.searched)
     command = fit_command(source, winner.name.lower(), told, out or f"models/{winner.name.lower()}")
@@ -260,12 +260,6 @@ def _entered(
 def _published_validation(found: Found, split: "Split") -> "Split | None":
     """The one that was published with the test, where that is what is asked for."""
     return found.validation if split is found.split else None
-
-
-def _how_to_go_on(study: str | None) -> str:
-    if study is None:
-        return "nothing was kept; with --study FOLDER the same command would go on from here"
-    return f"every trial so far is in {study}; the same command goes on from there"
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------

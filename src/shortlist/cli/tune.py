@@ -32,7 +32,11 @@ Trials = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(help="How long to search, earlier calls included.", rich_help_panel=_SEARCH, show_default=False),
+    typer.Option(
+        help="How long to search, earlier calls included; a fit without epochs is not cut off.",
+        rich_help_panel=_SEARCH,
+        show_default=False,
+    ),
 ]
 
 
@@ -180,6 +184,8 @@ def tune(
         check_target(out)
     check_file(kept, "--study")
     check_table(trials_out)
+    if kept is not None and trials_out is not None and os.path.realpath(kept) == os.path.realpath(trials_out):
+        raise StorageError(f"--trials-out: '{trials_out}' is the study itself; name another file")
     optuna()  # or an error that says how to get it
     template = kind(**fixed)
     found = source.read(say)
@@ -309,10 +315,10 @@ def remove_study(path: str) -> None:
     Path(path).unlink(missing_ok=True)
 
 
-def how_to_go_on(study: str | None) -> str:
+def how_to_go_on(study: str | None, place: str = "FILE") -> str:
     """What becomes of a search that is interrupted."""
     if study is None:
-        return "nothing was kept; with --study FILE the same command would go on from here"
+        return f"nothing was kept; with --study {place} the same command would go on from here"
     return f"every trial so far is in {study}; the same command goes on from there"
 
 

@@ -268,6 +268,15 @@ def given(
     )
 
 
+def among(asked: Interactions, there: Interactions) -> Mask:
+    """Which events of one have their pair in the other, by ids."""
+    contexts = there.contexts.encode(asked.contexts.frame, unknown="mark")[asked.context_codes]
+    items = there.items.encode(asked.items.frame, unknown="mark")[asked.item_codes]
+    found = (contexts >= 0) & (items >= 0)
+    found[found] = has_pairs(there.by_context.indptr, there.by_context.indices, contexts[found], items[found])
+    return found
+
+
 # --- how they are made -----------------------------------------------------------------------------------------------
 
 

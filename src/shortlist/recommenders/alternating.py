@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from shortlist._settings import number, one_of, whole
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows, has_pairs
-from shortlist.data.splits import Split
+from shortlist.data.rows import Rows
+from shortlist.data.splits import Split, among
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.omega import Omega
@@ -354,18 +354,9 @@ def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDA
 def _refuse_leak(interactions: Interactions, split: Split) -> None:
     """Refuse to learn from what the validation asks for; a pair that its training part has too is a repeat, no leak."""
     truth = split.truth
-    leaked = int((_among(truth, interactions) & ~_among(truth, split.train)).sum())
+    leaked = int((among(truth, interactions) & ~among(truth, split.train)).sum())
     if leaked:
         raise DataError(
             f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
             "from; call fit(split.train, validation=split)"
         )
-
-
-def _among(asked: Interactions, there: Interactions) -> npt.NDArray[np.bool_]:
-    """Which events of one have their pair in the other, by ids."""
-    contexts = there.contexts.encode(asked.contexts.frame, unknown="mark")[asked.context_codes]
-    items = there.items.encode(asked.items.frame, unknown="mark")[asked.item_codes]
-    found = (contexts >= 0) & (items >= 0)
-    found[found] = has_pairs(there.by_context.indptr, there.by_context.indices, contexts[found], items[found])
-    return found

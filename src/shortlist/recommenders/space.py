@@ -46,8 +46,9 @@ class Real:
     when: When | None = None
 
     def __post_init__(self) -> None:
-        low, high = number("low", self.low, float("-inf")), number("high", self.high, float("-inf"))
-        _check_range(self, low, high)
+        for name in ("low", "high"):
+            object.__setattr__(self, name, number(name, getattr(self, name), float("-inf")))
+        _check_range(self)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Whole:
     when: When | None = None
 
     def __post_init__(self) -> None:
-        _check_range(self, whole("low", self.low, least=0), whole("high", self.high, least=0))
+        for name in ("low", "high"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), least=0))
+        _check_range(self)
 
 
 @dataclass(frozen=True, init=False)
@@ -107,12 +110,13 @@ Dimension: TypeAlias = Real | Whole | Choice | Grows
 Space: TypeAlias = dict[str, Dimension]
 
 
-def _check_range(what: Real | Whole, low: float, high: float) -> None:
+def _check_range(what: Real | Whole) -> None:
     flag("log", what.log)
-    if not low < high:
-        raise SettingError(f"the range from {low:g} to {high:g} is empty; expected low below high")
-    if what.log and low <= 0:
-        raise SettingError(f"the range from {low:g} to {high:g} has no logarithm; let it begin above 0, or log=False")
+    told = f"the range from {what.low:g} to {what.high:g}"
+    if not what.low < what.high:
+        raise SettingError(f"{told} is empty; expected low below high")
+    if what.log and what.low <= 0:
+        raise SettingError(f"{told} has no logarithm; let it begin above 0, or log=False")
 
 
 def _check_options(name: str, options: tuple[Any, ...], kinds: tuple[type, ...]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from shortlist.data import splits
-from shortlist.data.splits import Split
+from shortlist.data.splits import Split, among
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation import Comparison, Evaluation, compare, evaluate
 from shortlist.evaluation.comparison import verdict_of
@@ -170,7 +170,12 @@ def contest(
     if strange:
         raise SettingError(f"spaces has {strange[0]!r}, which is not among the models")
     own = {name.lower(): space for name, space in (spaces or {}).items()}
+    if len(own) < len(spaces or {}):
+        raise SettingError("spaces has the same model twice; expected one space for each")
+    if not split.truth.n_contexts:
+        raise DataError("the split asks for no context; take a larger test part")
     inner = validation_within(split, seed=seed) if validation is None else validation
+    _refuse_leak(split, inner)
     told = sys.stderr.isatty() if progress is None else progress
     rows = []
     for k, entrant in enumerate(entrants, 1):
@@ -196,7 +201,7 @@ def contest(
     return judged(rows, metric, seed=seed)
 
 
-def validation_within(split: Split, *, fold_in: float = 0.8, seed: int = 0) -> Split:
+def validation_within(split: Split, *, fold_in: float | None = None, seed: int = 0) -> Split:
     """A split of `split.train` of the same kind as `split` itself, and of about the same size.
 
     By time, of each context's last events, by contexts or at random; of a published split it is by contexts where the
@@ -204,15 +209,17 @@ def validation_within(split: Split, *, fold_in: float = 0.8, seed: int = 0) -> S
 
     Args:
         split: the outer one.
-        fold_in: the share of a held-out context's pairs that is shown, where it is by contexts.
+        fold_in: the share of a held-out context's pairs that is shown, where it is by contexts; as in `split` itself
+            by default, drawn at random.
         seed: of random ones.
     """
     train, repeats = split.train, split.repeats
     try:
         if split.fold_in:
-            return splits.held_out_contexts(
-                train, min(split.truth.n_contexts, train.n_contexts // 2), fold_in=fold_in, seed=seed
-            )
+            shown, asked = split.history.n_pairs, split.truth.n_pairs
+            share = min(0.95, max(0.05, round(shown / (shown + asked), 2))) if fold_in is None else fold_in
+            count = min(split.truth.n_contexts, train.n_contexts // 2)
+            return splits.held_out_contexts(train, count, fold_in=share, seed=seed)
         if split.protocol.startswith("time"):
             return splits.by_time(train, _share(split), repeats=repeats)
         if split.protocol.startswith("leaving"):
@@ -309,6 +316,19 @@ def _tried(entrant: Recommender, split: Split, validation: Split, metrics: list[
     fit_seconds = time.perf_counter() - began
     result = evaluate(model, split, metrics, seed=how["seed"], threads=how["threads"])
     return replace(row, model=model, fit_seconds=fit_seconds, result=result)
+
+
+def _refuse_leak(split: Split, validation: Split) -> None:
+    """Refuse to choose settings by what the test asks for."""
+    if not isinstance(validation, Split):
+        raise SettingError(f"validation is of type {type(validation).__name__}; expected a Split of split.train")
+    truth = split.truth
+    leaked = int((among(truth, validation.events()) & ~among(truth, split.train)).sum())
+    if leaked:
+        raise DataError(
+            f"{leaked:,} of the {len(truth):,} pairs that the test asks for are in the validation; make it a split of "
+            "split.train"
+        )
 
 
 def _share(split: Split) -> float:

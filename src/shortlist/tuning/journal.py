@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from shortlist.recommenders.space import Space
 
 NAME = "shortlist"  # of the study in its file
-ATTEMPTS = 3  # so often a trial may be cut off before it is taken for what kills the process
+ATTEMPTS = 3  # so often a trial may be cut off at the same epoch before it is taken for what kills the process
 _ELSEWHERE = "name another file, or remove this one to begin anew"
+_FIRST = b'{"op_code":'  # what a journal begins with
 
 
 class Journal:
@@ -85,15 +86,17 @@ class Journal:
             self._storage.create_new_trial(self._study, template_trial=waiting)
 
     def begin(self, number: int) -> int:
-        """A trial is being worked on; how often it was begun before."""
+        """A trial is being worked on; how often it was cut off before without having come any further."""
         from optuna.trial import TrialState
 
         frozen = self._frozen(number)
-        before = int(frozen.user_attrs.get("attempts", 0))
+        reached = len(frozen.intermediate_values)
+        before, earlier = frozen.user_attrs.get("attempts", (0, 0))
+        before = before if reached == earlier else 0
         if frozen.state is TrialState.WAITING:
             self._storage.set_trial_state_values(frozen._trial_id, TrialState.RUNNING)
-        self._storage.set_trial_user_attr(frozen._trial_id, "attempts", before + 1)
-        return before
+        self._storage.set_trial_user_attr(frozen._trial_id, "attempts", [before + 1, reached])
+        return int(before)
 
     def report(self, number: int, epoch: int, value: float) -> None:
         """What the validation says after an epoch; once for each."""
@@ -101,10 +104,12 @@ class Journal:
         if epoch not in frozen.intermediate_values:
             self._storage.set_trial_intermediate_value(frozen._trial_id, epoch, value)
 
-    def leave(self, number: int) -> None:
+    def leave(self, number: int, seconds: float) -> None:
         """A trial stays unfinished, by our own will: this was no failed attempt."""
         frozen = self._frozen(number)
-        self._storage.set_trial_user_attr(frozen._trial_id, "attempts", int(frozen.user_attrs["attempts"]) - 1)
+        attempts, reached = frozen.user_attrs["attempts"]
+        self._storage.set_trial_user_attr(frozen._trial_id, "attempts", [attempts - 1, reached])
+        self._storage.set_trial_user_attr(frozen._trial_id, "seconds", round(seconds, 3))
 
     def end(
         self,
@@ -158,6 +163,10 @@ def opened(path: str | PathLike[str] | None, space: Space, identity: Mapping[str
         except (StorageError, SettingError) as error:
             raise type(error)(f"{what}: {error}; {_ELSEWHERE}") from None
         yield journal
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot write to the study '{path}': {error.strerror or error}") from error
     finally:
         file.close()  # and with it the lock goes
 
@@ -178,8 +187,8 @@ class _OwnLock:
 def _locked(path: Path) -> io.BufferedRandom:
     """The file, made where there is none, and locked as long as it is open, also against a killed process' ghost."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise StorageError(f"cannot use the study '{path}': it is a directory; {_ELSEWHERE}")
+    if path.exists() and not path.is_file():
+        raise StorageError(f"cannot use the study '{path}': it is no file; name another one")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     file = os.fdopen(fd, "r+b")
     with suppress(ImportError):  # Windows has no such locks
@@ -196,16 +205,14 @@ def _locked(path: Path) -> io.BufferedRandom:
 
 
 def _mend(file: io.BufferedRandom) -> None:
-    """Cut off a last line that a kill left half-written; refuse what is no journal."""
-    content = file.read()
-    if content and not content.endswith(b"\n"):
+    """Refuse what is no journal, then cut off a last line that a kill left half-written."""
+    first = file.readline()
+    whole = first.endswith(b"\n")
+    if first and not (first.startswith(_FIRST) if whole else _FIRST.startswith(first[: len(_FIRST)])):
+        raise ValueError("it is no journal of Optuna")
+    content = first + file.read()
+    if not content.endswith(b"\n"):
         file.truncate(content.rfind(b"\n") + 1)
-        content = content[: content.rfind(b"\n") + 1]
-    first = content.split(b"\n", 1)[0]
-    if first:
-        entry = json.loads(first)
-        if not isinstance(entry, dict) or "op_code" not in entry:
-            raise ValueError("it is no journal of Optuna")
 
 
 def _trial(frozen: FrozenTrial) -> Trial:

@@ -12,6 +12,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError
 from shortlist.evaluation.evaluate import figure
+from shortlist.metrics import parse_metric
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.plan import Plan
@@ -29,7 +30,7 @@ class Problem:
     """Whose settings are searched, on what, judged by what."""
 
     template: Recommender  # its settings are those of every trial, but for what is searched
-    events: Interactions | None  # what the best settings are fitted to at the end; None: all that the split holds
+    data: Interactions | Split  # all that there is, for the best settings to be fitted to at the end
     split: Split
     sample: Split  # what is asked for after each epoch
     metric: str
@@ -54,12 +55,13 @@ class Problem:
             raise DataError(
                 f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
             )
-        events = data if isinstance(data, Interactions) else None
         split = data if isinstance(data, Split) else validation_of(data, seed)
+        if not split.truth.n_contexts:
+            raise DataError("the validation asks for no context; take a larger part of the events for it")
         if sample is not None:
             split = sampled(split, WHOLE * sample, seed)
         few = split if sample is None else sampled(split, sample, seed)
-        return cls(template, events, split, few, metric, patience, threads)
+        return cls(template, data, split, few, str(parse_metric(metric)), patience, threads)
 
     def identity(self) -> dict[str, Any]:
         """What makes it this problem and no other."""
@@ -122,7 +124,7 @@ class Problem:
 
     def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
         """Fitted to all events, the validation's included."""
-        events = self.split.events() if self.events is None else self.events
+        events = self.data.events() if isinstance(self.data, Split) else self.data
         return self.recommender(settings).fit(events, progress=progress, threads=threads)
 
 
@@ -150,6 +152,8 @@ def searched(template: Recommender, given: Mapping[str, Dimension | None] | None
     defaults = {one.name: one.default for one in fields(template) if one.default is not MISSING}
     own = {name: one for name, one in own.items() if name in settings and settings[name] == defaults.get(name)}
     given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise SettingError(f"space is {given!r:.80}; expected a mapping from settings to Real, Whole, Choice or Grows")
     for name, one in given.items():
         if name not in settings:
             raise SettingError(

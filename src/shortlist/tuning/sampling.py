@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shortlist.errors import SettingError
-from shortlist.recommenders.space import Choice, Grows, Real, Space, Value
+from shortlist.recommenders.space import Choice, Dimension, Grows, Real, Space, Value
 from shortlist.tuning.engine import distributions, optuna, quiet
 from shortlist.tuning.result import Trial
 
@@ -42,11 +42,14 @@ class Proposals:
     """Draws settings to try, a round at a time."""
 
     def __init__(self, space: Space, first: Mapping[str, Any], seed: int, size: int = ROUND) -> None:
-        """`first`: the settings to try before all others, as far as they lie in the space."""
+        """`first`: the settings to try before all others, or the nearest to them in the space."""
         self._space, self._given, self._seed, self.size = space, first, seed, size
         self._grows = growing(space)
         self._known = {name: one for name, one in distributions(space).items() if name != self._grows}
-        self._first = {name: first[name] for name in self._known if _allowed(space, name, first)}
+        self._first: dict[str, Any] = {}
+        for name in self._in_order():
+            if name in first and self._has_a_meaning(name, self._first):
+                self._first[name] = _nearest(space[name], first[name])
 
     def round(
         self,
@@ -116,13 +119,20 @@ class Proposals:
         params = {name: one for name, one in settings.items() if name != self._grows}
         return {"params": params, "distributions": {name: self._known[name] for name in params}}
 
+    def _in_order(self) -> list[str]:
+        """The settings, but the one that grows; one that depends on another comes after it."""
+        return sorted(self._known, key=lambda one: self._space[one].when is not None)
+
+    def _has_a_meaning(self, name: str, found: Mapping[str, Any]) -> bool:
+        when = self._space[name].when
+        return when is None or when.holds({**self._given, **found})
+
     def _drawn(self, view: Study) -> dict[str, Any]:
         trial = view.ask()
         found: dict[str, Any] = {}
-        # A setting that depends on another one comes after it.
-        for name in sorted(self._known, key=lambda one: self._space[one].when is not None):
+        for name in self._in_order():
             one = self._space[name]
-            if one.when is not None and not one.when.holds({**self._given, **found}):
+            if not self._has_a_meaning(name, found):
                 continue
             if isinstance(one, Choice):
                 found[name] = trial.suggest_categorical(name, one.options)
@@ -181,11 +191,10 @@ def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
     return {name: float(share) for name, share in sorted(shares.items(), key=lambda one: -one[1])}
 
 
-def _allowed(space: Space, name: str, settings: Mapping[str, Any]) -> bool:
-    one = space[name]
-    if name not in settings or (one.when is not None and not one.when.holds(settings)):
-        return False
+def _nearest(one: Dimension, value: Any) -> Any:
+    """The value of a dimension that is nearest to this one."""
     if isinstance(one, Choice):
-        return settings[name] in one.options
+        return value if value in one.options else one.options[0]
     assert not isinstance(one, Grows)
-    return bool(one.low <= settings[name] <= one.high)
+    inside = min(max(value, one.low), one.high)
+    return float(inside) if isinstance(one, Real) else round(inside)

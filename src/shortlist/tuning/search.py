@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist._settings import number, whole
-from shortlist.errors import DataError, ShortlistError
+from shortlist.errors import DataError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.space import Grows, Space, Value
 from shortlist.tuning.journal import ATTEMPTS, Journal
@@ -115,11 +115,12 @@ class Search:
                 trials = self._journal.trials()
                 if not self._propose(place, trials):
                     return
-                wanted = [one for one in self._journal.trials()[place : place + size] if one.state == "unfinished"]
+                end = place + size if self._budget.trials is None else min(place + size, self._budget.trials)
+                wanted = [one for one in self._journal.trials()[place:end] if one.state == "unfinished"]
                 self._all(wanted, trials[:place])
                 self._refuse_hopeless()
                 if any(one.state == "unfinished" for one in self._journal.trials()[place : place + size]):
-                    return  # out of time
+                    return  # out of time, or out of trials
         finally:
             self._journal.seconds = self.spent
 
@@ -222,8 +223,10 @@ class Search:
         checkpoint = self._checkpoint(trial)
         with self._writing:
             attempts = self._journal.begin(trial.number)
+        if not trial.curve:
+            self._remove(checkpoint)  # what is there is of another study
         curve = dict(enumerate(trial.curve, 1))  # of a trial that was cut off, as far as it came
-        epochs = self._problem.template.settings().get("epochs", 0)
+        epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 
         def report(epoch: int, value: float) -> None:
             curve[epoch] = value
@@ -244,16 +247,19 @@ class Search:
                 raise DataError(f"it was cut off {attempts} times, maybe for want of memory")
             value, epoch = self._problem.attempt(trial.settings, self._model(trial), checkpoint, report)
         except _OutOfTimeError:
-            self._leave(trial)
+            self._leave(trial, began)
             return
         except _GivenUpError:
             state, epoch = "pruned", max(curve, key=lambda one: curve[one])
+        except (StorageError, OSError):  # a full disk, for one, is not the settings' fault
+            self._leave(trial, began)
+            raise
         except Exception as error:
             state, reason = "failed", _reason(error)
         except BaseException:  # Ctrl-C
-            self._leave(trial)
+            self._leave(trial, began)
             raise
-        seconds = time.perf_counter() - began
+        seconds = trial.seconds + time.perf_counter() - began
         with self._writing:
             self._journal.end(trial.number, state, seconds, value=value, epoch=epoch, reason=reason)
             self._journal.seconds = self.spent
@@ -271,9 +277,9 @@ class Search:
         if checkpoint is not None:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
-    def _leave(self, trial: Trial) -> None:
+    def _leave(self, trial: Trial, began: float) -> None:
         with self._writing:
-            self._journal.leave(trial.number)
+            self._journal.leave(trial.number, trial.seconds + time.perf_counter() - began)
 
     def _over(self) -> bool:
         return self._enough.is_set() or (self._budget.seconds is not None and self.spent >= self._budget.seconds)

@@ -45,11 +45,11 @@ def tune(
 ) -> Tuned:
     """Search the settings of a recommender, and fit the best to all the events.
 
-    The first trial has the settings as they are, the next ones are drawn from the recommender's `space()`, at random
-    and then where it was good so far (Optuna's TPE, over all settings at once). Where a setting grows, as `dim` does,
-    the search begins at its smallest value and takes the best settings on to the next larger one, as long as that is
-    better; its trials begin from the embeddings of the best smaller model, which saves half of the epochs, and the best
-    of them are done again from nothing at the end.
+    The first trial has the settings as they are, or the nearest that the space has; the next ones are drawn from the
+    recommender's `space()`, at random and then where it was good so far (Optuna's TPE, over all settings at once).
+    Where a setting grows, as `dim` does, the search begins at its smallest value and takes the best settings on to the
+    next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, which
+    saves half of the epochs, and the best of them are done again from nothing at the end.
 
     Recommenders that learn in epochs are judged after each of them; a trial is given up when its curve is below the
     median of those that came as far, and stops at its best epoch otherwise. A trial that fails, for want of memory or
@@ -62,15 +62,16 @@ def tune(
             no times) is taken for validation.
         metric: of accuracy, the higher the better.
         trials: how many there shall be in the study, over all calls that share its file; 40 where nothing is said.
-        seconds: how long the study may be worked on, likewise; what is then running stays unfinished.
+        seconds: how long the study may be worked on, likewise. What is then running stays unfinished, after an epoch;
+            a recommender without epochs comes to its end.
         space: instead of the recommender's own, setting by setting; None keeps a setting as it is. Where pairs have
             weights, `weighting` is searched too.
         study: a file that every trial is written to at once, in the format of Optuna's journal. A later call with the
             same arguments goes on where it was: a trial that a kill has cut off is done from its last checkpoint,
             which lies beside the file while the trial runs, and no trial is done twice.
-        seed: the same seed, data and number of trials give the same trials, however many workers there are, up to four,
-            and whether it was interrupted or not. With `seconds` it depends on the machine how far it gets.
-        workers: how many trials run at a time, in threads of this process.
+        seed: the same seed, data and number of trials give the same trials, however many workers there are, and whether
+            it was interrupted or not. With `seconds` it depends on the machine how far it gets.
+        workers: how many trials run at a time, in threads of this process: four at most, and no more than `threads`.
         threads: how many to use, over all workers; all CPUs by default.
         sample: so many contexts of the validation are asked for after each epoch, and ten times as many at the end of
             a trial; None: all of them.
@@ -95,21 +96,20 @@ def tune(
     flag("refit", refit)
     flag("warm_start", warm_start)
     template = made(model)
-    each = max(1, thread_count(threads) // workers) if workers > 1 else threads
+    workers = min(workers, ROUND, thread_count(threads))
+    each = thread_count(threads) // workers if workers > 1 else threads
     problem = Problem.of(template, data, metric=metric, sample=sample, patience=patience, seed=seed, threads=each)
     chosen = searched(template, space, problem.split.train.by_context.values is not None)
-    size = max(ROUND, workers)
     identity = {
         **problem.identity(),
         "seed": seed,
-        "rounds": size,
         "warm_start": warm_start,
         "the space": {name: {"kind": type(one).__name__, **asdict(one)} for name, one in chosen.items()},
         "settings": {name: one for name, one in template.settings().items() if name not in chosen},
     }
     with (
         opened(study, chosen, identity) as journal,
-        watched(type(template).__name__, metric, budget.trials, budget.seconds, progress) as watch,
+        watched(type(template).__name__, problem.metric, budget.trials, budget.seconds, progress) as watch,
     ):
         Search(
             problem,
@@ -117,13 +117,13 @@ def tune(
             journal,
             watch,
             budget,
-            Proposals(chosen, template.settings(), seed, size),
+            Proposals(chosen, template.settings(), seed),
             workers=workers,
             warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
             checkpoints=None if study is None else Path(study),
         ).run()
         found, spent = journal.trials(), journal.seconds
-    best = _best(found, metric)
+    best = _best(found, problem.metric)
     settings = {**template.settings(), **best.settings}
     if best.epoch is not None:
         settings["epochs"] = best.epoch
@@ -131,7 +131,7 @@ def tune(
     fitted = problem.final(settings, progress, threads) if refit else None
     return Tuned(
         recommender=type(template).__name__,
-        metric=metric,
+        metric=problem.metric,
         settings=settings,
         best=best,
         trials=found,
