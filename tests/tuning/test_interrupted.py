@@ -108,7 +108,7 @@ def test_killed_within_a_fit_it_goes_on_from_the_checkpoint(tmp_path, monkeypatc
     told = []
     attempt = Problem.attempt
 
-    def watched(self, settings, start, checkpoint, report):
+    def watched(self, settings, start, checkpoint, report, step):
         epochs = []
         told.append(epochs)
 
@@ -116,7 +116,7 @@ def test_killed_within_a_fit_it_goes_on_from_the_checkpoint(tmp_path, monkeypatc
             epochs.append(epoch)
             report(epoch, value)
 
-        return attempt(self, settings, start, checkpoint, told_twice)
+        return attempt(self, settings, start, checkpoint, told_twice, step)
 
     monkeypatch.setattr(Problem, "attempt", watched)
     arguments = {"trials": 3, "patience": 40, "space": {"dim": None}, "refit": False}

@@ -105,7 +105,7 @@ def test_a_warm_trial_is_a_fit_from_the_smaller_model(split):
 
 
 def test_where_larger_is_worse_it_goes_back(monkeypatch, split):
-    def rigged(self, settings, start, checkpoint, report):
+    def rigged(self, settings, start, checkpoint, report, step):
         value = 1.0 / settings["dim"] + settings["regularization"] / 1000
         report(1, value)
         return value, 1
@@ -158,6 +158,24 @@ def test_numbers_that_overflow_are_a_failure(split):
     for one in tuned.trials:
         assert (one.state == "failed") == (one.settings["init_scale"] == 1e30)
         assert one.state != "failed" or "the embeddings are too large" in one.reason
+
+
+def test_a_fit_without_epochs_that_takes_too_long_is_cut_off(split, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("shortlist.tuning.search.time.perf_counter", lambda: clock[0])
+    attempt = Problem.attempt
+
+    def slow(self, settings, start, checkpoint, report, step):
+        clock[0] += 30.0 if settings["l1"] < 1 else 1.0
+        return attempt(self, settings, start, checkpoint, report, step)
+
+    monkeypatch.setattr(Problem, "attempt", slow)
+    tuned = sl.tune("slim", split, seconds=100.0, refit=False)
+    failed = [one for one in tuned.trials if one.state == "failed"]
+    assert failed
+    assert all(one.settings["l1"] < 1 for one in failed)
+    assert failed[0].reason == "it took longer than 25 s, a quarter of all the time"
+    assert tuned.best.settings["l1"] >= 1
 
 
 def test_where_all_fail_it_says_so(split, monkeypatch):

@@ -33,7 +33,7 @@ Trials = Annotated[
 Minutes = Annotated[
     float | None,
     typer.Option(
-        help="How long to search, earlier calls included; a fit without epochs is not cut off.",
+        help="How long to search, earlier calls included.",
         rich_help_panel=_SEARCH,
         show_default=False,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import memory_bytes, one_of, whole
-from shortlist._threads import blas_threads
+from shortlist._threads import Step, blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
 from shortlist.data.splits import Split
@@ -134,6 +134,7 @@ class Recommender(ABC):
         callbacks: Callback | Sequence[Callback],
         progress: bool | None,
         threads: int | None,
+        step: Step | None = None,
     ) -> Self:
         self._check_events(interactions, who)
         self._check()  # settings may have been changed since they were given
@@ -142,7 +143,7 @@ class Recommender(ABC):
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
-            self._fit(interactions, plan, monitor, threads)
+            self._fit(interactions, plan, monitor if step is None else replace(monitor, step=step), threads)
         self._remember(interactions)
         return self
 

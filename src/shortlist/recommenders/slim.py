@@ -54,7 +54,7 @@ class SLIM(SparseItems):
     @classmethod
     def space(cls) -> Space:
         """Both penalties on log scales."""
-        return {"l1": Real(0.05, 30.0, log=True), "l2": Real(1.0, 3000.0, log=True)}
+        return {"l1": Real(0.1, 30.0, log=True), "l2": Real(3.0, 1000.0, log=True)}
 
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context

@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from shortlist._threads import Step
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError
@@ -92,14 +93,16 @@ class Problem:
         start: Recommender | None,
         checkpoint: Path | None,
         report: Callable[[int, float], object],
+        step: Step,
     ) -> tuple[float, int | None]:
         """Fit and judge: the metric on the validation, and the best epoch where there are epochs.
 
-        `report` is told the metric on the sample after each epoch, and may raise whatever ends the trial.
+        `report` is told the metric on the sample after each epoch, `step` now and then how far a fit without epochs
+        is; both may raise whatever ends the trial.
         """
         model = self.recommender(settings)
         if not model._in_epochs:
-            model.fit(self.split.train, progress=False, threads=self.threads)
+            model._learn(self.split.train, Plan(), "tune", (), False, self.threads, step)
             return self._judged(model), None
 
         def tell(epoch: Epoch) -> None:

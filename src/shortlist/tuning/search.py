@@ -24,6 +24,7 @@ from shortlist.tuning.sampling import Proposals, Pruning, growing
 TRIALS = 40  # where no budget is given
 LAST = 0.5  # of the budget, for the largest value of a setting that grows
 AGAIN = 0.25  # of the budget, for doing from nothing what began from another model
+MOST = 0.25  # of the time, for one trial without epochs: such a fit leaves nothing to go on from
 _HOPELESS = 4  # the first trials; where all of them fail, so will the others
 
 
@@ -238,6 +239,12 @@ class Search:
             if self._over() and epoch < epochs:
                 raise _OutOfTimeError
 
+        def step(done: int, total: int) -> None:
+            if self._over() and done < total:
+                raise _OutOfTimeError
+            if self._budget.seconds is not None and time.perf_counter() - began > MOST * self._budget.seconds:
+                raise DataError(f"it took longer than {MOST * self._budget.seconds:.0f} s, a quarter of all the time")
+
         state: State = "complete"
         value: float | None = None
         epoch: int | None = None
@@ -245,7 +252,7 @@ class Search:
         try:
             if attempts >= ATTEMPTS:
                 raise DataError(f"it was cut off {attempts} times, maybe for want of memory")
-            value, epoch = self._problem.attempt(trial.settings, self._model(trial), checkpoint, report)
+            value, epoch = self._problem.attempt(trial.settings, self._model(trial), checkpoint, report, step)
         except _OutOfTimeError:
             self._leave(trial, began)
             return

@@ -62,8 +62,8 @@ def tune(
             no times) is taken for validation.
         metric: of accuracy, the higher the better.
         trials: how many there shall be in the study, over all calls that share its file; 40 where nothing is said.
-        seconds: how long the study may be worked on, likewise. What is then running stays unfinished, after an epoch;
-            a recommender without epochs comes to its end.
+        seconds: how long the study may be worked on, likewise. What is then running stays unfinished. Of a recommender
+            without epochs, a trial that takes more than a quarter of it has failed.
         space: instead of the recommender's own, setting by setting; None keeps a setting as it is. Where pairs have
             weights, `weighting` is searched too.
         study: a file that every trial is written to at once, in the format of Optuna's journal. A later call with the
