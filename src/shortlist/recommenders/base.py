@@ -31,6 +31,7 @@ from shortlist.solvers.epochs import Callback
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 _WAY_OUT = "leave them out of the question; recommend and fold_in do so with unknown='skip'"
+_BLOCK = 1 << 20  # scores at a time
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
 
@@ -250,11 +251,13 @@ class Recommender(ABC):
 
     def _scores(self, queries: Queries, codes: Sequence[Codes]) -> list[npt.NDArray[np.float32]]:
         scorer = self._scorer(queries)
-        row = np.empty((1, scorer.n_items), np.float32)
-        out = []
-        for q, wanted in enumerate(codes):
-            scorer.score(slice(q, q + 1), slice(0, scorer.n_items), row)
-            out.append(row[0, wanted])
+        size = max(1, min(len(codes), _BLOCK // max(1, scorer.n_items)))
+        block = np.empty((size, scorer.n_items), np.float32)
+        out: list[npt.NDArray[np.float32]] = []
+        for start in range(0, len(codes), size):
+            stop = min(start + size, len(codes))
+            scorer.score(slice(start, stop), slice(0, scorer.n_items), block[: stop - start])
+            out += [row[wanted] for row, wanted in zip(block, codes[start:stop])]
         return out
 
     def rank(
