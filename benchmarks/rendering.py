@@ -95,7 +95,7 @@ def _figures(found: Found) -> str:
     head = ["recommender", "metric", "published", "ours", "95 % interval", "± between seeds", "seeds", "fit, s"]
     lines = []
     for row, result in found:
-        seeds = "" if deterministic(row.model) else str(len(result["seeds"]))
+        seeds = f"{len(result['seeds']) or ''}{', of ties' if deterministic(row.model) and result['seeds'] else ''}"
         name, seconds = _name(row, result), _seconds(result["fit_seconds"])
         for metric, one in result["metrics"].items():
             published = f"{figure(row.published[metric])} ({row.source})" if metric in row.published else ""
@@ -277,6 +277,8 @@ def signed(value: float) -> str:
 
 def number(value: Any) -> str:
     """A setting: three digits are enough to know it by; the file of settings has it whole."""
+    if isinstance(value, float) and value >= 1000:
+        return f"{value:,.0f}"
     if isinstance(value, float):
         return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3g}").replace("-", "−")
     return str(value)
