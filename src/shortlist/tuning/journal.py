@@ -152,10 +152,10 @@ def opened(path: str | PathLike[str] | None, space: Space, identity: Mapping[str
     if not isinstance(path, str | PathLike):
         raise SettingError(f"study is {path!r:.80}; expected the path of a file")
     what = f"cannot use the study '{path}'"
-    with storage_errors(what, _ELSEWHERE), quiet():
+    with storage_errors(what, "name another file"), quiet():
         file = _locked(Path(path))
     try:
-        with storage_errors(what, _ELSEWHERE), quiet():
+        with storage_errors(what, "name another file"), quiet():
             _mend(file)
             journal = Journal(JournalStorage(JournalFileBackend(str(path), lock_obj=cast(Any, _OwnLock()))), space)
         try:
