@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 import shortlist as sl
-from rows import PUBLISHED, SETS, STUDIES, DataSet, Row, complete, data_set, trials
+from rows import PUBLISHED, SETS, STUDIES, DataSet, Row, complete, data_set, settings_of, trials
 from shortlist.evaluation.comparison import verdict_of
 from shortlist.recommenders.registry import recommender_class
 
@@ -178,7 +178,9 @@ def tuning() -> str:
         metric = measured.validation
         goal = max(one[metric] for one in complete(bar, metric))
         found = max(complete(own, metric), key=lambda one: one[metric])
-        warm = sum("start" in one for one in own)
+        pairs = done_both_ways(own, metric)
+        epochs = (statistics.mean(pair[k]["epochs"] for pair in pairs) for k in (0, 1))
+        gain = statistics.mean(warm[metric] / cold[metric] - 1 for warm, cold in pairs)
         states = [one["state"] for one in own]
         lines.append(
             [
@@ -189,14 +191,26 @@ def tuning() -> str:
                 f"{sum(one['seconds'] for one in own) / 60:.0f}",
                 f"{len(own)}",
                 f"{states.count('pruned')}",
-                f"{warm}",
                 str(found["dim"]),
                 figure(found[metric]),
-                f"{100 * (found[metric] / goal - 1):+.1f} %".replace("-", "−"),
+                percent(found[metric] / goal - 1),
+                " and ".join(f"{one:.3g}" for one in epochs),
+                percent(gain),
             ]
         )
-    head = ["data", "metric", "trials of the study", "its best", "minutes of `tune`", "trials", "given up"]
-    return table([*head, "from a smaller model", "d", "its best", "difference"], lines)
+    head = ["data", "metric", "trials of the study", "its best", "minutes of `tune`", "trials", "given up", "d"]
+    return table([*head, "its best", "difference", "epochs, warm and cold", "warm against cold"], lines)
+
+
+def done_both_ways(found: list[dict[str, Any]], metric: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Trials that began from a smaller model, each with the one of the same settings that began from nothing."""
+
+    def searched(trial: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in settings_of(trial).items() if name != "epochs"}
+
+    cold = complete(found, metric)
+    warm = [one for one in found if one["state"] == "complete" and "start" in one]
+    return [(one, other) for one in warm for other in cold if searched(one) == searched(other)]
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
@@ -269,6 +283,10 @@ def figure(value: float) -> str:
     '.4530'
     """
     return re.sub(r"^(-?)0\.", r"\1.", f"{value:.4f}").replace("-", "−")
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:+.1f} %".replace("-", "−")
 
 
 def signed(value: float) -> str:

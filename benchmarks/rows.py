@@ -115,7 +115,12 @@ def trials(path: Path) -> list[dict[str, Any]]:
 def best(found: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     """The settings of the best trial that was carried through; of equal ones the first."""
     winner = max(complete(found, metric), key=lambda trial: trial[metric])
-    return {name: value for name, value in winner.items() if "@" not in name and name not in NO_SETTINGS}
+    return settings_of(winner)
+
+
+def settings_of(trial: dict[str, Any]) -> dict[str, Any]:
+    """What of a trial are settings."""
+    return {name: value for name, value in trial.items() if "@" not in name and name not in NO_SETTINGS}
 
 
 def complete(found: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:

@@ -326,9 +326,8 @@ def how_to_go_on(study: str | None, place: str = "FILE") -> str:
 
 
 def best_trials(tuned: "Tuned", most: int) -> "list[Trial]":
-    """The best ones that came to their end, the best first; of those that any fit with their settings would repeat."""
-    complete = [one for one in tuned.trials if one.state == "complete" and one.start is None]
-    return sorted(complete, key=lambda one: -(one.value or 0.0))[:most]
+    """Of those that count, the best first."""
+    return sorted((one for one in tuned.trials if one.counts), key=lambda one: -(one.value or 0.0))[:most]
 
 
 def _show(tuned: "Tuned", space: "Space", say: Output) -> None:

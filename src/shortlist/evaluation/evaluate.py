@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -64,8 +65,11 @@ def evaluate(
 
 
 def figure(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
-    """The mean of one metric, of a model in the making: there is no warning of anything."""
-    return _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
+    """The mean of one metric on a validation split, of a model in the making: there is no warning of anything."""
+    value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
+    if not math.isfinite(value):
+        raise DataError(f"{metric} is not defined for any context of the validation; take another metric")
+    return value
 
 
 def _evaluated(

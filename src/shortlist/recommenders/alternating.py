@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -167,10 +166,7 @@ class Alternating(DotProduct):
 
         def measure(items: Embeddings) -> float:
             model._set_items(items, omegas)
-            value = figure(model, split, plan.metric, threads)
-            if not math.isfinite(value):
-                raise DataError(f"{plan.metric} is not defined for any context of the validation; take another metric")
-            return value
+            return figure(model, split, plan.metric, threads)
 
         return Stopping(measure, plan.patience)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -103,7 +102,7 @@ class Problem:
         model = self.recommender(settings)
         if not model._in_epochs:
             model._learn(self.split.train, Plan(), "tune", (), False, self.threads, step)
-            return self._judged(model), None
+            return figure(model, self.split, self.metric, self.threads), None
 
         def tell(epoch: Epoch) -> None:
             assert epoch.validation is not None
@@ -113,17 +112,11 @@ class Problem:
         best: int = model.best_epoch_  # type: ignore[attr-defined]
         if self.sample is self.split:
             return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]
-        return self._judged(model), best
+        return figure(model, self.split, self.metric, self.threads), best
 
     def _plan(self, start: Recommender | None, checkpoint: Path | None) -> Plan:
         share = None if checkpoint is None else _CHECKPOINTS
         return Plan(self.sample, self.metric, self.patience, checkpoint, start, checkpoint_share=share)
-
-    def _judged(self, model: Recommender) -> float:
-        value = figure(model, self.split, self.metric, self.threads)
-        if not math.isfinite(value):
-            raise DataError(f"{self.metric} is not defined for any context of the validation; take another metric")
-        return value
 
     def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
         """Fitted to all events, the validation's included."""

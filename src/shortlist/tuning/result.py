@@ -43,6 +43,11 @@ class Trial:
     start: int | None = None
 
     @property
+    def counts(self) -> bool:
+        """Whether it can be the best: it is complete, and a fit with its settings would repeat it."""
+        return self.state == "complete" and self.start is None
+
+    @property
     def merit(self) -> float:
         """What can be compared with trials that were given up: the best of the curve where there is one."""
         return max(self.curve) if self.curve else self.value or 0.0

@@ -225,7 +225,7 @@ class Search:
         with self._writing:
             attempts = self._journal.begin(trial.number)
         if not trial.curve:
-            self._remove(checkpoint)  # what is there is of another study
+            self._remove(checkpoint)  # of another study, or of a first epoch that nobody was told of
         curve = dict(enumerate(trial.curve, 1))  # of a trial that was cut off, as far as it came
         epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 

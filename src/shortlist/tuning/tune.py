@@ -48,8 +48,8 @@ def tune(
     The first trial has the settings as they are, or the nearest that the space has; the next ones are drawn from the
     recommender's `space()`, at random and then where it was good so far (Optuna's TPE, over all settings at once).
     Where a setting grows, as `dim` does, the search begins at its smallest value and takes the best settings on to the
-    next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, which
-    saves half of the epochs, and the best of them are done again from nothing at the end.
+    next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, and the
+    best of them are done again from nothing at the end.
 
     Recommenders that learn in epochs are judged after each of them; a trial is given up when its curve is below the
     median of those that came as far, and stops at its best epoch otherwise. A trial that fails, for want of memory or
@@ -144,8 +144,7 @@ def tune(
 
 
 def _best(trials: Sequence[Trial], metric: str) -> Trial:
-    complete = [one for one in trials if one.state == "complete" and one.start is None]
-    if complete:
+    if complete := [one for one in trials if one.counts]:
         return max(complete, key=lambda one: one.value or 0.0)
     if failed := [one for one in trials if one.state == "failed"]:
         raise DataError(f"no trial has a {metric}: {len(failed)} failed, the last one thus: {failed[-1].reason}")
