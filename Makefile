@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 BENCH_BIN := $(BENCH_VENV)/bin
 ALS_VENV ?= .venv-bench-ials
 ALS_BIN := $(ALS_VENV)/bin
+SGD_VENV ?= .venv-bench-sgd
+SGD_BIN := $(SGD_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
 
-.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-quality clean
+.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-sgd bench-quality clean
 
 help:
 	@echo "make demo      the main job on the bundled data"
@@ -18,6 +20,7 @@ help:
 	@echo "make lint      ruff and mypy only"
 	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"
 	@echo "make bench-ials DATA=folder      the same for implicit ALS against implicit and irspack (an hour)"
+	@echo "make bench-sgd DATA=folder       the same for BPR and WARP against implicit, Cornac and LightFM (an hour)"
 	@echo "make bench-quality DATA=folder   published protocols, into docs/benchmarks.md; benchmarks/README.md says what the folder holds"
 
 $(BIN)/python:
@@ -70,9 +73,17 @@ bench-ials: $(ALS_VENV)/.bench
 	$(ALS_BIN)/python benchmarks/board.py speed --only ials --data $(DATA)
 	$(ALS_BIN)/python benchmarks/ials.py growth --plot docs/ials.svg
 
+$(SGD_VENV)/.bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SGD_VENV)
+	$(SGD_BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[bench-sgd]"
+	touch $@
+
+bench-sgd: $(SGD_VENV)/.bench
+	$(SGD_BIN)/python benchmarks/board.py speed --only sgd --data $(DATA)
+
 bench-quality: $(VENV)/.base
 	$(BIN)/python benchmarks/board.py quality --data $(DATA)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) $(SGD_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src -name "*.nbi" -delete -o -name "*.nbc" -delete

@@ -45,7 +45,9 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "reading": [[]],
     "memory": [[]],
     "ials": [["race"], ["exact"], ["bound"]],
+    "sgd": [["speed"], ["race"]],
 }
+PEER = {"ials": "irspack", "sgd": "lightfm"}  # what scripts that read data need beside it
 Evaluated = Callable[[sl.Recommender, int], sl.Evaluation]
 
 
@@ -58,7 +60,7 @@ def main() -> None:
     one.add_argument("--models", nargs="+", help="names or labels; all by default")
     one.add_argument("--seeds", type=int, default=3)
     one = commands.add_parser("speed")
-    one.add_argument("--data", type=Path, help="for ials")
+    one.add_argument("--data", type=Path, help="for ials and sgd")
     one.add_argument("--only", nargs="+", choices=SPEED, default=list(SPEED))
     commands.add_parser("render")
     args = parser.parse_args()
@@ -208,11 +210,11 @@ PROTOCOLS = {"ncf": ncf, "weak": weak, "strong": strong}
 def speed(scripts: list[str], data: Path | None) -> None:
     """Run the scripts, each of which stores its ratios."""
     for script in scripts:
-        if script == "ials" and (data is None or importlib.util.find_spec("irspack") is None):
-            print("ials: needs --data and irspack, left out; make bench-ials has both")
+        if script in PEER and (data is None or importlib.util.find_spec(PEER[script]) is None):
+            print(f"{script}: needs --data and {PEER[script]}, left out; make bench-{script} has both")
             continue
         for words in SPEED[script]:
-            folder = ["--data", str(data)] if script == "ials" and words != ["bound"] else []
+            folder = ["--data", str(data)] if script in PEER and words != ["bound"] else []
             subprocess.run([sys.executable, HERE / f"{script}.py", *words, *folder, "--record"], check=True)
             rendering.write()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from shortlist._version import __version__
 
 if TYPE_CHECKING:
-    from shortlist import metrics, objectives, tuning
+    from shortlist import metrics, objectives, sampling, tuning
     from shortlist.data import datasets, splits
     from shortlist.data.features.aligned import AlignedFeatures
     from shortlist.data.features.table import Features
@@ -41,6 +41,17 @@ if TYPE_CHECKING:
     from shortlist.recommenders.explanation import Explanation
     from shortlist.recommenders.ials import IALS
     from shortlist.recommenders.icd import ICD
+    from shortlist.recommenders.matrix_factorization import (
+        BPR,
+        WARP,
+        AdaptiveBPR,
+        HingeMF,
+        LambdaMF,
+        LogisticMF,
+        MatrixFactorization,
+        SoftmaxMF,
+        SquareMF,
+    )
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.registry import load
@@ -48,7 +59,9 @@ if TYPE_CHECKING:
     from shortlist.tuning import Tuned, tune
 
 _HOME = {
+    "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "AlignedFeatures": "shortlist.data.features.aligned",
+    "BPR": "shortlist.recommenders.matrix_factorization",
     "Comparison": "shortlist.evaluation",
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
@@ -56,10 +69,14 @@ _HOME = {
     "Evaluation": "shortlist.evaluation",
     "Explanation": "shortlist.recommenders.explanation",
     "Features": "shortlist.data.features.table",
+    "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
     "ICD": "shortlist.recommenders.icd",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
+    "LambdaMF": "shortlist.recommenders.matrix_factorization",
+    "LogisticMF": "shortlist.recommenders.matrix_factorization",
+    "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
     "NotFittedError": "shortlist.errors",
     "Popularity": "shortlist.recommenders.popularity",
     "Recommendations": "shortlist.recommenders.answers",
@@ -68,12 +85,15 @@ _HOME = {
     "SettingError": "shortlist.errors",
     "ShortlistError": "shortlist.errors",
     "ShortlistWarning": "shortlist.errors",
+    "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
     "Split": "shortlist.data.splits",
+    "SquareMF": "shortlist.recommenders.matrix_factorization",
     "StorageError": "shortlist.errors",
     "Tuned": "shortlist.tuning",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
+    "WARP": "shortlist.recommenders.matrix_factorization",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
@@ -84,15 +104,18 @@ _MODULES = {
     "datasets": "shortlist.data.datasets",
     "metrics": "shortlist.metrics",
     "objectives": "shortlist.objectives",
+    "sampling": "shortlist.sampling",
     "splits": "shortlist.data.splits",
     "tuning": "shortlist.tuning",
 }
 
 __all__ = [  # noqa: RUF022
     "Interactions", "Vocabulary", "Features", "AlignedFeatures", "Split", "splits", "datasets",
-    "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD", "Recommendations",
-    "Explanation", "load",
+    "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
+    "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
+    "Recommendations", "Explanation", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
+    "sampling",
     "tune", "Tuned", "tuning",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",

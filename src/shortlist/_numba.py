@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
+_LEAN = {"_nrt": False, "forceinline": True}
 
 
 def kernel(function: F) -> F:
@@ -21,8 +23,23 @@ def kernel(function: F) -> F:
 
 def fast_kernel(function: F) -> F:
     """`kernel` with reassociated sums: for dot products and reductions whose last bits do not matter."""
-    # Not nnan and ninf: infinities mark excluded items.
-    return _compiled(function, fastmath={"reassoc", "contract", "nsz", "arcp"})
+    return _compiled(function, fastmath=_FAST)
+
+
+def lean_kernel(function: F) -> F:
+    """`kernel` without reference counts and always inlined: for what is called from the innermost loops.
+
+    A kernel counts references to the arrays that it hands on, with an atomic addition for each array of a tuple at
+    each call: some 100 ns, and far more where several threads hold the same arrays. Whoever calls owns the arrays
+    anyway. Such a function must not make arrays; views are fine. Numba's cache on disk does not see when an inlined
+    function in another file changes: remove it (`make clean`) after such a change.
+    """
+    return _compiled(function, fastmath=False, **_LEAN)
+
+
+def fast_lean_kernel(function: F) -> F:
+    """`lean_kernel` with reassociated sums, as `fast_kernel`."""
+    return _compiled(function, fastmath=_FAST, **_LEAN)
 
 
 def _compiled(function: F, **options: Any) -> F:

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ class Case:
     seeded: bool = False  # has start values that a seed decides
 
 
+SAMPLED = {"dim": 6, "epochs": 150, "learning_rate": 0.1}
+
 CASES = {
     "Popularity": Case(similar=False),
     "EASE": Case({"regularization": 5.0}),
@@ -35,6 +38,18 @@ CASES = {
     "ItemKNN": Case({"neighbours": 10}),
     "UserKNN": Case({"neighbours": 10}),
     "SLIM": Case({"l1": 0.1, "l2": 2.0}),
+    "MatrixFactorization": Case(
+        {**SAMPLED, "sampler": "Popularity(beta=0.5)", "objective": "Pairwise('square')", "learning_rate": 0.02},
+        seeded=True,
+    ),
+    "BPR": Case(SAMPLED, seeded=True),
+    "AdaptiveBPR": Case({**SAMPLED, "gamma": 10.0}, seeded=True),
+    "WARP": Case({**SAMPLED, "learning_rate": 0.05}, seeded=True),
+    "LambdaMF": Case({**SAMPLED, "learning_rate": 0.7}, seeded=True),
+    "LogisticMF": Case({**SAMPLED, "regularization": 0.03}, seeded=True),
+    "HingeMF": Case({**SAMPLED, "dim": 2, "regularization": 0.1}, seeded=True),
+    "SquareMF": Case(SAMPLED, seeded=True),
+    "SoftmaxMF": Case({"dim": 6, "epochs": 60, "learning_rate": 0.1}, seeded=True),
 }
 
 
@@ -455,7 +470,7 @@ def test_settings_are_checked_again_when_they_are_used(name, data, tmp_path):
 
 
 def test_settings_of_numpy_types_can_be_saved(name, data, tmp_path):
-    kinds = {float: np.float64, int: np.int64, bool: np.bool_, str: str}
+    kinds = {float: np.float64, int: np.int64, bool: np.bool_, str: str, NoneType: lambda none: none}
     settings = {key: kinds[type(value)](value) for key, value in make(name).settings().items()}
     make(name, **settings).fit(data).save(tmp_path / "model")
     assert sl.load(tmp_path / "model").settings() == make(name).settings()

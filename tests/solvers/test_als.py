@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from problems import alternate, dense_loss, make, problems
 from shortlist.objectives import LossParts
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import run
+from shortlist.solvers.epochs import run, WholeRows
 from shortlist.solvers.stopping import Stopping
 from shortlist.solvers.systems import solve_rows_reference
 
@@ -73,7 +73,7 @@ def test_another_order_of_contexts_and_items_gives_the_same_scores_in_that_order
     np.testing.assert_allclose(W2 @ H2.T, (W @ H.T)[contexts][:, items], rtol=2e-2, atol=2e-3)
 
 
-class Counter:
+class Counter(WholeRows):
     """A loop whose only item has had so many epochs."""
 
     def __init__(self, done=0):

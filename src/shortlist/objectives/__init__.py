@@ -1,7 +1,39 @@
 """What a good score is (section 3 of the article)."""
 
+from shortlist.objectives.lambdas import LambdaRank
+from shortlist.objectives.losses import loss_slopes, loss_values
 from shortlist.objectives.omega import Omega
+from shortlist.objectives.penalties import Linear, Penalty, Reciprocal, Step, TopN
 from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
+from shortlist.objectives.sampled import OBJECTIVES, Pairwise, Pointwise, Softmax
 from shortlist.objectives.weighting import Weighting, strengths
 
-__all__ = ["LossParts", "Omega", "PointwiseSquare", "Terms", "Weighting", "strengths"]
+WEIGHTS: dict[str, type[Penalty | LambdaRank]] = {
+    "Reciprocal": Reciprocal,
+    "Linear": Linear,
+    "Step": Step,
+    "TopN": TopN,
+    "LambdaRank": LambdaRank,
+}
+
+__all__ = [
+    "OBJECTIVES",
+    "WEIGHTS",
+    "LambdaRank",
+    "Linear",
+    "LossParts",
+    "Omega",
+    "Pairwise",
+    "Penalty",
+    "Pointwise",
+    "PointwiseSquare",
+    "Reciprocal",
+    "Softmax",
+    "Step",
+    "Terms",
+    "TopN",
+    "Weighting",
+    "loss_slopes",
+    "loss_values",
+    "strengths",
+]

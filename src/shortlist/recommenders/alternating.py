@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, one_of, whole
+from shortlist._settings import one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.splits import Split, among
 from shortlist.data.vocabulary import Id, Unknown
-from shortlist.errors import DataError, SettingError
+from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
 from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
 from shortlist.objectives.weighting import Weighting
 from shortlist.recommenders.base import as_list, rows_of_lists
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.space import Grows, Real, Space
-from shortlist.recommenders.warm_start import checked_start, grown, warm_embeddings
+from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
 from shortlist.solvers.basis import Diagonal
-from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, Past, run
-from shortlist.solvers.stopping import Stopping
+from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.systems import at, row_system
-
-if TYPE_CHECKING:
-    from shortlist.recommenders.checkpoint import Checkpoint
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Alternating(DotProduct):
+class Alternating(Factorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a recommender adds how a side is improved."""
 
-    _in_epochs: ClassVar[bool] = True
-
-    dim: int = 64
     regularization: float = 0.003
     unobserved_weight: float = 0.1
-    epochs: int = 16
     regularization_exponent: float = 1.0
     unobserved_item_exponent: float = 0.0
     unobserved_context_exponent: float = 0.0
@@ -56,14 +44,9 @@ class Alternating(DotProduct):
     strength_as: StrengthAs = "weight"
     observed_weight: float = 1.0
     convention: Convention = "added"
-    init_scale: float = 0.1
-    seed: int = 0
 
     def _check(self) -> None:
-        whole("dim", self.dim)
-        whole("epochs", self.epochs)
-        whole("seed", self.seed, least=0)
-        number("init_scale", self.init_scale, above=True)
+        super()._check()
         self.objective()
 
     @classmethod
@@ -97,42 +80,26 @@ class Alternating(DotProduct):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
-        epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
-        start = None if plan.start is None else checked_start(plan.start, self.dim)
-        omegas = self.objective().omegas(interactions.by_context)
-        stopping = None if plan.validation is None else self._stopping(interactions, plan, omegas, threads)
-        checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan)
-        shape = (interactions.n_contexts, interactions.n_items, int(self.dim))
-        saved = None if checkpoint is None else checkpoint.read(shape, epochs)
-        contexts: Embeddings | None = None
-        past: Past | None = None
-        if saved is not None:
-            contexts, items, past = saved.contexts, saved.items, saved.past
-            if stopping is not None:
-                saved.resume(stopping)
-        else:
-            items = initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed)
-            if start is not None:
-                contexts, items = warm_embeddings(start, interactions, items, self.objective(), threads)
-        del saved  # its arrays are the loop's now
-        loop = self._loop(interactions, contexts, items, threads)
+    def _basis(self, by_context: Rows) -> tuple[Omega, Omega]:
+        return self.objective().omegas(by_context)
 
-        def keep(now: Past) -> None:
-            if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
-                checkpoint.write(now, *loop.embeddings(), stopping)
-
-        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, past=past, keep=keep)
-        contexts, items = loop.embeddings()
-        self.context_embeddings_ = contexts  # type: ignore[misc]
-        self._set_items(items, omegas)
-        self.training_: list[Epoch] = training
-        self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
+    def _start(
+        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+    ) -> tuple[Embeddings | None, Embeddings]:
+        items = initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed)
+        if start is None:
+            return None, items
+        return warm_embeddings(start, interactions, items, self.objective(), threads)
 
     def _loop(
-        self, interactions: Interactions, contexts: Embeddings | None, items: Embeddings, threads: int | None
+        self,
+        interactions: Interactions,
+        basis: tuple[Omega, Omega],
+        contexts: Embeddings | None,
+        items: Embeddings,
+        threads: int | None,
+        epochs: int,
     ) -> Loop:
-        """What runs the epochs, from these start values."""
         half_step, last = self._half_steps()
         return Alternation(
             self.objective(),
@@ -145,90 +112,11 @@ class Alternating(DotProduct):
             threads=threads,
         )
 
-    def _set_items(self, items: Embeddings, omegas: tuple[Omega, Omega]) -> None:
-        """Take these items, and derive what folding in needs."""
+    def _set_items(self, items: Embeddings, basis: tuple[Omega, Omega]) -> None:
         self.item_embeddings_ = items  # type: ignore[misc]
-        self._omegas = omegas
-        self._fixed_items = Diagonal(items, omegas[1].values)
+        self._omegas = basis
+        self._fixed_items = Diagonal(items, basis[1].values)
         self._fixed_contexts: Diagonal | None = None
-
-    def _stopping(
-        self, interactions: Interactions, plan: Plan, omegas: tuple[Omega, Omega], threads: int | None
-    ) -> Stopping:
-        """Judges items by the metric: contexts are folded in from their histories, as `fit` would end with them."""
-        from shortlist.evaluation.evaluate import figure
-
-        assert plan.validation is not None
-        _refuse_leak(interactions, plan.validation)
-        split = replace(plan.validation, fold_in=True)
-        model = copy.copy(self)
-        model._remember(interactions)
-
-        def measure(items: Embeddings) -> float:
-            model._set_items(items, omegas)
-            return figure(model, split, plan.metric, threads)
-
-        return Stopping(measure, plan.patience)
-
-    def _checkpoint(self, interactions: Interactions, plan: Plan) -> Checkpoint:
-        from shortlist.recommenders.checkpoint import Checkpoint, digest
-
-        assert plan.checkpoint is not None
-        identity: dict[str, Any] = {
-            "the ids of contexts": digest(interactions.contexts),
-            "the ids of items": digest(interactions.items),
-            "the pairs or their weights": digest(interactions.by_context),
-            "the start": None,
-            "the validation": None,
-        }
-        if plan.start is not None:
-            start = checked_start(plan.start, self.dim)
-            learnt = (start.context_embeddings_, start.item_embeddings_)
-            identity["the start"] = digest(start.contexts_, start.items_, *learnt)
-        if plan.validation is not None:
-            parts = [
-                part
-                for one in (plan.validation.history, plan.validation.truth)
-                for part in (one.contexts, one.items, one.by_context)
-            ]
-            how = [plan.metric, int(plan.patience), plan.validation.repeats]
-            identity["the validation"] = [*how, digest(*parts)]
-        return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
-
-    def partial_fit(
-        self,
-        interactions: Interactions,
-        *,
-        epochs: int = 2,
-        callbacks: Callback | Sequence[Callback] = (),
-        progress: bool | None = None,
-        threads: int | None = None,
-    ) -> Self:
-        """Learn from more events: a few epochs, from the current embeddings, over the old pairs and the new ones.
-
-        Contexts and items that are new become known; weights of a pair that was there add up, unless the new events
-        say that the latest counts. The events' columns may have other names: the model keeps its own. A model that was
-        loaded can do it too.
-
-        Args:
-            interactions: the new events.
-            epochs: how many.
-            callbacks: as in `fit`, and likewise the others.
-            progress: show a progress bar.
-            threads: how many to use.
-
-        >>> from shortlist import IALS, Interactions
-        >>> model = IALS(dim=2, epochs=3).fit(Interactions.from_frame(
-        ...     {"user": ["ann", "bob"], "product": ["tea", "jam"]}, context="user", item="product"))
-        >>> more = Interactions.from_frame({"user": ["cy"], "product": ["tea"]}, context="user", item="product")
-        >>> model.partial_fit(more).contexts_.ids()
-        ['ann', 'bob', 'cy']
-        """
-        self._require_fit()
-        whole("epochs", epochs)
-        self._check_events(interactions, "partial_fit")
-        plan = Plan(start=self, epochs=epochs)
-        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
 
     # --- strangers ---------------------------------------------------------------------------------------------------
 
@@ -345,14 +233,3 @@ def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDA
         if pivots.min() > 1e-3 * pivots.max():
             return np.asarray(np.linalg.solve(A, b))
     return np.asarray(np.linalg.lstsq(A, b, rcond=1e-7)[0])
-
-
-def _refuse_leak(interactions: Interactions, split: Split) -> None:
-    """Refuse to learn from what the validation asks for; a pair that its training part has too is a repeat, no leak."""
-    truth = split.truth
-    leaked = int((among(truth, interactions) & ~among(truth, split.train)).sum())
-    if leaked:
-        raise DataError(
-            f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
-            "from; call fit(split.train, validation=split)"
-        )

@@ -19,7 +19,7 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.objectives.pointwise import LossParts
-from shortlist.solvers.epochs import Epoch, Past
+from shortlist.solvers.epochs import Epoch, Loop, Past
 from shortlist.solvers.stopping import Stopping
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
 from shortlist.storage import tables as table_files
@@ -27,6 +27,7 @@ from shortlist.storage.names import MANIFEST, is_ours
 from shortlist.storage.wrap import reason, storage_errors
 
 SUFFIX = " checkpoint"  # what the kind of a stored checkpoint adds to the name of its recommender
+_MEMORY = "memory."  # before the names of what a loop remembers
 _ELSEWHERE = "pass another folder, or remove this one to begin anew"
 
 
@@ -38,11 +39,13 @@ class Saved:
     items: npt.NDArray[np.float32]
     past: Past
     best: tuple[float, int, npt.NDArray[np.float32]] | None  # the figure, its epoch, the items
+    memory: dict[str, npt.NDArray[Any]]  # what else its loop remembered
 
-    def resume(self, stopping: Stopping) -> None:
-        """Let it judge as if it had been there."""
-        if self.best is not None:
+    def resume(self, loop: Loop, stopping: Stopping | None) -> None:
+        """Let the loop go on, and let `stopping` judge as if it had been there."""
+        if self.best is not None and stopping is not None:
             stopping.best, stopping.best_epoch, stopping.items = self.best
+        loop.recall(self.past.number, self.memory)
 
 
 class Checkpoint:
@@ -99,15 +102,16 @@ class Checkpoint:
     def write(
         self,
         past: Past,
-        contexts: npt.NDArray[np.float32],
-        items: npt.NDArray[np.float32],
+        loop: Loop,
         stopping: Stopping | None,
     ) -> None:
         """Replace what is there by the state after the latest epoch."""
         began = time.perf_counter()
         losses = [(one.loss.observed, one.loss.unobserved, one.loss.regularizer) for one in past.training]
         seconds = [*(one.seconds for one in past.training), past.seconds]
+        contexts, items = loop.embeddings()
         arrays: dict[str, npt.NDArray[Any]] = {
+            **{f"{_MEMORY}{name}": array for name, array in loop.memory().items()},
             "contexts": contexts,
             "items": items,
             "losses": np.array(losses, np.float64).reshape(-1, 3),
@@ -177,7 +181,8 @@ def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Sav
         if epoch > last:
             raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
         best = (figure, epoch, arrays["best_items"])
-    return Saved(arrays["contexts"], arrays["items"], past, best)
+    memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
+    return Saved(arrays["contexts"], arrays["items"], past, best, memory)
 
 
 def digest(*parts: Vocabulary | Rows | npt.NDArray[Any]) -> str:

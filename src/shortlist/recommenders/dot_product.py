@@ -25,6 +25,11 @@ class DotProduct(Recommender):
     context_embeddings_: ClassVar[npt.NDArray[np.float32]]
     item_embeddings_: ClassVar[npt.NDArray[np.float32]]
 
+    @property
+    def _latent(self) -> int:
+        """How many of the columns are coordinates of the embeddings; behind them there may be biases."""
+        return int(self.item_embeddings_.shape[1])
+
     @abstractmethod
     def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """Embeddings of contexts with these histories, the items being as they are."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shortlist._settings import one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
+from shortlist.objectives.omega import Omega
 from shortlist.recommenders.alternating import Alternating
 from shortlist.solvers import exact
 from shortlist.solvers.als import HalfStep
@@ -95,12 +96,14 @@ class IALS(Alternating):
     def _loop(
         self,
         interactions: Interactions,
+        basis: tuple[Omega, Omega],
         contexts: npt.NDArray[np.float32] | None,
         items: npt.NDArray[np.float32],
         threads: int | None,
+        epochs: int,
     ) -> Loop:
         if self.device == "cpu":
-            return super()._loop(interactions, contexts, items, threads)
+            return super()._loop(interactions, basis, contexts, items, threads, epochs)
         from shortlist.solvers.device import DeviceAlternation
 
         rows = interactions.by_context, interactions.by_item

@@ -42,7 +42,7 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
         task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
-            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}{judged(epoch)}"
+            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}{judged(epoch)}{speed(epoch)}"
             bar.update(task, total=epoch.epochs, completed=epoch.number, status=status)
 
         def step(done: int, total: int) -> None:
@@ -69,9 +69,15 @@ def line(epoch: Epoch) -> str:
     return (
         f"epoch {epoch.number}/{epoch.epochs}  loss {loss.total:.6g} = observed {loss.observed:.5g} + unobserved "
         f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}{judged(epoch)}  ({epoch.seconds:.2f} s)"
+        f"{speed(epoch)}"
     )
 
 
 def judged(epoch: Epoch) -> str:
     """The metric on the validation split in words, nothing where there is none."""
     return "" if epoch.validation is None else f"  validation {epoch.validation:.4f}"
+
+
+def speed(epoch: Epoch) -> str:
+    """Samples a second in words, nothing where it is not learnt by sampling."""
+    return f"  {epoch.samples / max(epoch.seconds, 1e-9) / 1e6:.2f} M samples/s" if epoch.samples else ""

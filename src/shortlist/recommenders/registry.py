@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     import polars as pl
 
 REGISTRY: dict[str, str] = {
+    "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
+    "BPR": "shortlist.recommenders.matrix_factorization",
     "EASE": "shortlist.recommenders.ease",
+    "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
     "ICD": "shortlist.recommenders.icd",
     "ItemKNN": "shortlist.recommenders.neighbours",
+    "LambdaMF": "shortlist.recommenders.matrix_factorization",
+    "LogisticMF": "shortlist.recommenders.matrix_factorization",
+    "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
     "Popularity": "shortlist.recommenders.popularity",
     "SLIM": "shortlist.recommenders.slim",
+    "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
+    "SquareMF": "shortlist.recommenders.matrix_factorization",
     "UserKNN": "shortlist.recommenders.neighbours",
+    "WARP": "shortlist.recommenders.matrix_factorization",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from shortlist.data.interactions import Interactions
 from shortlist.data.vocabulary import Codes, Vocabulary
@@ -20,10 +21,10 @@ def checked_start(start: object, dim: int) -> DotProduct:
     if not isinstance(start, DotProduct):
         raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
     start._require_fit()
-    if start.item_embeddings_.shape[1] > dim:
+    if start._latent > dim:
         raise SettingError(
-            f"start has {start.item_embeddings_.shape[1]} dimensions, dim is {dim}; a fit may begin from as many or "
-            f"fewer; set dim to at least {start.item_embeddings_.shape[1]}, or leave start out"
+            f"start has {start._latent} dimensions, dim is {dim}; a fit may begin from as many or "
+            f"fewer; set dim to at least {start._latent}, or leave start out"
         )
     return start
 
@@ -39,18 +40,9 @@ def warm_embeddings(
     * other items: their start values in `items`, which also fill dimensions that `start` does not have,
     * contexts: zero, since the first half-step solves for them.
     """
-    d = start.item_embeddings_.shape[1]
-    item_codes = _codes(start.items_, interactions.items)
-    context_codes = _codes(start.contexts_, interactions.contexts)
-    if (item_codes < 0).all():
-        raise DataError(
-            f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
-            f"these like {interactions.items.ids([0])[0]!r}"
-        )
-    known_items, known_contexts = item_codes >= 0, context_codes >= 0
+    d = start._latent
     contexts = np.zeros((interactions.n_contexts, items.shape[1]), np.float32)
-    contexts[known_contexts, :d] = start.context_embeddings_[context_codes[known_contexts]]
-    items[known_items, :d] = start.item_embeddings_[item_codes[known_items]]
+    known_items = known_embeddings(start, interactions, contexts, items)
     new = np.flatnonzero(~known_items)
     if len(new):
         of_contexts, of_items = (omega.values for omega in objective.omegas(interactions.by_context))
@@ -63,6 +55,33 @@ def warm_embeddings(
         told = folded.any(axis=1)
         items[new[told], :d] = folded[told]
     return contexts, items
+
+
+def known_embeddings(
+    start: DotProduct, interactions: Interactions, contexts: Embeddings, items: Embeddings, tail: int = 0
+) -> npt.NDArray[np.bool_]:
+    """Put what `start` knows into embeddings of as many dimensions or more, by ids; says which items it knows.
+
+    The last `tail` columns of both, biases, belong to each other as well.
+    """
+    d = start._latent
+    item_codes = _codes(start.items_, interactions.items)
+    context_codes = _codes(start.contexts_, interactions.contexts)
+    if (item_codes < 0).all():
+        raise DataError(
+            f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
+            f"these like {interactions.items.ids([0])[0]!r}"
+        )
+    known_items, known_contexts = item_codes >= 0, context_codes >= 0
+    sides = (
+        (contexts, start.context_embeddings_, known_contexts, context_codes),
+        (items, start.item_embeddings_, known_items, item_codes),
+    )
+    for own, theirs, known, codes in sides:
+        own[known, :d] = theirs[codes[known], :d]
+        if tail:
+            own[known, -tail:] = theirs[codes[known], -tail:]
+    return known_items
 
 
 def grown(model: Recommender, interactions: Interactions) -> Interactions:

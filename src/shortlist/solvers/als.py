@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
 from shortlist.solvers import exact
+from shortlist.solvers.epochs import WholeRows
 
 # Called with one side's rows and terms, the other side's embeddings, its own, and the threads; sets its own, given the
 # other's. May rotate both in place by one orthogonal matrix: scores stay as they are.
@@ -20,15 +21,15 @@ HalfStep: TypeAlias = Callable[
 ]
 
 
-def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int) -> npt.NDArray[np.float32]:
-    """Start values N(0, (scale/√d)²)."""
-    rng = np.random.Generator(np.random.Philox(key=seed))
+def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int, stream: int = 0) -> npt.NDArray[np.float32]:
+    """Start values N(0, (scale/√d)²), others for every stream of a seed."""
+    rng = np.random.Generator(np.random.Philox(key=int(seed) + (stream << 64)))
     values = rng.standard_normal((n_rows, dim), dtype=np.float32)
     values *= np.float32(scale / np.sqrt(dim))
     return values
 
 
-class Alternation:
+class Alternation(WholeRows):
     """Minimises the objective by turns: contexts given items, items given contexts.
 
     The first half-step solves for the contexts, so only the items need start values. `finish` solves for the contexts

@@ -10,11 +10,11 @@ from llvmlite import ir
 from numba.core import types
 
 from shortlist._numba import fast_kernel
+from shortlist._prefetch import intrinsic, prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms, gramian
 from shortlist.solvers.systems import row_system
-from shortlist.solvers.tiles import intrinsic, prefetch
 
 Array: TypeAlias = npt.NDArray[Any]
 _TILE = 8  # pairs, and coordinates, that are transposed at once

@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import LossParts, PointwiseSquare
+from shortlist.solvers.epochs import WholeRows
 from shortlist.solvers.on_device import DeviceSolver
 
 
-class DeviceAlternation:
+class DeviceAlternation(WholeRows):
     """`Alternation` with a `DeviceSolver`, which keeps everything on its device: a loop for `run` like any other.
 
     Args:

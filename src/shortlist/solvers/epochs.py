@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class Epoch:
     loss: LossParts
     seconds: float  # of this pass, without the time to compute the loss or the validation
     validation: float | None = None  # the metric on the validation split, where there is one
+    samples: int = 0  # steps, where it is learnt by sampling
 
 
 Callback: TypeAlias = Callable[[Epoch], object]
@@ -33,7 +34,7 @@ Callback: TypeAlias = Callable[[Epoch], object]
 class Loop(Protocol):
     """Both sides' embeddings, and what improves them: on the CPU or elsewhere."""
 
-    def epoch(self) -> None:
+    def epoch(self) -> object:
         """One pass over both sides."""
 
     def finish(self) -> None:
@@ -47,6 +48,29 @@ class Loop(Protocol):
 
     def embeddings(self) -> tuple[Embeddings, Embeddings]:
         """Of contexts and of items, as they are; not copies where that can be helped."""
+
+    def memory(self) -> dict[str, npt.NDArray[Any]]:
+        """What going on another day needs beside the embeddings."""
+
+    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on after so many epochs with that; ValueError where it does not fit."""
+
+    @property
+    def samples(self) -> int:
+        """Steps of an epoch, 0 where it has none."""
+
+
+class WholeRows:
+    """What a loop adds whose steps are for whole rows, and whose embeddings are all that it knows."""
+
+    samples = 0
+
+    def memory(self) -> dict[str, npt.NDArray[Any]]:
+        """Nothing."""
+        return {}
+
+    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
+        """Nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +117,7 @@ def run(
         over = number == epochs or (stopping is not None and stopping.over(number))
         if over and stopping is None:
             loop.finish()
-        training.append(Epoch(number, epochs, loop.loss(), seconds, validation))
+        training.append(Epoch(number, epochs, loop.loss(), seconds, validation, loop.samples))
         for callback in callbacks:
             callback(training[-1])
         if over:

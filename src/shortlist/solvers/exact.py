@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
+from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms
 from shortlist.solvers.basis import diagonalise
 from shortlist.solvers.cholesky import AHEAD, GATHERED, LINE, SPAN, room, solve_tiles
 from shortlist.solvers.systems import least_squares
-from shortlist.solvers.tiles import WIDTH, add_product, prefetch, transpose
+from shortlist.solvers.tiles import WIDTH, add_product, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -19,7 +19,8 @@ from llvmlite import binding, ir
 from numba.core import cgutils as _cgutils
 from numba.core import types
 from numba.core.errors import TypingError
-from numba.extending import intrinsic as _intrinsic
+
+from shortlist._prefetch import intrinsic
 
 
 def _width() -> int:
@@ -151,11 +152,6 @@ class _Writer:
         return rows
 
 
-def intrinsic(typed: Callable[..., Any]) -> Any:
-    """A function that kernels may call, whose instructions are written here."""
-    return _intrinsic(typed)
-
-
 def _on_tile(write_tile: Callable[..., None]) -> Callable[..., tuple[Any, Any]]:
     """For `intrinsic`: arrays become `_Matrix`, other arguments indices."""
 
@@ -283,17 +279,3 @@ def substitute_back(typing: Any, U: Any, i: Any, size: Any, inverse: Any, x: Any
         x.set(zero, i, write.in_tile(left, columns, inverse.vector(zero, i), list(reversed(_W))))
 
     return _on_tile(write_tile)(U, i, size, inverse, x)
-
-
-@intrinsic
-def prefetch(typing: Any, A: Any, i: Any, j: Any) -> Any:
-    """Ask for the cache line of A[i, j], which will be read soon."""
-
-    def write_tile(write: _Writer, A: _Matrix, i: Any, j: Any) -> None:
-        pointer = ir.IntType(8).as_pointer()
-        signature = ir.FunctionType(ir.VoidType(), [pointer, _INT, _INT, _INT])
-        function = cgutils.get_or_insert_function(write.builder.module, signature, "llvm.prefetch.p0i8")
-        read, keep, data = ir.Constant(_INT, 0), ir.Constant(_INT, 3), ir.Constant(_INT, 1)
-        write.builder.call(function, [write.builder.bitcast(A.pointer(i, j), pointer), read, keep, data])
-
-    return _on_tile(write_tile)(A, i, j)

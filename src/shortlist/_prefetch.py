@@ -1,0 +1,40 @@
+"""Sending for memory before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils as _cgutils
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic as _intrinsic
+
+cgutils: Any = _cgutils  # untyped
+_INT = ir.IntType(32)
+
+
+def intrinsic(typed: Callable[..., Any]) -> Any:
+    """A function that kernels may call, whose instructions are written here."""
+    return _intrinsic(typed)
+
+
+@intrinsic
+def prefetch(typing: Any, A: Any, i: Any, j: Any) -> Any:
+    """Ask for the cache line of A[i, j], which will be read soon; A is a matrix of float32 in row-major order."""
+    if not isinstance(A, types.Array) or (A.dtype, A.layout, A.ndim) != (types.float32, "C", 2):
+        raise TypingError(f"prefetch takes a float32 matrix in row-major order; this is {A}")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(A)(context, builder, values[0])
+        columns = builder.extract_value(array.shape, 1)
+        place = builder.gep(array.data, [builder.add(builder.mul(values[1], columns), values[2])])
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, _INT, _INT, _INT])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, keep, data = ir.Constant(_INT, 0), ir.Constant(_INT, 3), ir.Constant(_INT, 1)
+        builder.call(function, [builder.bitcast(place, pointer), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(A, types.intp, types.intp), generate

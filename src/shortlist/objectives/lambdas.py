@@ -1,0 +1,120 @@
+"""LambdaRank: a pair's step weighs as much as the metric would change if the two items changed places (section 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import lean_kernel
+from shortlist._settings import one_of, whole
+from shortlist.errors import SettingError
+
+Array: TypeAlias = npt.NDArray[Any]
+Ranks: TypeAlias = Literal["sampled", "exact"]
+_WITHOUT, _WITH = ("ndcg", "ap", "auc"), ("ndcg", "ap", "precision", "recall")
+
+
+@dataclass(frozen=True)
+class LambdaRank:
+    """α̃(c,i,j) = |ΔM|: by how much the metric M of context c changes if the items i and j change places.
+
+    With ranks a of the positive and b of the negative, in the whole catalogue and from 1, and R = |I_c|:
+
+        ndcg        |1/log₂(1+a) − 1/log₂(1+b)| / Σ_{k≤R} 1/log₂(1+k)
+        precision   |1[a≤n] − 1[b≤n]| / n
+        recall      |1[a≤n] − 1[b≤n]| / R
+        auc         |a − b| / (R·(|I|−R))
+        ap          ((K_lo + 1)/lo + Σ_{lo<r_p<hi} 1/r_p − (K_hi + 1)/hi) / R   with lo = min(a, b), hi = max(a, b),
+                    r_p the ranks of the other positives, K_x how many of them are above x
+
+    "@n" cuts after n places: what is behind gives nothing, and R becomes min(R, n) in ndcg and ap. The article has ΔM
+    as a function of the two ranks; for AP it also depends on the positives between them.
+
+    Args:
+        metric: "ndcg", "ap" or "auc", or one with a cut such as "ndcg@20", "ap@20", "precision@10", "recall@20".
+        ranks: `"exact"`: all items are scored for blocks of contexts, O(|C||I|d) an epoch. `"sampled"`: a rank is
+            estimated from the share of a few random items that score higher, as LambdaFM does (Yuan et al. 2016).
+        candidates: how many, for `"sampled"`.
+
+    >>> LambdaRank("ndcg").change(1, 3, [1], 100)
+    0.5
+    """
+
+    metric: str = "ndcg"
+    ranks: Ranks = "sampled"
+    candidates: int = 32
+
+    def __post_init__(self) -> None:
+        self._parsed()
+        one_of("ranks", self.ranks, ("sampled", "exact"))
+        whole("candidates", self.candidates)
+
+    def _parsed(self) -> tuple[str, int]:
+        """The metric, and after how many places it is cut; 0: it is not."""
+        name, at, cut = self.metric.partition("@") if isinstance(self.metric, str) else ("", "", "")
+        if name not in (_WITH if at else _WITHOUT) or (at and not (cut.isdecimal() and len(cut) < 10 and int(cut))):
+            raise SettingError(
+                f"metric is {self.metric!r}; expected 'ndcg', 'ap' or 'auc', or one with a cut: 'ndcg@20', 'ap@20', "
+                "'precision@10', 'recall@20'"
+            )
+        return name, int(cut or 0)
+
+    def tables(self, n_items: int, longest: int) -> Lambdas:
+        """What kernels need, for histories of up to so many items."""
+        name, cut = self._parsed()
+        ranks, sizes = np.arange(1, n_items + 1), np.maximum(1, np.arange(longest + 1))
+        within = ranks <= (cut or n_items)
+        gains = np.zeros(n_items + 1)
+        norms = np.ones(longest + 1)
+        if name == "ndcg":
+            gains[1:] = within / np.log2(1 + ranks)
+            norms = np.cumsum(gains)[np.minimum(sizes, n_items)]
+        elif name == "auc":
+            gains[1:] = ranks
+            norms = sizes * np.maximum(1.0, n_items - sizes)
+        elif name == "ap":
+            gains[1:] = within / ranks
+            norms = np.minimum(sizes, cut or n_items)
+        else:
+            gains[1:] = within
+            norms = np.full(longest + 1, float(cut)) if name == "precision" else sizes
+        return Lambdas(gains.astype(np.float32), norms.astype(np.float32), int(name == "ap"), int(self.candidates))
+
+    def change(self, positive: int, negative: int, positives: npt.ArrayLike, n_items: int) -> float:
+        """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them."""
+        ranks = np.asarray(positives, np.int64)
+        tables = self.tables(n_items, len(ranks))
+        return float(metric_change(tables, positive, negative, ranks, len(ranks)))
+
+
+class Lambdas(NamedTuple):
+    """A metric, for kernels."""
+
+    gains: npt.NDArray[np.float32]  # by rank, from 1
+    norms: npt.NDArray[np.float32]  # by the length of the history
+    by_positives: int  # whether the ranks of the other positives matter
+    candidates: int
+
+
+@lean_kernel
+def metric_change(tables: Lambdas, a: int, b: int, ranks: Array, n: int) -> Any:
+    """|ΔM| where a positive at rank a and a negative at rank b change places; `ranks[:n]`: of all positives."""
+    gains = tables.gains
+    norm = tables.norms[n]
+    if tables.by_positives == 0:
+        return abs(gains[a] - gains[b]) / norm
+    low, high = min(a, b), max(a, b)
+    above_low, above_high = 1, 1
+    total = 0.0
+    for k in range(n):
+        r = ranks[k]
+        if r == a:
+            continue
+        above_low += r < low
+        above_high += r < high
+        if low < r < high:
+            total += gains[r]
+    return abs(above_low * gains[low] + total - above_high * gains[high]) / norm

@@ -1,0 +1,77 @@
+"""Losses of a single score: square, logistic, hinge (section 3 of the article)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from shortlist._numba import fast_lean_kernel
+
+LossName: TypeAlias = Literal["square", "logistic", "hinge"]
+SQUARE, LOGISTIC, HINGE = 0, 1, 2
+CODES = {"square": SQUARE, "logistic": LOGISTIC, "hinge": HINGE}
+# Of a negative in a pointwise loss. The article's Algorithm 1 has 0 for every loss; for y = 0 the slopes of the
+# logistic loss and of the hinge are 0 wherever the score is, so nothing would be learnt from negatives.
+NEGATIVE_LABELS = {"square": 0.0, "logistic": -1.0, "hinge": -1.0}
+
+
+def loss_values(loss: LossName, scores: Any, labels: Any) -> Any:
+    """l(ŷ, y) for arrays of NumPy or tensors of torch:
+
+        square    (ŷ − y)²
+        logistic  ln(1 + exp(−yŷ))
+        hinge     max(0, 1 − yŷ)
+
+    >>> loss_values("hinge", np.array([0.25, 2.0]), 1.0)
+    array([0.75, 0.  ])
+    """  # noqa: D415
+    if loss == "square":
+        return (scores - labels) ** 2
+    if loss == "hinge":
+        return (1 - labels * scores).clip(0)
+    z, xp = labels * scores, _namespace(scores)
+    return xp.logaddexp(0 * z, -z)
+
+
+def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
+    """∂l/∂ŷ, likewise; of the hinge at its kink, 0.
+
+    >>> loss_slopes("logistic", np.array([0.0]), 1.0)
+    array([-0.5])
+    """
+    if loss == "square":
+        return 2 * (scores - labels)
+    z, xp = labels * scores, _namespace(scores)
+    if loss == "hinge":
+        return xp.where(z < 1, -labels * (0 * scores + 1), 0 * scores)
+    e = xp.exp(-abs(z))
+    return -labels * xp.where(z > 0, e, 0 * z + 1) / (1 + e)
+
+
+def _namespace(array: Any) -> Any:
+    """The module whose functions take it: NumPy, or torch where it is a tensor."""
+    return sys.modules["torch"] if type(array).__module__.startswith("torch") else np
+
+
+@fast_lean_kernel
+def loss_value(code: int, score: Any, label: Any) -> Any:
+    """`loss_values` of one score, for kernels."""
+    if code == SQUARE:
+        return (score - label) * (score - label)
+    z = score * label
+    if code == HINGE:
+        return max(np.float32(0), np.float32(1) - z)
+    return np.log1p(np.exp(-abs(z))) + max(np.float32(0), -z)
+
+
+@fast_lean_kernel
+def loss_slope(code: int, score: Any, label: Any) -> Any:
+    """`loss_slopes` of one score, for kernels."""
+    if code == SQUARE:
+        return np.float32(2) * (score - label)
+    z = score * label
+    if code == HINGE:
+        return -label if z < np.float32(1) else np.float32(0)
+    return -label / (np.float32(1) + np.exp(z))

@@ -1,0 +1,205 @@
+"""Factorizations that are learnt in epochs: start values, early stopping, checkpoints, more events."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from shortlist._settings import number, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.data.splits import Split, among
+from shortlist.errors import DataError
+from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.warm_start import checked_start, grown
+from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, Past, run
+from shortlist.solvers.stopping import Stopping
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.checkpoint import Checkpoint
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Factorization(DotProduct):
+    """A dot product learnt in epochs, in which contexts follow from items: a recommender adds the epochs.
+
+    What depends on the data only, and is needed both in learning and in answering, is its *basis*.
+    """
+
+    _in_epochs: ClassVar[bool] = True
+
+    dim: int = 64
+    epochs: int = 16
+    init_scale: float = 0.1
+    seed: int = 0
+
+    def _check(self) -> None:
+        whole("dim", self.dim)
+        whole("epochs", self.epochs)
+        whole("seed", self.seed, least=0)
+        number("init_scale", self.init_scale, above=True)
+
+    @property
+    def _width(self) -> int:
+        """The columns of the embeddings."""
+        return int(self.dim)
+
+    # --- what a factorization defines --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _basis(self, by_context: Rows) -> Any:
+        """What follows from the observed pairs alone."""
+
+    @abstractmethod
+    def _start(
+        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+    ) -> tuple[Embeddings | None, Embeddings]:
+        """Embeddings to begin with, of contexts where they need any and of items; those of `start` where there is one."""
+
+    @abstractmethod
+    def _loop(
+        self,
+        interactions: Interactions,
+        basis: Any,
+        contexts: Embeddings | None,
+        items: Embeddings,
+        threads: int | None,
+        epochs: int,
+    ) -> Loop:
+        """What runs the epochs, from these start values."""
+
+    @abstractmethod
+    def _set_items(self, items: Embeddings, basis: Any) -> None:
+        """Take these items, and derive what folding in needs."""
+
+    def _fixed_horizon(self) -> bool:
+        """Whether an epoch depends on how many there will be."""
+        return False
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+        epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
+        start = None if plan.start is None else checked_start(plan.start, self.dim)
+        basis = self._basis(interactions.by_context)
+        stopping = None if plan.validation is None else self._stopping(interactions, plan, basis, threads)
+        checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan, epochs)
+        shape = (interactions.n_contexts, interactions.n_items, self._width)
+        saved = None if checkpoint is None else checkpoint.read(shape, epochs)
+        past: Past | None = None
+        if saved is None:
+            loop = self._loop(interactions, basis, *self._start(interactions, start, threads), threads, epochs)
+        else:
+            past = saved.past
+            loop = self._loop(interactions, basis, saved.contexts, saved.items, threads, epochs)
+            saved.resume(loop, stopping)
+        del saved  # its arrays are the loop's now
+
+        def keep(now: Past) -> None:
+            if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
+                checkpoint.write(now, loop, stopping)
+
+        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, past=past, keep=keep)
+        contexts, items = loop.embeddings()
+        self._set_contexts(contexts)
+        self._set_items(items, basis)
+        self.training_: list[Epoch] = training
+        self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
+
+    def _set_contexts(self, contexts: Embeddings) -> None:
+        """Take these contexts."""
+        self.context_embeddings_ = contexts  # type: ignore[misc]
+
+    def _stopping(self, interactions: Interactions, plan: Plan, basis: Any, threads: int | None) -> Stopping:
+        """Judges items by the metric: contexts are folded in from their histories, as `fit` would end with them."""
+        from shortlist.evaluation.evaluate import figure
+
+        assert plan.validation is not None
+        _refuse_leak(interactions, plan.validation)
+        split = replace(plan.validation, fold_in=True)
+        model = copy.copy(self)
+        model._remember(interactions)
+
+        def measure(items: Embeddings) -> float:
+            model._set_items(items, basis)
+            return figure(model, split, plan.metric, threads)
+
+        return Stopping(measure, plan.patience)
+
+    def _checkpoint(self, interactions: Interactions, plan: Plan, epochs: int) -> Checkpoint:
+        from shortlist.recommenders.checkpoint import Checkpoint, digest
+
+        assert plan.checkpoint is not None
+        identity: dict[str, Any] = {
+            "the ids of contexts": digest(interactions.contexts),
+            "the ids of items": digest(interactions.items),
+            "the pairs or their weights": digest(interactions.by_context),
+            "the start": None,
+            "the validation": None,
+        }
+        if self._fixed_horizon():
+            identity["the number of epochs, which the learning rate depends on,"] = epochs
+        if plan.start is not None:
+            start = checked_start(plan.start, self.dim)
+            learnt = (start.context_embeddings_, start.item_embeddings_)
+            identity["the start"] = digest(start.contexts_, start.items_, *learnt)
+        if plan.validation is not None:
+            parts = [
+                part
+                for one in (plan.validation.history, plan.validation.truth)
+                for part in (one.contexts, one.items, one.by_context)
+            ]
+            how = [plan.metric, int(plan.patience), plan.validation.repeats]
+            identity["the validation"] = [*how, digest(*parts)]
+        return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
+
+    def partial_fit(
+        self,
+        interactions: Interactions,
+        *,
+        epochs: int = 2,
+        callbacks: Callback | Sequence[Callback] = (),
+        progress: bool | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Learn from more events: a few epochs, from the current embeddings, over the old pairs and the new ones.
+
+        Contexts and items that are new become known; weights of a pair that was there add up, unless the new events
+        say that the latest counts. The events' columns may have other names: the model keeps its own. A model that was
+        loaded can do it too.
+
+        Args:
+            interactions: the new events.
+            epochs: how many.
+            callbacks: as in `fit`, and likewise the others.
+            progress: show a progress bar.
+            threads: how many to use.
+
+        >>> from shortlist import IALS, Interactions
+        >>> model = IALS(dim=2, epochs=3).fit(Interactions.from_frame(
+        ...     {"user": ["ann", "bob"], "product": ["tea", "jam"]}, context="user", item="product"))
+        >>> more = Interactions.from_frame({"user": ["cy"], "product": ["tea"]}, context="user", item="product")
+        >>> model.partial_fit(more).contexts_.ids()
+        ['ann', 'bob', 'cy']
+        """
+        self._require_fit()
+        whole("epochs", epochs)
+        self._check_events(interactions, "partial_fit")
+        plan = Plan(start=self, epochs=epochs)
+        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
+
+
+def _refuse_leak(interactions: Interactions, split: Split) -> None:
+    """Refuse to learn from what the validation asks for; a pair that its training part has too is a repeat, no leak."""
+    truth = split.truth
+    leaked = int((among(truth, interactions) & ~among(truth, split.train)).sum())
+    if leaked:
+        raise DataError(
+            f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
+            "from; call fit(split.train, validation=split)"
+        )

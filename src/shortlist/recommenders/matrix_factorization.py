@@ -1,0 +1,285 @@
+"""Matrix factorization by sampling: any objective, sampler and weight, and the named compositions of the literature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shortlist._parts import part_of, text_of
+from shortlist._settings import whole
+from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
+from shortlist.objectives.lambdas import Ranks
+from shortlist.recommenders.sampled import Composition, Sampled
+from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
+from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
+from shortlist.sampling.base import Exclude
+from shortlist.solvers.optimizers import OptimizerName
+
+__all__ = [
+    "BPR", "WARP", "AdaptiveBPR", "HingeMF", "LambdaMF", "LogisticMF", "MatrixFactorization", "SoftmaxMF", "SquareMF",
+]  # fmt: skip
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MatrixFactorization(Sampled):
+    """Matrix factorization with any objective, sampler and weight (section 4 of the article).
+
+    For each observed pair (c, i), in a fresh random order every epoch, it draws negatives j from the sampler's q(j|c,i)
+    and takes a step on the objective's loss. `shortlist.sampling.implied_weight` says what loss over all pairs that is.
+
+    Args:
+        objective: `Pointwise(loss)`, `Pairwise(loss)` or `Softmax(temperature)` of `shortlist.objectives`.
+        sampler: `Uniform`, `Popularity`, `InBatch`, `AdaptiveRank` or `Rejection` of `shortlist.sampling`; for Softmax
+            also `Everything`, which is the full softmax.
+        weight: None; for pairwise losses also a penalty of the rank that `Rejection` estimates (`Reciprocal`, `Linear`,
+            `Step`, `TopN`) or `LambdaRank`.
+        batch: for Softmax: so many contexts make a step where the sampler is `Everything`, else so many pairs, with
+            negatives that they share.
+
+    Parts may be given as text too, as in files and on the command line: `sampler="Popularity(beta=0.5)"`. The other
+    settings are those of every factorization by sampling:
+    """
+
+    objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic')"
+    sampler: str | Sampler | Everything = "Uniform(exclude='history')"
+    weight: str | Penalty | LambdaRank | None = None
+    batch: int = 512
+
+    def composition(self) -> Composition:
+        """The objective, the sampler and the weight."""
+        weight = self.weight
+        if isinstance(weight, str) and weight.strip().lower() == "none":
+            weight = None
+        return Composition(
+            part_of("objective", self.objective, OBJECTIVES),
+            part_of("sampler", self.sampler, SAMPLERS),
+            None if weight is None else part_of("weight", weight, WEIGHTS),
+        )
+
+    def _check(self) -> None:
+        whole("batch", self.batch)
+        super()._check()
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments; parts as text."""
+        parts = self.composition()._asdict()
+        return super().settings() | {name: None if one is None else text_of(one) for name, one in parts.items()}
+
+
+MatrixFactorization.__doc__ = f"{MatrixFactorization.__doc__}\n{(Sampled.__doc__ or '').partition('Args:')[2]}"
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class BPR(Sampled):
+    """Bayesian personalized ranking (Rendle et al. 2009): pairwise logistic loss, negatives drawn uniformly.
+
+    It minimises Σ_{(c,i)∈S} Σ_{j∉I_c} ln(1 + exp(ŷ(j|c) − ŷ(i|c))) / (|I| − |I_c|), which is about AUC: a context
+    counts by the number of its pairs, and every place in the list alike.
+
+    >>> from shortlist import datasets
+    >>> model = BPR(dim=16, epochs=2).fit(datasets.load("online-retail").interactions, threads=1)
+    >>> len(model.recommend([12347], n=5).ids[0])
+    5
+
+    The settings are those of `MatrixFactorization` without its parts.
+    """
+
+    def composition(self) -> Composition:
+        """Pairwise logistic, uniform, without weights."""
+        return Composition(Pairwise("logistic"), Uniform(), None)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AdaptiveBPR(Sampled):
+    """BPR with negatives drawn by their rank in the context's current list (Rendle and Freudenthaler 2014).
+
+    Args:
+        gamma: of q(j|c) ∝ exp(−r(j|c)/γ): the smaller, the nearer to the top negatives are; see `AdaptiveRank`.
+
+    The other settings are those of `MatrixFactorization` without its parts.
+    """
+
+    gamma: float = 500.0
+
+    def composition(self) -> Composition:
+        """Pairwise logistic, by adaptive ranks, without weights."""
+        return Composition(Pairwise("logistic"), AdaptiveRank(self.gamma), None)
+
+    @classmethod
+    def space(cls) -> Space:
+        """That of BPR, and how near to the top negatives are."""
+        return super().space() | {"gamma": Real(10.0, 10_000.0, log=True)}
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class WARP(Sampled):
+    """Weighted approximate-rank pairwise loss (Weston et al. 2011): negatives within the margin, weighted by rank.
+
+    Items are drawn uniformly until one scores within `margin` of the positive; a step on the pairwise hinge then weighs
+    γ(⌊(|I|−1)/N⌋), where N is the number of draws it took.
+
+    Args:
+        rounds: draws for a positive, at most; where none is within the margin, nothing is learnt from it.
+        margin: see above.
+        penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
+
+    The other settings are those of `MatrixFactorization` without its parts.
+    """
+
+    regularization: float = 0.0
+    optimizer: OptimizerName = "adagrad"
+    rounds: int = 50
+    margin: float = 1.0
+    penalty: str | Penalty = "Reciprocal()"
+
+    def composition(self) -> Composition:
+        """Pairwise hinge, by rejection, weighted by the estimated rank."""
+        penalties: dict[str, type[Any]] = {name: one for name, one in WEIGHTS.items() if issubclass(one, Penalty)}
+        penalty: Penalty = part_of("penalty", self.penalty, penalties)
+        return Composition(Pairwise("hinge"), Rejection(self.margin, self.rounds), penalty)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments; the penalty as text."""
+        return super().settings() | {"penalty": text_of(self.composition().weight)}
+
+    @classmethod
+    def space(cls) -> Space:
+        """That of BPR, and how long to look for a negative."""
+        return super().space() | {"rounds": Whole(5, 200, log=True)}
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class LambdaMF(Sampled):
+    """LambdaRank for matrix factorization: pairwise logistic loss, weighted by what a swap changes in a metric.
+
+    Negatives are drawn uniformly; the weight of a pair of items is |ΔM|, see `LambdaRank`.
+
+    Args:
+        metric: M: "ndcg", "ap", "auc", or with a cut "ndcg@20", "ap@20", "precision@10", "recall@20".
+        ranks: `"sampled"` or `"exact"`.
+        candidates: how many items a sampled rank is estimated from.
+
+    The other settings are those of `MatrixFactorization` without its parts.
+    """
+
+    learning_rate: float = 0.5
+    regularization: float = 0.001
+    metric: str = "ndcg"
+    ranks: Ranks = "sampled"
+    candidates: int = 32
+
+    def composition(self) -> Composition:
+        """Pairwise logistic, uniform, weighted by |ΔM|."""
+        return Composition(Pairwise("logistic"), Uniform(), LambdaRank(self.metric, self.ranks, self.candidates))
+
+    @classmethod
+    def space(cls) -> Space:
+        """That of BPR with larger steps, since |ΔM| is small."""
+        return super().space() | {"learning_rate": Real(0.03, 3.0, log=True)}
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _PointwiseMF(Sampled):
+    """What pointwise factorizations by sampling share."""
+
+    biases: bool = True
+    n_negatives: int = 4
+
+    @classmethod
+    def space(cls) -> Space:
+        """That of every factorization by sampling, and how many negatives there are."""
+        return super().space() | {"n_negatives": Whole(1, 16, log=True)}
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class LogisticMF(_PointwiseMF):
+    """Logistic matrix factorization with biases: is (c, i) observed or not? (pointwise, negatives drawn uniformly)
+
+    It minimises Σ_{(c,i)∈S} ln(1 + e^{−ŷ}) + Σ_c m·|I_c|/(|I| − |I_c|)·Σ_{j∉I_c} ln(1 + e^{ŷ}), as the factorization of
+    Rendle et al. (2020) does.
+
+    The settings are those of `MatrixFactorization` without its parts.
+    """  # noqa: D415
+
+    def composition(self) -> Composition:
+        """Pointwise logistic, uniform, without weights."""
+        return Composition(Pointwise("logistic"), Uniform(), None)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class HingeMF(_PointwiseMF):
+    """Matrix factorization with biases under the pointwise hinge loss: observed pairs above 1, others below −1.
+
+    The settings are those of `MatrixFactorization` without its parts.
+    """
+
+    def composition(self) -> Composition:
+        """Pointwise hinge, uniform, without weights."""
+        return Composition(Pointwise("hinge"), Uniform(), None)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SquareMF(_PointwiseMF):
+    """Matrix factorization with biases under the pointwise square loss: observed pairs near 1, others near 0.
+
+    `IALS` minimises a loss of this kind over all pairs, without sampling. The settings are those of
+    `MatrixFactorization` without its parts.
+    """
+
+    def composition(self) -> Composition:
+        """Pointwise square, uniform, without weights."""
+        return Composition(Pointwise("square"), Uniform(), None)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SoftmaxMF(Sampled):
+    """Matrix factorization under the softmax loss over the catalogue, of cosines: −Σ_{(c,i)∈S} ln p(i|c).
+
+    Args:
+        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ).
+        n_negatives: 0: the full softmax, in batches of contexts. Otherwise so many negatives are drawn for a batch of
+            observed pairs, which share them, with q ∝ popularity^β and the correction by q.
+        beta: β.
+        exclude: what is not in the partition function of a positive beside itself: `"positive"` nothing, the ordinary
+            softmax; `"history"` what else the context has had.
+        batch: so many contexts make a step, or so many pairs where negatives are drawn.
+
+    The other settings are those of `MatrixFactorization` without its parts. Here the result does not depend on the
+    number of threads.
+    """
+
+    dim: int = 128
+    epochs: int = 30
+    learning_rate: float = 0.01
+    regularization: float = 0.0
+    normalize: bool = True
+    n_negatives: int = 0
+    optimizer: OptimizerName = "adam"
+    init_scale: float = 1.0
+    temperature: float = 0.1
+    beta: float = 0.5
+    exclude: Exclude = "positive"
+    batch: int = 512
+
+    def composition(self) -> Composition:
+        """Softmax, over everything or by popularity, without weights."""
+        sampler = Popularity(self.beta, self.exclude) if self.n_negatives else Everything(self.exclude)
+        return Composition(Softmax(self.temperature), sampler, None)
+
+    def _check(self) -> None:
+        whole("batch", self.batch)
+        super()._check()
+
+    def _check_negatives(self, objective: Any) -> None:
+        whole("n_negatives", self.n_negatives, least=0)
+
+    @classmethod
+    def space(cls) -> Space:
+        """Temperature and learning rate, the dimension last."""
+        return {
+            "dim": Grows(64, 128, 256),
+            "temperature": Real(0.03, 0.3, log=True),
+            "learning_rate": Real(1e-3, 0.1, log=True),
+            "positive_context_exponent": Real(-1.0, 0.0),
+            "exclude": Choice("positive", "history"),
+        }

@@ -1,0 +1,348 @@
+"""Matrix factorization by sampling: what its recommenders share, whatever objective, sampler and weight they have."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import flag, number, one_of, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Codes
+from shortlist.errors import SettingError
+from shortlist.objectives import LambdaRank, Pairwise, Penalty, Pointwise, Softmax
+from shortlist.objectives.lambdas import Lambdas
+from shortlist.objectives.losses import CODES as LOSSES
+from shortlist.objectives.omega import Omega
+from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.dot_product import DotProduct, longest
+from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.space import Grows, Real, Space
+from shortlist.recommenders.warm_start import known_embeddings
+from shortlist.sampling import InBatch, Negatives, Popularity, Rejection, Sampler
+from shortlist.sampling.everything import Everything
+from shortlist.scoring import DotProductScorer
+from shortlist.scoring.pair import unit_rows
+from shortlist.solvers.als import initial_embeddings
+from shortlist.solvers.epochs import Embeddings, Loop
+from shortlist.solvers.optimizers import CODES as OPTIMIZERS
+from shortlist.solvers.optimizers import OptimizerName, State
+from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
+from shortlist.solvers.sgd_kernels import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
+
+Objective: TypeAlias = Pointwise | Pairwise | Softmax
+Weight: TypeAlias = Penalty | LambdaRank
+StrengthAs: TypeAlias = Literal["weight", "label"]
+_NO_LAMBDAS = Lambdas(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1)
+
+
+class Composition(NamedTuple):
+    """What is optimised, which negatives it is learnt from, and how much each of them counts."""
+
+    objective: Objective
+    sampler: Sampler | Everything
+    weight: Weight | None
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """What follows from the observed pairs: the weights of contexts and of items as positives, and counts."""
+
+    by_context: Rows
+    contexts: Omega
+    items: Omega
+    counts: npt.NDArray[np.int64]  # of each item
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Sampled(Factorization):
+    """Matrix factorization by stochastic gradient descent; a recommender adds what is optimised (`composition`).
+
+    Args:
+        dim: d, the length of the embeddings.
+        epochs: passes over the observed pairs, at most: `fit` may stop earlier where it has a validation split.
+        learning_rate: η, the length of steps; of the first epoch, where there is a schedule.
+        regularization: λ. A step on a row is −η(∇l + λθ): ½λ‖θ‖² is in the loss once for each loss that the row is in,
+            so in the loss of an epoch it counts λ·(times touched). With `regularization_exponent=ν` it counts
+            λ·(times touched)^ν: 1 is what published settings mean, 0 the same λ for every row.
+        context_regularization: λ of the contexts, where it is not that of all; likewise the next two.
+        item_regularization: λ of the items.
+        bias_regularization: λ of the biases.
+        regularization_exponent: ν.
+        biases: whether scores have biases: ŷ = ⟨w_c, h_i⟩ + b_i, and + b_c for pointwise losses. They are two more
+            columns of the embeddings, so that a score remains an inner product.
+        normalize: whether ⟨w_c, h_i⟩ is the cosine of the two.
+        n_negatives: m, how many negatives a positive is learnt with.
+        weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+        strength_as: whether the strength is the pair's `"weight"` or, for pointwise losses, its `"label"` y.
+        positive_context_exponent: pairs of a context with n pairs weigh n^ρ by this ρ, scaled to 1 in the mean of
+            contexts. −1: every context counts alike, however many pairs it has.
+        positive_item_exponent: likewise by the number of the item's pairs; below 0, popular positives count for less.
+        optimizer: `"sgd"`, `"adagrad"` or `"adam"`; rows that a step does not touch stay as they are.
+        schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
+        init_scale: start values are N(0, (init_scale/√d)²); biases begin at 0.
+        fold_in_epochs: passes over a history to find a context's embedding. `fit` ends by doing so for all contexts:
+            then a context is answered as its history is.
+        seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
+            several threads do not wait for each other, and the model varies a little from run to run.
+    """
+
+    epochs: int = 50
+    learning_rate: float = 0.05
+    regularization: float = 0.01
+    context_regularization: float | None = None
+    item_regularization: float | None = None
+    bias_regularization: float | None = None
+    regularization_exponent: float = 1.0
+    biases: bool = False
+    normalize: bool = False
+    n_negatives: int = 1
+    weighting: Weighting = "binary"
+    strength_as: StrengthAs = "weight"
+    positive_context_exponent: float = 0.0
+    positive_item_exponent: float = 0.0
+    optimizer: OptimizerName = "sgd"
+    schedule: Schedule = "constant"
+    fold_in_epochs: int = 20
+
+    @abstractmethod
+    def composition(self) -> Composition:
+        """The objective, the sampler and the weight."""
+
+    def _check(self) -> None:
+        super()._check()
+        for name in ("learning_rate", "regularization", "regularization_exponent"):
+            number(name, getattr(self, name))
+        for name in ("context_regularization", "item_regularization", "bias_regularization"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name))
+        for name in ("positive_context_exponent", "positive_item_exponent"):
+            number(name, getattr(self, name), -math.inf)
+        for name in ("biases", "normalize"):
+            flag(name, getattr(self, name))
+        whole("fold_in_epochs", self.fold_in_epochs)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+        one_of("strength_as", self.strength_as, ("weight", "label"))
+        one_of("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        one_of("schedule", self.schedule, SCHEDULES)
+        objective, sampler, weight = self.composition()
+        self._check_negatives(objective)
+        if self.strength_as == "label" and not isinstance(objective, Pointwise):
+            raise SettingError(f"strength_as is 'label', but {objective} has no labels; take 'weight'")
+        if isinstance(sampler, Everything) and not isinstance(objective, Softmax):
+            raise SettingError(f"{sampler} is for Softmax; for {objective} take a sampler such as Uniform()")
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.sampled_softmax import check_softmax_sampler
+
+            check_softmax_sampler(sampler)
+        if weight is not None and not isinstance(objective, Pairwise):
+            raise SettingError(f"{weight} weighs pairs of items; {objective} has none, so leave the weight out")
+        if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
+            raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
+
+    def _check_negatives(self, objective: Objective) -> None:
+        whole("n_negatives", self.n_negatives)
+
+    @classmethod
+    def space(cls) -> Space:
+        """Learning rate and regularization on log scales, the dimension last."""
+        return {
+            "dim": Grows(64, 128, 256),
+            "learning_rate": Real(3e-3, 0.3, log=True),
+            "regularization": Real(1e-5, 0.1, log=True),
+        }
+
+    # --- what a step is ----------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return int(self.dim) + (2 if self.biases else 0)
+
+    @property
+    def _latent(self) -> int:
+        return int(self.dim)
+
+    def _by_coordinate(self, own: float, one: float, other: float) -> npt.NDArray[np.float32]:
+        """A number for the coordinates of an embedding, and for the two that biases add."""
+        return np.array([own] * int(self.dim) + ([one, other] if self.biases else []), np.float32)
+
+    def _rates(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """η by coordinate: 0 where one side has the 1 that goes with the other's bias."""
+        eta = float(self.learning_rate)
+        of_contexts = eta if isinstance(self.composition().objective, Pointwise) else 0.0  # else it makes no difference
+        return self._by_coordinate(eta, 0, of_contexts), self._by_coordinate(eta, eta, 0)
+
+    def _ridges(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """λ by coordinate."""
+        own = (self.context_regularization, self.item_regularization, self.bias_regularization)
+        contexts, items, biases = (self.regularization if one is None else one for one in own)
+        return self._by_coordinate(contexts, 0, biases), self._by_coordinate(items, biases, 0)
+
+    def _rules(self, basis: Basis, lengths: npt.NDArray[np.int64]) -> Rules:
+        """What a step is, for contexts with so many pairs."""
+        objective, _, _ = self.composition()
+        assert not isinstance(objective, Softmax)
+        kind = PAIRWISE if isinstance(objective, Pairwise) else POINTWISE
+        context_ridges, item_ridges = self._ridges()
+        context_rates, item_rates = self._rates()
+        scales = [np.ones(1, np.float32)] * 2
+        if self.regularization_exponent != 1:
+            often = touches(kind, int(self.n_negatives), lengths, basis.counts)
+            scales = [(np.maximum(one, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for one in often]
+        return Rules(
+            objective=kind,
+            loss=LOSSES[objective.loss],
+            optimizer=OPTIMIZERS[self.optimizer],
+            n_negatives=int(self.n_negatives),
+            cosine=self._cosine,
+            strength_is_label=int(self.strength_as == "label"),
+            negative_label=objective.negative_label if isinstance(objective, Pointwise) else 0.0,
+            negative_weight=float(objective.negative_weight) if isinstance(objective, Pointwise) else 0.0,
+            context_weights=basis.contexts.new(lengths),
+            item_weights=basis.items.values,
+            context_rates=context_rates,
+            item_rates=item_rates,
+            context_ridges=context_ridges,
+            item_ridges=item_ridges,
+            context_scales=scales[0],
+            item_scales=scales[1],
+            frozen=0,
+        )
+
+    @property
+    def _cosine(self) -> int:
+        return int(self.dim) if self.normalize else 0
+
+    def _weigher(self, n_items: int, longest_history: int) -> Weigher:
+        weight = self.composition().weight
+        if isinstance(weight, LambdaRank):
+            return Weigher(LAMBDA, np.zeros(1, np.float32), weight.tables(n_items, longest_history))
+        if isinstance(weight, Penalty):
+            return Weigher(PENALTY, weight.table(n_items), _NO_LAMBDAS)
+        return Weigher(PLAIN, np.zeros(1, np.float32), _NO_LAMBDAS)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _basis(self, by_context: Rows) -> Basis:
+        counts = by_context.column_counts()
+        contexts = Omega.of(by_context.lengths, self.positive_context_exponent)
+        return Basis(by_context, contexts, Omega.of(counts, self.positive_item_exponent), counts)
+
+    def _fixed_horizon(self) -> bool:
+        return self.schedule != "constant"
+
+    def _start(
+        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+    ) -> tuple[Embeddings | None, Embeddings]:
+        sizes = (interactions.n_contexts, interactions.n_items)
+        sides = [initial_embeddings(n, self.dim, self.init_scale, self.seed, k) for k, n in zip((1, 0), sizes)]
+        if self.biases:
+            of_context, of_item = self._by_coordinate(0, 1, 0)[-2:], self._by_coordinate(0, 0, 1)[-2:]
+            sides = [np.hstack([one, np.tile(last, (len(one), 1))]) for one, last in zip(sides, (of_context, of_item))]
+        if start is not None:
+            both = self.biases and isinstance(start, Sampled) and start.biases
+            known_embeddings(start, interactions, sides[0], sides[1], 2 if both else 0)
+        return sides[0], sides[1]
+
+    def _loop(
+        self,
+        interactions: Interactions,
+        basis: Basis,
+        contexts: Embeddings | None,
+        items: Embeddings,
+        threads: int | None,
+        epochs: int,
+    ) -> Loop:
+        assert contexts is not None
+        objective, sampler, weight = self.composition()
+        rows = basis.by_context
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.sampled_softmax import softmax_loop
+
+            return softmax_loop(self, basis, contexts, items, threads, epochs)
+        assert isinstance(sampler, Sampler)
+        kind = OPTIMIZERS[self.optimizer]
+        negatives = sampler.over(rows)
+        return SampledSteps(
+            rows,
+            strengths(rows.values, self.weighting),
+            negatives,
+            self._weigher(rows.n_columns, int(rows.lengths.max(initial=0))),
+            isinstance(weight, LambdaRank) and weight.ranks == "exact",
+            self._rules(basis, rows.lengths),
+            contexts,
+            items,
+            (State.of(kind, contexts.shape), State.of(kind, items.shape)),
+            self.schedule,
+            epochs,
+            int(self.fold_in_epochs),
+            folding_sampler(sampler, rows, negatives),
+            int(self.dim),
+            int(self.seed),
+            threads,
+        )
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def _set_contexts(self, contexts: Embeddings) -> None:
+        super()._set_contexts(unit_rows(contexts, self._cosine))
+
+    def _set_items(self, items: Embeddings, basis: Basis) -> None:
+        self.item_embeddings_ = unit_rows(items, self._cosine)  # type: ignore[misc]
+        self._keep_basis(basis)
+
+    def _keep_basis(self, basis: Basis) -> None:
+        self._own_basis = basis
+        self._folding: Any = None
+
+    def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
+        """What `fit` ends with for contexts with these histories: see `shortlist.solvers.sgd.fold_in`."""
+        objective, sampler, _ = self.composition()
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.sampled_softmax import softmax_fold_in
+
+            found = softmax_fold_in(self, histories, threads)
+        else:
+            assert isinstance(sampler, Sampler)
+            if self._folding is None:
+                negatives = folding_sampler(sampler, self._own_basis.by_context)
+                negatives.refresh(self.item_embeddings_)
+                self._folding = negatives.tables
+            most = max(1, int(histories.lengths.max(initial=0)))
+            found = fold_in(
+                histories,
+                strengths(histories.values, self.weighting),
+                self.item_embeddings_,
+                dim=int(self.dim),
+                tables=for_histories(self._folding, histories),
+                weigher=self._weigher(histories.n_columns, most),
+                rules=self._rules(self._own_basis, histories.lengths),
+                passes=int(self.fold_in_epochs),
+                seed=int(self.seed),
+                threads=threads,
+            )
+        return unit_rows(found, self._cosine)
+
+    def _similarity(self, codes: Codes) -> DotProductScorer:
+        """Cosine of the items' embeddings, biases aside."""
+        vectors = unit_rows(self.item_embeddings_[:, : int(self.dim)], int(self.dim))
+        return DotProductScorer(vectors[codes], vectors)
+
+    def _check_arrays(self) -> None:
+        super()._check_arrays()
+        self._require_shape("item_embeddings_", (len(self.items_), self._width))
+        self.training_, self.best_epoch_ = [], None
+        self._keep_basis(self._basis(self.seen_))
+        self._require_finite(longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width)
+
+
+def folding_sampler(sampler: Sampler, histories: Rows, own: Negatives | None = None) -> Negatives:
+    """The sampler for a context by itself, which has no batch: InBatch is popularity then."""
+    if isinstance(sampler, InBatch):
+        return Popularity(1.0, sampler.exclude).over(histories)
+    return sampler.over(histories) if own is None else own

@@ -1,0 +1,194 @@
+"""One negative at a time, for the kernels that take steps: the samplers' draws by integer code.
+
+Random numbers are SplitMix64's: `state[0]` moves by a constant and is mixed. Each draw has a twin in NumPy,
+`Negatives.draw`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_lean_kernel, kernel, lean_kernel
+from shortlist._prefetch import prefetch
+from shortlist._random import GOLDEN, mixed
+from shortlist.sampling.filter import in_history
+from shortlist.sampling.tables import ADAPTIVE, HISTORY, IN_BATCH, POPULARITY, REJECTION, UNIFORM, Tables
+from shortlist.scoring.pair import pair_score
+
+Array: TypeAlias = npt.NDArray[Any]
+_TRIES = 1000  # draws, until one is not excluded
+
+
+@lean_kernel
+def unit(state: Array) -> float:
+    """A number in [0, 1), of 53 random bits."""
+    state[0] += GOLDEN
+    return np.int64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
+
+
+@lean_kernel
+def below(state: Array, n: int) -> int:
+    """One of 0 … n − 1, each as likely."""
+    return int(unit(state) * n)
+
+
+@lean_kernel
+def excluded(tables: Tables, c: int, i: int, j: int) -> bool:
+    """Whether j may not be the negative of (c, i)."""
+    if j == i:
+        return True
+    if tables.exclude != HISTORY:
+        return False
+    return in_history(tables.indptr, tables.indices, tables.bits, tables.offset, c, j)
+
+
+@lean_kernel
+def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
+    """Any item that is not excluded, each as likely; −1 where there is none."""
+    for _ in range(_TRIES):
+        j = below(state, tables.n_items)
+        if not excluded(tables, c, i, j):
+            return j
+    return _nth_left(state, tables, c, i)
+
+
+@lean_kernel
+def draw_one(
+    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, batch_items: Array, begin: int, stop: int
+) -> int:
+    """The negative of the pair (c, i) by every sampler but Rejection; −1 where 1,000 draws were all excluded.
+
+    `batch_items[begin:stop]` are the positives of the batch. Bound by one random number, the bit of the history filter
+    and, where that is set, a search in the history.
+    """
+    if tables.code == UNIFORM:
+        return draw_uniform(state, tables, c, i)
+    if tables.code == ADAPTIVE:
+        return _draw_adaptive(state, tables, c, i, W)
+    if tables.code == IN_BATCH and begin == stop:
+        return -1
+    for _ in range(_TRIES):
+        if tables.code == POPULARITY:
+            u = unit(state) * tables.n_items
+            j = int(u)
+            if u - j >= tables.share[j]:
+                j = int(tables.alias[j])
+        else:
+            j = int(batch_items[begin + below(state, stop - begin)])
+        if not excluded(tables, c, i, j):
+            return j
+    return -1
+
+
+@lean_kernel
+def draw_rejection(
+    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int, first: int
+) -> tuple[int, int]:
+    """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
+
+    `first` is the first proposal, which the caller has drawn and sent for. Scores are as `pair_score` has them. Bound
+    by the gathered row of H that each proposal is scored with; it is sent for one proposal ahead.
+    """
+    least = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
+    j = first
+    for n in range(1, tables.rounds + 1):
+        if j < 0:
+            return -1, n - 1
+        following = -1
+        if n < tables.rounds:
+            following = draw_uniform(state, tables, c, i)
+            if following >= 0:
+                send_for(H, following)
+        if pair_score(W, c, H, j, cosine) > least:
+            return j, n
+        j = following
+    return -1, tables.rounds
+
+
+@lean_kernel
+def send_for(rows: Array, r: int) -> None:
+    """Ask for a row that will be read soon."""
+    for f in range(0, rows.shape[1], 16):
+        prefetch(rows, r, f)
+
+
+@lean_kernel
+def draw_negatives(
+    state: Array,
+    tables: Tables,
+    contexts: Array,
+    positives: Array,
+    n: int,
+    W: Array,
+    H: Array,
+    out: Array,
+    rounds: Array,
+) -> None:
+    """Fill `out` (pairs × n) with n negatives for each pair of a batch, and for Rejection `rounds`, of that shape."""
+    for k in range(len(contexts)):
+        for m in range(n):
+            if tables.code == REJECTION:
+                c, i = contexts[k], positives[k]
+                first = draw_uniform(state, tables, c, i)
+                out[k, m], rounds[k, m] = draw_rejection(state, tables, c, i, W, H, 0, first)
+            else:
+                out[k, m] = draw_one(state, tables, contexts[k], positives[k], W, H, positives, 0, len(positives))
+
+
+@kernel
+def _nth_left(state: Array, tables: Tables, c: int, i: int) -> int:
+    """As `draw_uniform`, by counting what is left: for contexts who have nearly everything."""
+    left = 0
+    for j in range(tables.n_items):
+        left += not excluded(tables, c, i, j)
+    if left == 0:
+        return -1
+    skip = below(state, left)
+    for j in range(tables.n_items):
+        if not excluded(tables, c, i, j):
+            if skip == 0:
+                return j
+            skip -= 1
+    return -1
+
+
+@lean_kernel
+def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array) -> int:
+    """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
+    total = _influence(W, c, tables.sigma)
+    n_items, gamma = tables.n_items, tables.gamma
+    span = np.expm1(-n_items / gamma)
+    for _ in range(_TRIES):
+        u = unit(state)
+        f = _coordinate(W, c, tables.sigma, u * total) if total > 0 else int(u * W.shape[1])
+        r = min(int(-gamma * np.log1p(unit(state) * span)), n_items - 1)
+        j = int(tables.lists[f, r if W[c, f] >= 0 else n_items - 1 - r])
+        if not excluded(tables, c, i, j):
+            return j
+    return -1
+
+
+@fast_lean_kernel
+def _influence(W: Array, c: int, sigma: Array) -> float:
+    total = np.float32(0)
+    for f in range(len(sigma)):
+        total += abs(W[c, f]) * sigma[f]
+    return float(total)
+
+
+@lean_kernel
+def _coordinate(W: Array, c: int, sigma: Array, target: float) -> int:
+    """The first coordinate at which the running sum of |φ_f|σ_f passes the target."""
+    last = 0
+    total = np.float32(0)
+    for f in range(len(sigma)):
+        part = abs(W[c, f]) * sigma[f]
+        if part > 0:
+            last = f
+            total += part
+            if total > target:
+                break
+    return last

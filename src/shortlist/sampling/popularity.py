@@ -1,0 +1,91 @@
+"""Items in proportion to a power of how often they were taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number
+from shortlist.data.rows import Rows
+from shortlist.errors import DataError
+from shortlist.sampling.alias import alias_table
+from shortlist.sampling.base import Array, Exclude, Negatives, Sampler
+from shortlist.sampling.tables import POPULARITY, Tables
+
+
+@dataclass(frozen=True)
+class Popularity(Sampler):
+    """q(j|c,i) ∝ |C_j|^β over the items that are not excluded; also called unigram sampling.
+
+    β = 1 is the empirical frequency, smaller ones flatten it, β = 0 is `Uniform`. An item without any pair has q = 0,
+    unless β = 0.
+
+    Args:
+        beta: β, of at least 0.
+        exclude: `"history"` or `"positive"`, see `Sampler`.
+
+    >>> histories = Rows.from_lists([np.array([0]), np.array([0, 1]), np.array([1, 2, 0, 3])], n_columns=4)
+    >>> Popularity(beta=1).over(histories).probabilities(context=0, positive=0)
+    array([0.  , 0.5 , 0.25, 0.25])
+    """
+
+    beta: float = 0.5
+    exclude: Exclude = "history"
+
+    def __post_init__(self) -> None:
+        number("beta", self.beta)
+        self._check_exclude()
+
+    def over(self, histories: Rows) -> PopularityNegatives:
+        """The sampler over some data, see `Sampler.over`."""
+        return PopularityNegatives(histories, self.exclude, self.beta)
+
+
+class PopularityNegatives(Negatives):
+    """`Popularity` over some data."""
+
+    def __init__(self, histories: Rows, exclude: Exclude, beta: float) -> None:
+        super().__init__(histories, exclude)
+        counts = histories.column_counts()
+        if not counts.any():
+            raise DataError("the histories hold no pair; expected some, to draw items by popularity: take Uniform()")
+        # By the largest first, so that no power overflows.
+        powers = (counts / counts.max()) ** beta
+        self.popularity: npt.NDArray[np.float64] = powers / powers.sum()
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What kernels draw from."""
+        share, alias = self._alias
+        return Tables.of(POPULARITY, self.exclude, self.histories)._replace(share=share, alias=alias)
+
+    @cached_property
+    def _alias(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+        return alias_table(self.popularity)
+
+    @cached_property
+    def _history_mass(self) -> npt.NDArray[np.float64]:
+        """Σ_{j∈I_c} p_j of every context."""
+        context_of = np.repeat(np.arange(self.histories.n_rows), self.histories.lengths)
+        mass = np.bincount(context_of, self.popularity[self.histories.indices], self.histories.n_rows)
+        return np.asarray(mass, np.float64)
+
+    def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
+        share, alias = self._alias
+        items = rng.integers(self.n_items, size=len(pairs), dtype=np.int32)
+        return np.where(rng.random(len(pairs)) < share[items], items, alias[items])
+
+    def _weights(self, context_embedding: Array | None) -> npt.NDArray[np.float64]:
+        return self.popularity.copy()
+
+    def _log_q(self, items: Array, contexts: Array, positives: Array, context_embeddings: Any) -> Array:
+        barred = self.popularity[positives]
+        if self.exclude == "history":
+            barred = self._history_mass[contexts] + np.where(self._in_history(contexts, positives), 0, barred)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_q = np.log(self.popularity[items]) - np.log1p(-barred)[:, None]
+        return np.where(items >= 0, log_q, -np.inf)

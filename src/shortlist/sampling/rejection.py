@@ -1,0 +1,150 @@
+"""Items that come too near to the positive one: proposals until one does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number, whole
+from shortlist.data.rows import Rows
+from shortlist.errors import SettingError
+from shortlist.sampling.base import Array, Draw, Exclude, Sampler, Score
+from shortlist.sampling.tables import REJECTION, Tables
+from shortlist.sampling.uniform import UniformNegatives
+
+
+@dataclass(frozen=True)
+class Rejection(Sampler):
+    """Uniform proposals until one has ŷ(j|c) + margin > ŷ(i|c): the sampler of WARP (Weston et al. 2011).
+
+    An accepted item is uniform over the v violators among the n items that are not excluded, and with p = v/n the
+    number N of proposals is geometric, P(N) = p(1−p)^{N−1}. After `rounds` proposals the search is given up, so
+
+        q(j|c,i) = (1 − (1−p)^rounds) / v for violators, 0 for all others;  the rest of 1 is that none was found.
+
+    Few rounds mean that i is badly ranked: its rank is estimated by ⌊(|I|−1)/N⌋. The article prints ⌊(N−1)/|I|⌋, which
+    is 0 always. See `rounds_law` and `expected_rank`.
+
+    A draw reports the rounds of each negative: all of them where the search was given up, 0 where nothing was left to
+    propose. ln q is not reported, since v is not known without scoring the catalogue.
+
+    Args:
+        margin: how far below the positive item's score a violator may be.
+        rounds: how many proposals at most.
+        exclude: `"history"` or `"positive"`, see `Sampler`.
+
+    >>> negatives = Rejection(rounds=3).over(Rows.from_lists([np.array([0])], n_columns=5))
+    >>> negatives.probabilities(context=0, positive=0, scores=np.array([2.0, 3.0, 1.5, 1.0, 0.0]))
+    array([0.    , 0.4375, 0.4375, 0.    , 0.    ])
+    """
+
+    margin: float = 1.0
+    rounds: int = 10
+    exclude: Exclude = "history"
+
+    def __post_init__(self) -> None:
+        number("margin", self.margin)
+        whole("rounds", self.rounds)
+        self._check_exclude()
+
+    def over(self, histories: Rows) -> RejectionNegatives:
+        """The sampler over some data, see `Sampler.over`."""
+        return RejectionNegatives(histories, self)
+
+
+class RejectionNegatives(UniformNegatives):
+    """`Rejection` over some data."""
+
+    def __init__(self, histories: Rows, settings: Rejection) -> None:
+        super().__init__(histories, settings.exclude)
+        self._settings = settings
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What kernels draw from."""
+        return Tables.of(REJECTION, self.exclude, self.histories)._replace(
+            margin=float(self._settings.margin), rounds=int(self._settings.rounds)
+        )
+
+    def draw(
+        self,
+        contexts: Array,
+        positives: Array,
+        n: int,
+        rng: np.random.Generator,
+        *,
+        context_embeddings: Array | None = None,
+        score: Score | None = None,
+        log_q: bool = False,
+    ) -> Draw:
+        """As `Negatives.draw`; needs `score`, reports rounds, and refuses `log_q`."""
+        if log_q:
+            raise SettingError("Rejection knows no ln q of its draws; take another sampler where a loss needs q")
+        if score is None:
+            raise SettingError("Rejection compares scores; pass score, a function of contexts and items")
+        contexts, positives = self._checked(contexts, positives)
+        items = np.full((len(contexts), whole("n", n)), -1, np.int32)
+        rounds = np.zeros(items.shape, np.int32)
+        least = np.asarray(score(contexts, positives)) - self._settings.margin
+        todo = np.arange(items.size)
+        for _ in range(self._settings.rounds):
+            if not len(todo):
+                break
+            pairs = todo // n
+            proposed = super().draw(contexts[pairs], positives[pairs], 1, rng).items[:, 0]
+            some = proposed >= 0
+            todo, pairs, proposed = todo[some], pairs[some], proposed[some]
+            rounds.flat[todo] += 1
+            good = np.asarray(score(contexts[pairs], proposed)) > least[pairs]
+            items.flat[todo[good]] = proposed[good]
+            todo = todo[~good]
+        return Draw(items, None, rounds)
+
+    def probabilities(
+        self,
+        context: int,
+        positive: int | None = None,
+        *,
+        context_embedding: Any = None,
+        scores: Array | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """q(j|c,i) of every item j by brute force; what it lacks to 1 is the probability that none is found."""
+        if positive is None or scores is None or np.shape(scores) != (self.n_items,):
+            raise SettingError(f"Rejection compares with a positive item; pass positive and {self.n_items} scores")
+        candidates = self._allowed(context, positive, None) > 0
+        violators = candidates & (scores > scores[positive] - self._settings.margin)
+        if not violators.any():
+            return np.zeros(self.n_items)
+        p = violators.sum() / candidates.sum()
+        return np.asarray(violators / violators.sum() * rounds_law(p, self._settings.rounds).sum())
+
+
+def rounds_law(p: float, rounds: int) -> npt.NDArray[np.float64]:
+    """P(N) = p(1−p)^{N−1} for N = 1 … rounds: that the N-th proposal is the first violator, of a share p of them.
+
+    What it lacks to 1, (1−p)^rounds, is the probability that none is found.
+
+    >>> rounds_law(0.5, 3)
+    array([0.5  , 0.25 , 0.125])
+    """
+    return np.asarray(p * (1 - p) ** np.arange(rounds))
+
+
+def expected_rank(p: float, n_items: int, rounds: int | None = None) -> float:
+    """The mean of WARP's estimate ⌊(|I|−1)/N⌋ of a rank, Σ_N P(N)·⌊(|I|−1)/N⌋, for a share p of violators.
+
+    It overestimates the number of violators p·|I|: by ln(1/p)/(1−p) for large catalogues. With `rounds`, the mean over
+    searches that succeed within so many: of those the estimate is higher still.
+
+    >>> round(expected_rank(0.1, 10_001) / (0.1 * 10_001), 2)
+    2.56
+    """
+    if p <= 0:
+        return 0.0
+    law = rounds_law(p, n_items - 1 if rounds is None else rounds)  # beyond |I| − 1 the estimate is 0
+    total = float(law @ ((n_items - 1) // np.arange(1, len(law) + 1)))
+    return total if rounds is None else total / float(law.sum())

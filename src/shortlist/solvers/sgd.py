@@ -1,0 +1,375 @@
+"""Stochastic gradient descent over observed pairs and sampled negatives (Algorithms 1 and 2 of the article)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._random import GOLDEN
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.data.rows import Rows
+from shortlist.objectives.pointwise import LossParts
+from shortlist.sampling.base import Negatives
+from shortlist.sampling.filter import history_filter
+from shortlist.sampling.tables import HISTORY, Tables
+from shortlist.scoring.pair import unit_rows
+from shortlist.solvers.optimizers import SGD, State, recall, remembered
+from shortlist.solvers.sgd_kernels import (
+    PAIRWISE,
+    Model,
+    Pairs,
+    Rules,
+    Weigher,
+    count_buckets,
+    fill_buckets,
+    fold_rows,
+    run_chunk,
+    run_ranked,
+    shuffle,
+    work_space,
+)
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
+SCHEDULES = ("constant", "linear", "cosine", "inverse")
+_CHUNK = 8192  # pairs that a thread takes at a time
+_PARTS = 16  # of the pairs, that are put into buckets by themselves
+_64 = (1 << 64) - 1
+_RANKED = 1 << 24  # scores at a time, where ranks are exact
+
+
+def learning_rate(schedule: Schedule, epoch: float, epochs: int) -> float:
+    """What an epoch's learning rate is of the first one's; epochs from 0.
+
+    `"constant"` 1, `"linear"` and `"cosine"` fall to 0 after the last epoch, `"inverse"` is 1/(1 + 9·epoch/epochs): a
+    tenth at the end.
+
+    >>> [round(learning_rate("linear", e, 4), 2) for e in range(4)]
+    [1.0, 0.75, 0.5, 0.25]
+    """
+    part = epoch / max(1, epochs)
+    if schedule == "linear":
+        return max(0.0, 1 - part)
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
+    return 1 / (1 + 9 * part) if schedule == "inverse" else 1.0
+
+
+def key(*parts: int) -> np.uint64:
+    """A number to seed random numbers with, for whatever these whole numbers name."""
+    state = 0
+    for one in parts:
+        state = _mixed(state + int(GOLDEN) + one)
+    return np.uint64(state)
+
+
+def _mixed(z: int) -> int:
+    """`mixed` for Python's whole numbers."""
+    z &= _64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _64
+    return z ^ (z >> 31)
+
+
+@dataclass(eq=False)
+class SampledSteps:
+    """Epochs of steps on observed pairs in a fresh random order, each with negatives of its own.
+
+    Threads take chunks of pairs and do not wait for each other (Recht et al. 2011): with several of them the result
+    varies from run to run. With one it is a function of the seed, and a fit that goes on from a checkpoint is the fit
+    without a break.
+
+    Args:
+        by_context: the observed pairs.
+        strengths: of each, or one for all.
+        negatives: the sampler over them.
+        weigher: how sampled pairs are weighed.
+        exact_ranks: whether the ranks for that are counted over all items.
+        rules: what a step is, with the first epoch's learning rates.
+        contexts: start values; they are changed in place, as are the items.
+        items: likewise.
+        states: what the optimizer remembers of contexts and of items.
+        schedule: how learning rates go on.
+        epochs: how many there will be.
+        passes: over a context's own pairs, to find its embedding at the end.
+        folding: the sampler for that.
+        dim: how many coordinates an embedding has beside biases.
+        seed: of all that is drawn.
+        threads: how many to use.
+        number: of epochs that are done already.
+    """
+
+    by_context: Rows
+    strengths: Floats
+    negatives: Negatives
+    weigher: Weigher
+    exact_ranks: bool
+    rules: Rules
+    contexts: Floats
+    items: Floats
+    states: tuple[State, State]
+    schedule: Schedule
+    epochs: int
+    passes: int
+    folding: Negatives
+    dim: int
+    seed: int
+    threads: int | None = None
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        n = len(self.by_context)
+        self._row_of = np.repeat(np.arange(self.by_context.n_rows, dtype=np.int32), self.by_context.lengths)
+        self._pairs = Pairs(
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+            np.empty(n, np.float32) if len(self.strengths) > 1 else self.strengths,
+        )
+        self._sums = np.zeros(3)
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    @property
+    def samples(self) -> int:
+        """Observed pairs of an epoch."""
+        return len(self.by_context)
+
+    def epoch(self) -> None:
+        """A step for every observed pair."""
+        share = np.float32(learning_rate(self.schedule, self.number, self.epochs))
+        rules = self.rules._replace(
+            context_rates=share * self.rules.context_rates, item_rates=share * self.rules.item_rates
+        )
+        model = Model(self.contexts, self.items, *self.states)
+        if self.exact_ranks:
+            self._ranked_epoch(rules, model)
+        else:
+            self._plain_epoch(rules, model)
+        self.number += 1
+
+    def finish(self) -> None:
+        """Learn every context once more from its own pairs, given the items; see `fold_in`."""
+        self.folding.refresh(unit_rows(self.items, self.rules.cosine))
+        found = fold_in(
+            self.by_context,
+            self.strengths,
+            self.items,
+            dim=self.dim,
+            tables=self.folding.tables,
+            weigher=self.weigher,
+            rules=self.rules,
+            passes=self.passes,
+            seed=self.seed,
+            threads=self.threads,
+        )
+        self.contexts[:] = found
+
+    def restore(self, items: Floats) -> None:
+        """Take these items; contexts are nothing until they are learnt."""
+        self.items[:] = items
+        self.contexts[:] = 0
+
+    def embeddings(self) -> tuple[Floats, Floats]:
+        """Of contexts and of items: the arrays themselves."""
+        return self.contexts, self.items
+
+    def memory(self) -> dict[str, npt.NDArray[Any]]:
+        """What going on needs beside the embeddings: the optimizer's state, and what the last epoch's loss was."""
+        return remembered(self.states) | {"sums": self._sums}
+
+    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on after so many epochs, with what the optimizer remembered then."""
+        recall(self.memory(), memory)
+        self.number = number
+
+    def loss(self) -> LossParts:
+        """The loss as the steps of the last epoch met it, and the regularizer of what came out.
+
+        An estimate, from every eighth pair: of the sum over observed pairs (`observed`; for pairwise losses, over pairs
+        and their negatives) and of that over sampled negatives (`unobserved`).
+        """
+        scale = self.samples / max(1.0, self._sums[2])
+        return LossParts(scale * self._sums[0], scale * self._sums[1], self._regularizer())
+
+    def _regularizer(self) -> float:
+        """½Σλ‖θ‖² over rows, each as often as it is expected to be in a step of an epoch."""
+        rules = self.rules
+        sides = (
+            (self.contexts, rules.context_ridges, rules.context_scales, self.by_context.lengths),
+            (self.items, rules.item_ridges, rules.item_scales, self.by_context.column_counts()),
+        )
+        times = touches(rules.objective, rules.n_negatives, *(one[3] for one in sides))
+        total = 0.0
+        for (embeddings, ridges, scales, _), often in zip(sides, times):
+            squares = np.einsum("rd,d->r", embeddings.astype(np.float64) ** 2, ridges)
+            total += 0.5 * float((squares * scales * often).sum())
+        return total
+
+    # --- how an epoch is worked through ------------------------------------------------------------------------------
+
+    def _plain_epoch(self, rules: Rules, model: Model) -> None:
+        bounds = self._buckets()
+        chunks = list(zip(bounds[:-1].tolist(), bounds[1:].tolist()))
+        sums = np.zeros((len(chunks), 3))
+        number_of = {start: k for k, (start, stop) in enumerate(chunks) if stop > start}
+        for some in self._between_refreshes(chunks):
+            tables = self.negatives.tables
+
+            def work(start: int, stop: int, tables: Tables = tables) -> None:
+                k = number_of[start]
+                shuffle(key(self.seed, self.number, 1, k), self._pairs, start, stop)
+                seed = key(self.seed, self.number, 2, k)
+                room = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
+                run_chunk(seed, self._pairs, start, stop, tables, self.weigher, rules, model, room, sums[k])
+
+            run_chunks(work, [one for one in some if one[1] > one[0]], self.threads)
+        self._sums[:] = sums.sum(axis=0)
+
+    def _buckets(self) -> npt.NDArray[np.int64]:
+        """Deal the pairs out to buckets at random; with each in random order, that is a random order of all.
+
+        Returns where the buckets begin and end. Bound by the scattered writes of 8 bytes a pair.
+        """
+        n = self.samples
+        n_buckets = max(1, min(-(-n // _CHUNK) if n > 16 * _CHUNK else 16, n // 256))
+        seed = key(self.seed, self.number, 0)
+        parts = [(k * n // _PARTS, (k + 1) * n // _PARTS) for k in range(_PARTS)]
+        place = {start: k for k, (start, stop) in enumerate(parts) if stop > start}
+        counts = np.zeros((_PARTS, n_buckets), np.int64)
+        parts = [one for one in parts if one[1] > one[0]]
+        run_chunks(lambda start, stop: count_buckets(seed, start, stop, counts[place[start]]), parts, self.threads)
+        bounds = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+        cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts
+
+        def fill(start: int, stop: int) -> None:
+            given = (self._row_of, self.by_context.indices, self.strengths)
+            fill_buckets(seed, start, stop, *given, cursors[place[start]], *self._pairs)
+
+        run_chunks(fill, parts, self.threads)
+        return np.asarray(bounds)
+
+    def _between_refreshes(self, chunks: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """The chunks in runs, before each of which the sampler has taken note of the items where it wants to."""
+        every = self.negatives.refresh_every
+        if every is None:
+            yield chunks
+            return
+        run: list[tuple[int, int]] = []
+        for one in chunks:
+            run.append(one)
+            if (one[1] - run[0][0]) * self.rules.n_negatives >= every:
+                self._refresh()
+                yield run
+                run = []
+        if run:
+            self._refresh()
+            yield run
+
+    def _refresh(self) -> None:
+        self.negatives.refresh(unit_rows(self.items, self.rules.cosine))
+
+    def _ranked_epoch(self, rules: Rules, model: Model) -> None:
+        """Contexts in random order, in blocks whose scores of all items are computed at once."""
+        if self.negatives.refresh_every is not None:
+            self._refresh()
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
+        order = rng.permutation(self.by_context.n_rows).astype(np.int32)
+        size = max(1, min(64, _RANKED // self.by_context.n_columns))
+        blocks = [(start, min(start + size, len(order))) for start in range(0, len(order), size)]
+        sums = np.zeros((len(blocks), 3))
+
+        def work(start: int, stop: int) -> None:
+            k = start // size
+            chosen = order[start:stop]
+            rows = self.by_context.take(chosen)
+            if not len(rows):
+                return
+            scores = unit_rows(self.contexts[chosen], rules.cosine) @ unit_rows(self.items, rules.cosine).T
+            strengths = self.strengths
+            if len(strengths) > 1:
+                where = [np.arange(self.by_context.indptr[c], self.by_context.indptr[c + 1]) for c in chosen]
+                strengths = strengths[np.concatenate(where)]
+            local = np.repeat(np.arange(len(chosen), dtype=np.int32), rows.lengths)
+            # The row of scores travels as the context until the order is random.
+            pairs = Pairs(local, rows.indices.copy(), strengths)
+            shuffle(key(self.seed, self.number, 1, k), pairs, 0, len(local))
+            own = pairs._replace(contexts=chosen[pairs.contexts])
+            seed = key(self.seed, self.number, 2, k)
+            room = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
+            run_ranked(
+                seed, own, pairs.contexts, scores, 0, len(local),
+                self.negatives.tables, self.weigher, rules, model, room, sums[k],
+            )  # fmt: skip
+
+        run_chunks(work, blocks, self.threads)
+        self._sums[:] = sums.sum(axis=0)
+
+
+def touches(
+    objective: int, n_negatives: int, of_contexts: npt.NDArray[Any], of_items: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """In how many losses of an epoch each context and each item is, by how many pairs they are in.
+
+    Negatives are counted as if they were drawn uniformly.
+    """
+    own = n_negatives if objective == PAIRWISE else 1
+    drawn = n_negatives * of_items.sum() / len(of_items)
+    of_context = own if objective == PAIRWISE else own + n_negatives
+    return of_contexts * float(of_context), own * of_items + drawn
+
+
+def fold_in(
+    histories: Rows,
+    strengths: Floats,
+    items: Floats,
+    *,
+    dim: int,
+    tables: Tables,
+    weigher: Weigher,
+    rules: Rules,
+    passes: int,
+    seed: int,
+    threads: int | None = None,
+) -> Floats:
+    """Embeddings of contexts with these histories, by the objective that the items were learnt with.
+
+    Each context begins at the mean of its items and takes passes over its own pairs, with negatives drawn and weighed
+    as in training, the same optimizer, and a learning rate that falls to 0; the items stay. What comes out depends on
+    the items of the history and the seed, not on the other contexts or the threads; a context without a history is
+    zero.
+
+    Args:
+        histories: whom they are wanted for.
+        strengths: of each pair, or one for all.
+        items: their embeddings.
+        dim: how many of their columns are coordinates; biases are behind them.
+        tables: the sampler's, for these histories (`for_histories`).
+        weigher: how sampled pairs are weighed.
+        rules: what a step is, with what it has of each context by its place here.
+        passes: how many.
+        seed: of all that is drawn.
+        threads: how many to use.
+    """
+    contexts = np.zeros((histories.n_rows, items.shape[1]), np.float32)
+    nothing = State.of(SGD, (1, items.shape[1]))
+    model = Model(contexts, items, State.of(rules.optimizer, contexts.shape), nothing)
+
+    def work(start: int, stop: int) -> None:
+        own = rules._replace(frozen=1, context_rates=rules.context_rates.copy())
+        room = work_space(items.shape[1], rules.n_negatives, weigher, int(histories.lengths[start:stop].max()))
+        told = (tables, weigher, own, model, room, np.zeros(3))
+        fold_rows(key(seed, 3), start, stop, passes, dim, rules.context_rates, strengths, *told)
+
+    run_chunks(work, balanced_chunks(histories.lengths + 1, 8 * thread_count(threads)), threads)
+    return contexts
+
+
+def for_histories(tables: Tables, histories: Rows) -> Tables:
+    """A sampler's tables, for other histories than those it was made with."""
+    bits, offset = history_filter(histories) if tables.exclude == HISTORY else (tables.bits, tables.offset)
+    return tables._replace(indptr=histories.indptr, indices=histories.indices, bits=bits, offset=offset)

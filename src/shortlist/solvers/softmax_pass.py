@@ -1,0 +1,202 @@
+"""Softmax over many columns by matrix products: the sums over all of them, and both sides' gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import DEFAULT_MEMORY
+from shortlist._threads import run_chunks, thread_count
+from shortlist.solvers import softmax_kernels as kernels
+
+Array: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float32]
+_ROWS, _COLUMNS = 512, 512  # of a tile: a mebibyte, which a core keeps near
+_GROUPS = 32  # of tiles that are summed by themselves, whatever the number of threads
+NOTHING = np.empty(0, np.float32)
+
+
+class Batch(NamedTuple):
+    """Rows of scores z = ⟨F_r, H_j⟩ + bias_j: over the negatives j, and at the positives of each row.
+
+    A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
+    `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`.
+    """
+
+    F: Floats
+    H: Floats
+    n_columns: int
+    firsts: npt.NDArray[np.int64]
+    lasts: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int32]
+    weights: Floats  # by positive
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int32]
+    bias: Floats = NOTHING  # by column, or none
+    shift: Floats = NOTHING  # by row, or none
+    together: bool = False  # positives share a partition function
+
+
+class Pass:
+    """Room for the exponentials of a batch, and the passes over them.
+
+    Tile by tile (512 rows × 512 columns) Z = F Hᵀ becomes E = e^{Z − top}, which stays for the gradient of the items
+    while U = E H, the gradient of the rows but for a factor, is taken from it in the cache: beside the three products
+    of a softmax, exponentials are written once and read once. Tiles are summed in groups that do not depend on the
+    threads, and BLAS has one thread in each, so neither does the result.
+
+    More rows than `memory` bytes of exponentials can hold are worked through in blocks of rows.
+    """
+
+    def __init__(self, threads: int | None, memory: int = DEFAULT_MEMORY) -> None:
+        self._threads, self._memory = threads, memory
+        self._room = NOTHING
+
+    def blocks(self, n_rows: int, n_columns: int) -> list[tuple[int, int]]:
+        """Runs of rows whose exponentials fit the memory, at least one row each."""
+        n_tiles = -(-n_columns // _COLUMNS)
+        most = max(1, self._memory // max(1, 4 * n_tiles * _COLUMNS))
+        most = most // _ROWS * _ROWS or most
+        return [(a, min(n_rows, a + most)) for a in range(0, n_rows, most)]
+
+    def run(self, batch: Batch, factor: float, backward: Backward | None = None) -> Losses:
+        """The losses of all rows and their gradients; the items' gradients go to `backward` where there is one.
+
+        Args:
+            batch: what is scored.
+            factor: of all gradients.
+            backward: sums the gradients by H and does something with them.
+        """
+        n_rows, width = batch.F.shape
+        found = Losses(np.zeros(n_rows), np.empty((n_rows, width), np.float32), np.empty(len(batch.at), np.float32))
+        for start, stop in self.blocks(n_rows, batch.n_columns):
+            part = self._settle(batch, found, factor, start, stop)
+            if backward is not None:
+                self._backward(part, batch, found, backward, start == 0, stop == n_rows)
+        return found
+
+    def _settle(self, batch: Batch, found: Losses, factor: float, start: int, stop: int) -> _Part:
+        """Everything but the gradients by H, for the rows from `start` to `stop`."""
+        tile_tops, tops, sums, U = self._forward(batch, start, stop)
+        logs, push = np.empty(stop - start, np.float32), np.empty(stop - start, np.float32)
+        F, shift = batch.F[start:stop], batch.shift[start:stop]
+        firsts, lasts = batch.firsts[start:stop], batch.lasts[start:stop]
+
+        def settle(a: int, b: int) -> None:
+            kernels.settle(
+                F, batch.H, tops, sums, U, shift, firsts, lasts, batch.at, batch.weights, batch.together, factor,
+                logs, found.pull, push, found.rows[start:stop], found.losses[start:stop], a, b,
+            )  # fmt: skip
+
+        self.over(settle, stop - start, 32)
+        return _Part(F, self._tiles(stop - start, batch.n_columns), tile_tops, logs, push)
+
+    def over(self, work: Callable[[int, int], object], n: int, least: int) -> None:
+        """Call `work` for runs of 0…n, of no less than `least` if there are several."""
+        n_chunks = max(1, min(4 * thread_count(self._threads), n // least))
+        run_chunks(work, [(k * n // n_chunks, (k + 1) * n // n_chunks) for k in range(n_chunks)], self._threads)
+
+    def _tiles(self, n_rows: int, n_columns: int) -> Floats:
+        n_tiles = -(-n_columns // _COLUMNS)
+        size = n_tiles * n_rows * _COLUMNS
+        if len(self._room) < size:
+            self._room = np.empty(size, np.float32)
+        return self._room[:size].reshape(n_tiles, n_rows, _COLUMNS)
+
+    def _forward(self, batch: Batch, start: int, stop: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Tops by tile, then tops, sums and U by group of tiles, each for the rows from `start` to `stop`."""
+        F, H = batch.F[start:stop], batch.H
+        n_rows, width = F.shape
+        E = self._tiles(n_rows, batch.n_columns)
+        n_tiles = len(E)
+        n_groups = min(_GROUPS, n_tiles)
+        tile_tops = np.empty((n_tiles, n_rows), np.float32)
+        tops = np.full((n_groups, n_rows), -np.inf, np.float32)
+        sums, U = np.zeros((n_groups, n_rows), np.float32), np.zeros((n_groups, n_rows, width), np.float32)
+        begins, ends = batch.begins[start:stop], batch.ends[start:stop]
+        n_bands = -(-n_rows // _ROWS)
+
+        def sum_group(k: int, _: int) -> None:
+            group, band = divmod(k, n_bands)
+            rows = slice(band * _ROWS, min(n_rows, (band + 1) * _ROWS))
+            new_U, new_sums = np.empty((rows.stop - rows.start, width), np.float32), np.empty(_ROWS, np.float32)
+            for tile in range(group * n_tiles // n_groups, (group + 1) * n_tiles // n_groups):
+                first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
+                Z = E[tile, rows, : last - first]
+                np.matmul(F[rows], H[first:last].T, out=Z)
+                kernels.exponentiate(
+                    E[tile, rows], last - first, batch.bias[first:last], begins[rows], ends[rows], batch.columns, first,
+                    tile_tops[tile, rows], new_sums,
+                )  # fmt: skip
+                np.matmul(Z, H[first:last], out=new_U)
+                kernels.merge(
+                    tops[group, rows], sums[group, rows], U[group, rows], tile_tops[tile, rows], new_sums, new_U
+                )
+
+        run_chunks(sum_group, [(k, k + 1) for k in range(n_groups * n_bands)], self._threads)
+        return tile_tops, tops, sums, U
+
+    def _backward(self, part: _Part, batch: Batch, found: Losses, backward: Backward, begin: bool, end: bool) -> None:
+        n_tiles = len(part.E)
+        more = -(-(len(batch.H) - batch.n_columns) // _COLUMNS)  # rows of H that are nobody's negative
+        n_chunks = min(8 * thread_count(self._threads), n_tiles + more)
+        D = backward.gradients
+
+        def sum_tiles(a: int, b: int) -> None:
+            scaled = np.empty_like(part.F)
+            for tile in range(a * (n_tiles + more) // n_chunks, b * (n_tiles + more) // n_chunks):
+                if tile < n_tiles:
+                    first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
+                    kernels.spread(part.F, part.tops[tile], part.logs, part.push, scaled)
+                    E = part.E[tile, :, : last - first].T
+                    if begin:
+                        np.matmul(E, scaled, out=D[first:last])
+                    else:
+                        D[first:last] += E @ scaled
+                else:
+                    first = batch.n_columns + (tile - n_tiles) * _COLUMNS
+                    last = min(len(batch.H), first + _COLUMNS)
+                    D[first:last] = 0
+                if end:
+                    kernels.add_positives(
+                        D, backward.indptr, backward.entries, backward.row_of, found.pull, batch.F, first, last
+                    )
+                    backward.apply(first, last)
+
+        run_chunks(sum_tiles, [(k, k + 1) for k in range(n_chunks)], self._threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What a pass finds."""
+
+    losses: npt.NDArray[np.float64]  # by row, weighted
+    rows: Floats  # gradients by F
+    pull: Floats  # gradients by the scores of the positives
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """Where gradients by H go: summed into `gradients`, whose rows are then handed to `apply` run by run."""
+
+    gradients: Floats
+    indptr: npt.NDArray[np.int64]  # the positives by row of H
+    entries: npt.NDArray[np.int32]
+    row_of: npt.NDArray[np.int32]  # their rows of F
+    apply: Callable[[int, int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A block of rows with its exponentials."""
+
+    F: Floats
+    E: Floats
+    tops: Floats
+    logs: Floats
+    push: Floats

@@ -1,0 +1,139 @@
+"""Steps of a row against the optimizers of torch, and what they leave alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_row, apply_rows, recall, remembered
+
+WIDTH, STEPS = 5, 7
+RATE, RIDGE = 0.05, 0.3
+
+
+def start(n: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, WIDTH)).astype(np.float32)
+
+
+def gradients(seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(STEPS, WIDTH)).astype(np.float32)
+
+
+def full(value: float) -> np.ndarray:
+    return np.full(WIDTH, value, np.float32)
+
+
+def by_torch(name: str, row: np.ndarray, given: np.ndarray, scale: float) -> np.ndarray:
+    """Weight decay there is what a ridge is here: its gradient is added before anything else happens."""
+    torch = pytest.importorskip("torch")
+    theta = torch.tensor(row.astype(np.float64), requires_grad=True)
+    kinds = {
+        "sgd": lambda: torch.optim.SGD([theta], lr=RATE, weight_decay=scale * RIDGE),
+        "adagrad": lambda: torch.optim.Adagrad([theta], lr=RATE, weight_decay=scale * RIDGE, eps=1e-8),
+        "adam": lambda: torch.optim.Adam([theta], lr=RATE, weight_decay=scale * RIDGE, eps=1e-8),
+    }
+    optimizer = kinds[name]()
+    for gradient in given:
+        theta.grad = torch.tensor(gradient.astype(np.float64))
+        optimizer.step()
+    return theta.detach().numpy()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0, 2.5])
+@pytest.mark.parametrize("name", CODES)
+def test_a_row_moves_as_in_torch(name, scale):
+    kind, theta = CODES[name], start()
+    state = State.of(kind, theta.shape)
+    for gradient in gradients():
+        apply_row(kind, theta, 1, gradient, state, full(RATE), full(RIDGE), scale)
+    np.testing.assert_allclose(theta[1], by_torch(name, start()[1], gradients(), scale), rtol=2e-5, atol=1e-6)
+    np.testing.assert_array_equal(theta[[0, 2]], start()[[0, 2]])
+    for array in state[:2]:
+        assert len(array) == 1 or not array[[0, 2]].any()
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_rows_are_counted_by_themselves(name):
+    """A row that comes in later moves as if it were alone: Adam corrects its means by the row's own count."""
+    kind, theta = CODES[name], start()
+    state = State.of(kind, theta.shape)
+    given = {0: gradients(2), 2: gradients(3)[:2]}
+    for step in range(STEPS):
+        apply_row(kind, theta, 0, given[0][step], state, full(RATE), full(RIDGE), 1.0)
+        if step in (3, 5):
+            apply_row(kind, theta, 2, given[2][step // 4], state, full(RATE), full(RIDGE), 1.0)
+    for row in (0, 2):
+        np.testing.assert_allclose(theta[row], by_torch(name, start()[row], given[row], 1.0), rtol=2e-5, atol=1e-6)
+    np.testing.assert_array_equal(theta[1], start()[1])
+    if kind == ADAM:
+        assert state.counts.tolist() == [STEPS, 0, 2]
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_coordinates_without_a_rate_stay(name):
+    kind, theta, rate, ridge = CODES[name], start(), full(RATE), full(RIDGE)
+    rate[[1, 4]] = 0
+    ridge[2] = 0
+    state = State.of(kind, theta.shape)
+    for gradient in gradients():
+        apply_row(kind, theta, 0, gradient, state, rate, ridge, 1.0)
+    np.testing.assert_array_equal(theta[0, [1, 4]], start()[0, [1, 4]])
+    np.testing.assert_allclose(
+        theta[0, [0, 3]], by_torch(name, start()[0], gradients(), 1.0)[[0, 3]], rtol=2e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(theta[0, 2], by_torch(name, start()[0], gradients(), 0.0)[2], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_no_gradient_is_no_movement(name):
+    kind, theta = CODES[name], start()
+    state = State.of(kind, theta.shape)
+    for _ in range(3):
+        apply_row(kind, theta, 0, full(0), state, full(RATE), full(0), 1.0)
+    np.testing.assert_array_equal(theta, start())
+
+
+@pytest.mark.parametrize("scales", [[2.0], [0.5, 2.0]])
+@pytest.mark.parametrize("name", CODES)
+def test_rows_at_once_are_rows_one_by_one(name, scales):
+    kind, rows = CODES[name], np.array([2, 0], np.int32)
+    together, alone = start(), start()
+    states = State.of(kind, together.shape), State.of(kind, together.shape)
+    scales = np.array(scales, np.float32)
+    for seed in range(4):
+        given = gradients(seed)[:2]
+        apply_rows(kind, together, rows, given, states[0], full(RATE), full(RIDGE), scales)
+        for k, r in enumerate(rows):
+            apply_row(kind, alone, r, given[k], states[1], full(RATE), full(RIDGE), float(scales[k % len(scales)]))
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_nothing_is_kept_that_is_not_needed():
+    sizes = {kind: [len(array) for array in State.of(kind, (9, 4))] for kind in (SGD, ADAGRAD, ADAM)}
+    assert sizes == {SGD: [1, 1, 1], ADAGRAD: [9, 1, 1], ADAM: [9, 9, 9]}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_what_was_remembered_is_recalled(name):
+    kind = CODES[name]
+    states = State.of(kind, (3, WIDTH)), State.of(kind, (2, WIDTH))
+    for side in states:
+        theta = start(len(side.first))
+        apply_row(kind, theta, 0, gradients()[0], side, full(RATE), full(RIDGE), 1.0)
+    saved = {key: array.copy() for key, array in remembered(states).items()}
+    fresh = State.of(kind, (3, WIDTH)), State.of(kind, (2, WIDTH))
+    recall(remembered(fresh), saved)
+    for one, other in zip(states, fresh):
+        for a, b in zip(one, other):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_what_does_not_fit_is_refused():
+    own = remembered((State.of(ADAM, (3, WIDTH)), State.of(ADAM, (2, WIDTH))))
+    with pytest.raises(ValueError, match=r"of context_first it has nothing; expected float32 \(3, 5\)"):
+        recall(own, {})
+    other = remembered((State.of(ADAM, (4, WIDTH)), State.of(ADAM, (2, WIDTH))))
+    with pytest.raises(ValueError, match=r"of context_first it has float32 \(4, 5\); expected float32 \(3, 5\)"):
+        recall(own, other)
+    with pytest.raises(ValueError, match=r"of item_counts it has float32"):
+        recall(own, {**own, "item_counts": np.zeros(2, np.float32)})
