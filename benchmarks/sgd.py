@@ -19,7 +19,7 @@ benchmarks/studies, in <set>-peer-<name>.csv; ours, `shortlist-bpr` and `shortli
 search, in <set>-sgd-<name>.csv; where there are some already, it goes on with them. Validation is the published subset
 of gowalla's training pairs, and a random tenth of all pairs of anime-30pct.
 
-`race`: a peer does the epochs that its study chose, and its validation NDCG@20 at the end (all contexts) is the goal;
+`race`: a peer does the epochs that its study chose, and its validation NDCG@20 at the end is the goal;
 counted is our time, at the settings of our study, until the goal is reached, measured between epochs and outside of the
 clock. What `fit` does after the last epoch counts too: figures are those of the model that comes out of it.
 
@@ -79,6 +79,8 @@ def main() -> None:
         one.add_argument("--record", action="store_true", help="keep the ratios for the board")
         if name == "speed":
             one.add_argument("--dims", nargs="+", type=int, default=list(DIMS))
+        else:
+            one.add_argument("--users", type=int, default=5000, help="whose validation counts")
     one = commands.add_parser("tune")
     one.add_argument("who", choices=(*PEERS, *OURS))
     one.add_argument("--trials", type=int, default=20)
@@ -101,7 +103,7 @@ def main() -> None:
         if args.command == "tune":
             tune(name, args.who, args.data, args.trials, args.epochs, args.users, args.seed)
         elif args.command == "race":
-            race(name, args.who, args.data, args.turns, args.json, args.record)
+            race(name, args.who, args.data, args.turns, args.users, args.json, args.record)
         else:
             for dim in args.dims:
                 speed(name, args.who, dim, args.data, args.turns, args.json, args.record)
@@ -210,10 +212,10 @@ def learn(who: str, name: str, data: str, dim: int) -> dict[str, Any]:
 
 
 def to_goal(
-    who: str, name: str, data: str, dim: int, settings: dict[str, Any], goal: float, seed: int
+    who: str, name: str, data: str, dim: int, settings: dict[str, Any], goal: float, users: int, seed: int
 ) -> dict[str, Any]:
     """All epochs of the settings, or, of ours, those until the goal: seconds and NDCG@20 of each that was measured."""
-    split = validation(name, Path(data))
+    split = some_of(validation(name, Path(data)), users)
     found: dict[str, Any] = {"who": who, "set": name, "dim": dim, "seconds": [], METRIC: []}
     if who in OURS:
         compile_ours(who)
@@ -230,10 +232,10 @@ def to_goal(
         found["finish"] = time.perf_counter() - began
         return found
 
-    def told(spent: float, users: np.ndarray, items: np.ndarray) -> None:
+    def told(spent: float, *embeddings: np.ndarray) -> None:
         found["seconds"].append(spent)
         if len(found["seconds"]) == settings["epochs"]:
-            found[METRIC].append(ndcg_of(split, users, items))
+            found[METRIC].append(ndcg_of(split, *embeddings))
 
     run(who, matrix_of(split.train), dim, settings, THREADS, seed, told)
     return found
@@ -246,7 +248,7 @@ def fit_ours(who: str, dim: int, settings: dict[str, Any], seed: int, split: sl.
     model._loop = lambda *arguments: loops.append(make(*arguments)) or loops[0]
     with contextlib.suppress(Enough):
         model.fit(
-            split.train, validation=split, metric=METRIC, patience=settings["epochs"], callbacks=after,
+            split.train, validation=split, metric=METRIC, patience=settings["epochs"], every=1, callbacks=after,
             threads=THREADS, progress=False,
         )  # fmt: skip
     return loops[0]
@@ -401,7 +403,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 # --- race ------------------------------------------------------------------------------------------------------------
 
 
-def race(name: str, who: list[str], data: Path, turns: int, log: Path | None, keep: bool) -> None:
+def race(name: str, who: list[str], data: Path, turns: int, users: int, log: Path | None, keep: bool) -> None:
     chosen = {one: best(found, METRIC) for one in who if (found := trials(study_of(name, one)))}
     if missing := [one for one in who if one not in chosen]:
         print(f"{name}: no study of {', '.join(missing)}; run python benchmarks/sgd.py tune NAME --data FOLDER")
@@ -416,7 +418,7 @@ def race(name: str, who: list[str], data: Path, turns: int, log: Path | None, ke
                 settings = {key: value for key, value in chosen[one].items() if key != "dim"}
                 dim = chosen[one]["dim"]
                 question = {"do": "race", "who": one, "name": name, "data": data, "dim": dim, "settings": settings}
-                done.append(ask(log, **question, goal=goal, seed=turn))
+                done.append(ask(log, **question, goal=goal, users=users, seed=turn))
         print(f"\n{name}, {OURS[ours]}, validation NDCG@20: seconds until the peer's at the end, {turns} turns")
         print(f"{'':<18}{'NDCG@20':>9}{'epochs':>8}{'s':>9}{'ours: epochs':>14}{'s':>9}   ours / peer")
         for peer in peers:

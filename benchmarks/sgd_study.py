@@ -66,7 +66,9 @@ def prepare(name: str, data: Path, out: Path) -> None:
     known = (contexts >= 0) & (wanted >= 0)
     train = split.train.by_context
     shape = np.array([train.n_rows, train.n_columns])
-    np.savez(out, shape=shape, indptr=train.indptr, indices=train.indices, contexts=contexts[known], items=wanted[known])
+    np.savez(
+        out, shape=shape, indptr=train.indptr, indices=train.indices, contexts=contexts[known], items=wanted[known]
+    )
 
 
 class Problem:
@@ -196,7 +198,11 @@ def space(model: str) -> dict[str, tuple[float, float, bool] | list[Any]]:
         return common | {"gamma": (30.0, 20_000.0, True)}
     if model == "WARP":
         penalties = ["Reciprocal()", "TopN(n=20)", "TopN(n=100)"]
-        changed = {"learning_rate": (0.003, 0.3, True), "regularization": (1e-5, 0.03, True), "margin": (0.1, 3.0, True)}
+        changed = {
+            "learning_rate": (0.003, 0.3, True),
+            "regularization": (1e-5, 0.03, True),
+            "margin": (0.1, 3.0, True),
+        }
         return common | changed | {"optimizer": ["sgd", "adagrad"], "rounds": (5, 300, True), "penalty": penalties}
     if model == "LambdaMF":
         changed = {"learning_rate": (0.05, 3.0, True), "regularization": (3e-5, 0.01, True)}

@@ -42,6 +42,36 @@ def test_other_models(run_json, int_csv, tmp_path, model):
     assert type(sl.load(tmp_path / "m")).__name__ == told["model"]
 
 
+def test_factorizations_by_sampling(run, run_json, odd_csv, tmp_path):
+    settings = ["--set", "dim=3", "--set", "epochs=2", "--set", "learning_rate=0.2", "--set", "biases=true"]
+    more = ["--set", "optimizer=adam", "--set", "item_regularization=.01", "--threads", 1]
+    told = run_json("fit", odd_csv, *COLUMNS, "--model", "bpr", *settings, *more, "--out", tmp_path / "m")
+    assert told["model"] == "BPR"
+    assert told["settings"]["learning_rate"] == 0.2
+    assert told["settings"]["biases"] is True
+    assert told["settings"]["item_regularization"] == 0.01
+    assert told["settings"]["context_regularization"] is None
+    assert sl.load(tmp_path / "m").settings() == told["settings"]
+    assert len(run_json("recommend", tmp_path / "m", "ann", "-n", 2)["answers"][0]["items"]) == 2
+    assert "samples/s" in run("fit", odd_csv, *COLUMNS, "--model", "warp", *SMALL, "--out", tmp_path / "m").stderr
+
+
+def test_parts_are_given_as_text(run, run_json, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS, "--model", "matrixfactorization", *SMALL, "--out", tmp_path / "m"]
+    parts = ["--set", "sampler=AdaptiveRank(gamma=50)", "--set", "objective=Pairwise('hinge')", "--set", "weight=none"]
+    told = run_json(*args, *parts)
+    assert told["settings"]["sampler"] == "AdaptiveRank(gamma=50, exclude='history', refresh=None)"
+    assert told["settings"]["objective"].startswith("Pairwise(loss='hinge'")
+    assert told["settings"]["weight"] is None
+    assert sl.load(tmp_path / "m").settings() == told["settings"]
+    parts = ["--set", "sampler=rejection(rounds=5)", "--set", "weight=TopN(3)"]
+    assert run_json(*args, *parts)["settings"]["weight"] == "TopN(n=3)"
+    assert "did you mean Uniform?" in run(*args, "--set", "sampler=Unifrom", code=1).stderr
+    bad = run(*args, "--set", "sampler=__import__('os').getcwd()", code=1).stderr
+    assert "expected one of Uniform, Popularity" in bad
+    assert "take Rejection()" in run(*args, "--set", "weight=Step(3)", code=1).stderr
+
+
 def test_replaces_a_model(run, odd_csv, tmp_path):
     run("fit", odd_csv, *COLUMNS, *SMALL, "--out", tmp_path / "m")
     run("fit", odd_csv, *COLUMNS, "--model", "popularity", "--out", tmp_path / "m")

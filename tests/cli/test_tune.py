@@ -47,6 +47,16 @@ def test_what_it_prints_to_go_on_with_works(run, run_json, odd_csv, tmp_path):
         assert model.recommend(ODD_USERS, n=3).ids == tuned.recommend(ODD_USERS, n=3).ids
 
 
+def test_factorizations_by_sampling(run_json, odd_csv, tmp_path):
+    args = ["--model", "bpr", "--set", "dim=2", "--set", "epochs=6", "--trials", 2, "--out", tmp_path / "m"]
+    told = run_json("tune", odd_csv, *TIMED, *args)
+    assert told["model"] == "BPR"
+    assert told["searched"].keys() >= {"learning_rate", "regularization"}
+    assert [one["state"] for one in told["trials"]] == ["complete", "complete"]
+    assert told["settings"]["epochs"] == told["best"]["epoch"] <= 6
+    assert sl.load(tmp_path / "m").settings() == told["settings"]
+
+
 def test_what_it_says(run, odd_csv, tmp_path):
     result = run("tune", odd_csv, *TINY, "--trials", 12, "--out", tmp_path / "m")
     text = result.stdout

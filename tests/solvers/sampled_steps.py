@@ -110,8 +110,8 @@ class Task:
         for e in range(len(self.pairs)) if which is None else which:
             for some in product(draws(*self.pairs[e]), repeat=self.m):
                 items, weights, probabilities = zip(*some)
-                for sum_, one in zip(total, self.step(e, list(items), list(weights))):
-                    sum_ += np.prod(probabilities) * one
+                for out, one in zip(total, self.step(e, list(items), list(weights))):
+                    np.add(out, np.prod(probabilities) * one, out=out)
         return total[0], total[1]
 
     # --- what they should do -----------------------------------------------------------------------------------------
@@ -129,7 +129,8 @@ class Task:
 
     def loss(self, W: np.ndarray, H: np.ndarray, alpha: Callable[..., np.ndarray]) -> float:
         """The declared loss, with `alpha(c)` of negatives for pointwise losses and `alpha(c, i)` for pairwise ones."""
-        objective, y = self.recommender.composition().objective, self.scores(W, H)
+        objective = self.recommender.composition().objective
+        y = self.scores(W, H) / objective.temperature
         total, mean = 0.0, np.mean(self.rows.lengths**self.recommender.positive_context_exponent)
         for c, i, weight, label in self.parts():
             if isinstance(objective, Pointwise):

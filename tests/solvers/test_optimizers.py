@@ -70,18 +70,19 @@ def test_rows_are_counted_by_themselves(name):
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_coordinates_without_a_rate_stay(name):
+@pytest.mark.parametrize("fixed", [3, 4])
+def test_the_last_two_coordinates_may_have_their_own_rates(name, fixed):
+    """Those of biases, of which one is fixed; the other has a regularization of its own."""
     kind, theta, rate, ridge = CODES[name], start(), full(RATE), full(RIDGE)
-    rate[[1, 4]] = 0
-    ridge[2] = 0
+    bias = 7 - fixed
+    rate[fixed] = ridge[fixed] = ridge[bias] = 0
     state = State.of(kind, theta.shape)
     for gradient in gradients():
         apply_row(kind, theta, 0, gradient, state, rate, ridge, 1.0)
-    np.testing.assert_array_equal(theta[0, [1, 4]], start()[0, [1, 4]])
-    np.testing.assert_allclose(
-        theta[0, [0, 3]], by_torch(name, start()[0], gradients(), 1.0)[[0, 3]], rtol=2e-5, atol=1e-6
-    )
-    np.testing.assert_allclose(theta[0, 2], by_torch(name, start()[0], gradients(), 0.0)[2], rtol=2e-5, atol=1e-6)
+    assert theta[0, fixed] == start()[0, fixed]
+    shrunk, plain = (by_torch(name, start()[0], gradients(), scale) for scale in (1.0, 0.0))
+    np.testing.assert_allclose(theta[0, :3], shrunk[:3], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(theta[0, bias], plain[bias], rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", CODES)

@@ -68,7 +68,7 @@ def test_what_is_searched():
 
 
 def test_a_wrong_space_is_refused():
-    with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dims'; there are dim, regularization"):
+    with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dims'; there are dim, "):
         searched(made("ials"), {"dims": Grows(2)}, False)
     with pytest.raises(sl.SettingError, match=r"dim is \[1, 2\]; expected Real, Whole, Choice or Grows, or None"):
         searched(made("ials"), {"dim": [1, 2]}, False)

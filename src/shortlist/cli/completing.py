@@ -12,6 +12,12 @@ _FACTORIZATION = (
     *("dim", "regularization", "unobserved_weight", "epochs", "regularization_exponent", "unobserved_item_exponent"),
     *("unobserved_context_exponent", "weighting", "strength_as", "observed_weight", "convention", "init_scale", "seed"),
 )
+_SAMPLED = (
+    *("dim", "epochs", "init_scale", "seed", "learning_rate", "regularization", "context_regularization"),
+    *("item_regularization", "bias_regularization", "regularization_exponent", "biases", "normalize", "n_negatives"),
+    *("weighting", "strength_as", "positive_context_exponent", "positive_item_exponent", "optimizer", "schedule"),
+    *("horizon", "fold_in_epochs"),
+)
 SETTINGS = {
     "ials": (*_FACTORIZATION, "solver", "block", "device"),
     "icd": _FACTORIZATION,
@@ -20,6 +26,15 @@ SETTINGS = {
     "itemknn": ("weighting", "neighbours", "similarity", "shrinkage", "asymmetry", "k1", "b"),
     "userknn": ("neighbours", "similarity", "shrinkage", "asymmetry", "k1", "b", "weighting"),
     "popularity": ("weighting",),
+    "bpr": (*_SAMPLED, "temperature"),
+    "adaptivebpr": (*_SAMPLED, "temperature", "gamma"),
+    "warp": (*_SAMPLED, "rounds", "margin", "penalty"),
+    "lambdamf": (*_SAMPLED, "temperature", "metric", "ranks", "candidates"),
+    "logisticmf": (*_SAMPLED, "temperature"),
+    "hingemf": (*_SAMPLED, "temperature"),
+    "squaremf": (*_SAMPLED, "temperature"),
+    "softmaxmf": (*_SAMPLED, "temperature", "beta", "exclude", "batch"),
+    "matrixfactorization": (*_SAMPLED, "objective", "sampler", "weight", "batch"),
 }
 ACCURACY = ("recall@20", "ndcg@20", "precision@10", "capped_recall@20", "ap@10", "hit@10", "mrr@10", "mrr", "auc")
 METRICS = (

@@ -183,7 +183,8 @@ def choose_epochs(
         f"of {len(trained.training_)} epochs on the training part of the split by {split.protocol}, number {best} is "
         f"the best by {metric}: {value:.4f}; now as many on all events"
     )
-    trained.epochs = best
+    for name, setting in trained._ending_at(best).items():
+        setattr(trained, name, setting)
     return {"metric": metric, "value": value, "epochs": best, "protocol": split.protocol}
 
 

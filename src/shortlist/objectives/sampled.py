@@ -11,7 +11,7 @@ from shortlist.objectives.losses import CODES, NEGATIVE_LABELS, LossName, _names
 
 @dataclass(frozen=True)
 class Pointwise:
-    """Every pair by itself: Σ_{(c,i)∈S} α(c,i)·l(ŷ(i|c), y) + Σ_{(c,j)∉S} α(c,j)·l(ŷ(j|c), y⁻).
+    """Every pair by itself: Σ_{(c,i)∈S} α(c,i)·l(ŷ(i|c)/τ, y) + Σ_{(c,j)∉S} α(c,j)·l(ŷ(j|c)/τ, y⁻).
 
     y is 1, or the pair's strength where the recommender says so; y⁻ is 0 for the square loss and −1 for the others.
     What α(c,j) is follows from how negatives are drawn: `shortlist.sampling.implied_weight`.
@@ -19,17 +19,20 @@ class Pointwise:
     Args:
         loss: `"square"`, `"logistic"` or `"hinge"`, see `loss_values`.
         negative_weight: the weight α̃ of a step on a negative.
+        temperature: τ. Scores that are cosines need one well below 1; other scores can grow instead.
 
     >>> Pointwise("logistic")
-    Pointwise(loss='logistic', negative_weight=1.0)
+    Pointwise(loss='logistic', negative_weight=1.0, temperature=1.0)
     """
 
     loss: LossName = "logistic"
     negative_weight: float = 1.0
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         one_of("loss", self.loss, tuple(CODES))
         number("negative_weight", self.negative_weight)
+        number("temperature", self.temperature, above=True)
 
     @property
     def negative_label(self) -> float:
@@ -38,36 +41,39 @@ class Pointwise:
 
     def values(self, scores: Any, labels: Any) -> Any:
         """The loss of each score, with NumPy or torch."""
-        return loss_values(self.loss, scores, labels)
+        return loss_values(self.loss, scores / self.temperature, labels)
 
     def slopes(self, scores: Any, labels: Any) -> Any:
         """Its derivative by the score."""
-        return loss_slopes(self.loss, scores, labels)
+        return loss_slopes(self.loss, scores / self.temperature, labels) / self.temperature
 
 
 @dataclass(frozen=True)
 class Pairwise:
-    """A positive above a negative: Σ_{(c,i)∈S} Σ_{j∈I} α(c,i,j)·l(ŷ(i|c) − ŷ(j|c), 1).
+    """A positive above a negative: Σ_{(c,i)∈S} Σ_{j∈I} α(c,i,j)·l((ŷ(i|c) − ŷ(j|c))/τ, 1).
 
     Args:
         loss: `"logistic"` (BPR), `"hinge"` (WARP's) or `"square"`.
+        temperature: τ, as for `Pointwise`.
 
     >>> Pairwise("hinge").values(0.25 * __import__("numpy").ones(1))
     array([0.75])
     """
 
     loss: LossName = "logistic"
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         one_of("loss", self.loss, tuple(CODES))
+        number("temperature", self.temperature, above=True)
 
     def values(self, differences: Any) -> Any:
         """The loss of each difference ŷ(i|c) − ŷ(j|c), with NumPy or torch."""
-        return loss_values(self.loss, differences, 1.0)
+        return loss_values(self.loss, differences / self.temperature, 1.0)
 
     def slopes(self, differences: Any) -> Any:
         """Its derivative by the difference."""
-        return loss_slopes(self.loss, differences, 1.0)
+        return loss_slopes(self.loss, differences / self.temperature, 1.0) / self.temperature
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,10 @@ class Recommender(ABC):
         """The settings worth searching, and where: what `shortlist.tune` begins with."""
         return {}
 
+    def _ending_at(self, epoch: int) -> dict[str, Any]:
+        """The settings with which a fit from nothing ends with what was this epoch, where it learns in epochs."""
+        return {"epochs": epoch}
+
     @abstractmethod
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         """Learn, and set the learnt arrays at the end."""
@@ -96,6 +100,7 @@ class Recommender(ABC):
         validation: Split | None = None,
         metric: str = "ndcg@20",
         patience: int = 3,
+        every: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         start: Recommender | None = None,
         callbacks: Callback | Sequence[Callback] = (),
@@ -108,12 +113,14 @@ class Recommender(ABC):
 
         Args:
             interactions: what was observed.
-            validation: a split whose `train` the interactions are. After each epoch the model, as it would be if that
+            validation: a split whose `train` the interactions are. After epochs the model, as it would be if that
                 epoch were the last, is evaluated on it; the best epoch's model is what remains, and `best_epoch_`
                 tells which one it was.
             metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it has no
                 effect.
-            patience: stop when so many epochs have passed without a better one; likewise.
+            patience: stop when it has been evaluated so often without a better one; likewise.
+            every: evaluate after every so many epochs; by default after each, and for factorizations by sampling, whose
+                epochs are short, after every fifth.
             checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
                 the same data goes on from it, to the very model that would have come without a break; only `epochs`
                 may have grown. It stays there after the last epoch; remove it when it is of no more use.
@@ -122,7 +129,7 @@ class Recommender(ABC):
             progress: show a progress bar; by default where standard error is a terminal.
             threads: how many to use; all CPUs by default. The result does not depend on it.
         """
-        plan = Plan(validation, metric, patience, checkpoint, start)
+        plan = Plan(validation, metric, patience, every, checkpoint, start)
         if not self._in_epochs:
             plan.refuse_for(type(self).__name__)
         return self._learn(interactions, plan, "fit", callbacks, progress, threads)

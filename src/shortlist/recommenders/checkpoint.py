@@ -28,6 +28,7 @@ from shortlist.storage.wrap import reason, storage_errors
 
 SUFFIX = " checkpoint"  # what the kind of a stored checkpoint adds to the name of its recommender
 _MEMORY = "memory."  # before the names of what a loop remembers
+_NONE = -1.0  # stands for a figure that there is not: figures are not negative
 _ELSEWHERE = "pass another folder, or remove this one to begin anew"
 
 
@@ -91,13 +92,17 @@ class Checkpoint:
         try:
             saved = _saved(stored, shape, epochs)
         except ValueError as error:
-            raise StorageError(f"the checkpoint '{self._path}' is not usable: {reason(error)}; {_ELSEWHERE}") from error
+            raise self.unusable(error) from error
         if saved.past.number > epochs:
             raise StorageError(
                 f"the checkpoint '{self._path}' is at epoch {saved.past.number} already, beyond epochs={epochs}; "
                 f"ask for more, or {_ELSEWHERE}"
             )
         return saved
+
+    def unusable(self, error: ValueError) -> StorageError:
+        """What to raise where something that is in it does not fit."""
+        return StorageError(f"the checkpoint '{self._path}' is not usable: {reason(error)}; {_ELSEWHERE}")
 
     def write(
         self,
@@ -119,10 +124,11 @@ class Checkpoint:
         }
         extra = {"identity": self._identity, "epoch": past.number}
         if stopping is not None:
-            assert stopping.items is not None
-            arrays["validation"] = np.array([*(one.validation for one in past.training), past.validation], np.float64)
-            arrays["best_items"] = stopping.items
-            extra |= {"best": stopping.best, "best_epoch": stopping.best_epoch}
+            items_then = items if stopping.items is None else stopping.items  # none where none was judged yet
+            judged = [*(one.validation for one in past.training), past.validation]
+            arrays["validation"] = np.array([_NONE if one is None else one for one in judged], np.float64)
+            arrays["best_items"] = items_then
+            extra |= {"best": max(_NONE, stopping.best), "best_epoch": stopping.best_epoch}
         save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
         self._written = time.perf_counter()
         self._took = self._written - began
@@ -168,7 +174,8 @@ def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Sav
             raise ValueError(f"it has no array {name}")
         if arrays[name].shape != size or arrays[name].dtype != wanted:
             raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}, expected {wanted} {size}")
-    validation = arrays["validation"].tolist() if judged else [None] * last
+    told = arrays["validation"].tolist() if judged else [_NONE] * last
+    validation = [None if one == _NONE else one for one in told]
     training = tuple(
         Epoch(k + 1, epochs, LossParts(*map(float, loss)), float(arrays["seconds"][k]), validation[k])
         for k, loss in enumerate(arrays["losses"])
@@ -177,10 +184,10 @@ def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Sav
     best = None
     if judged:
         figure = number("its best figure", stored.extra["best"], -math.inf)
-        epoch = whole("its best epoch", stored.extra.get("best_epoch"))
+        epoch = whole("its best epoch", stored.extra.get("best_epoch"), least=0)
         if epoch > last:
             raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
-        best = (figure, epoch, arrays["best_items"])
+        best = (figure, epoch, arrays["best_items"]) if epoch else None
     memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
     return Saved(arrays["contexts"], arrays["items"], past, best, memory)
 

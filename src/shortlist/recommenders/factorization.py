@@ -32,6 +32,7 @@ class Factorization(DotProduct):
     """
 
     _in_epochs: ClassVar[bool] = True
+    _every: ClassVar[int] = 1  # epochs from one evaluation to the next
 
     dim: int = 64
     epochs: int = 16
@@ -59,7 +60,7 @@ class Factorization(DotProduct):
     def _start(
         self, interactions: Interactions, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
-        """Embeddings to begin with, of contexts where they need any and of items; those of `start` where there is one."""
+        """Embeddings to begin with, of contexts where they need any and of items: those of `start`, if any."""
 
     @abstractmethod
     def _loop(
@@ -77,15 +78,16 @@ class Factorization(DotProduct):
     def _set_items(self, items: Embeddings, basis: Any) -> None:
         """Take these items, and derive what folding in needs."""
 
-    def _fixed_horizon(self) -> bool:
-        """Whether an epoch depends on how many there will be."""
-        return False
+    def _horizon(self, epochs: int) -> int | None:
+        """How many epochs there will be, where what an epoch does depends on it."""
+        return None
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
         start = None if plan.start is None else checked_start(plan.start, self.dim)
+        every = self._every if plan.every is None else plan.every
         basis = self._basis(interactions.by_context)
         stopping = None if plan.validation is None else self._stopping(interactions, plan, basis, threads)
         checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan, epochs)
@@ -97,14 +99,18 @@ class Factorization(DotProduct):
         else:
             past = saved.past
             loop = self._loop(interactions, basis, saved.contexts, saved.items, threads, epochs)
-            saved.resume(loop, stopping)
+            assert checkpoint is not None
+            try:
+                saved.resume(loop, stopping)
+            except ValueError as error:
+                raise checkpoint.unusable(error) from error
         del saved  # its arrays are the loop's now
 
         def keep(now: Past) -> None:
             if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
                 checkpoint.write(now, loop, stopping)
 
-        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, past=past, keep=keep)
+        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, every=every, past=past, keep=keep)
         contexts, items = loop.embeddings()
         self._set_contexts(contexts)
         self._set_items(items, basis)
@@ -129,7 +135,7 @@ class Factorization(DotProduct):
             model._set_items(items, basis)
             return figure(model, split, plan.metric, threads)
 
-        return Stopping(measure, plan.patience)
+        return Stopping(measure, plan.patience * (self._every if plan.every is None else plan.every))
 
     def _checkpoint(self, interactions: Interactions, plan: Plan, epochs: int) -> Checkpoint:
         from shortlist.recommenders.checkpoint import Checkpoint, digest
@@ -142,8 +148,8 @@ class Factorization(DotProduct):
             "the start": None,
             "the validation": None,
         }
-        if self._fixed_horizon():
-            identity["the number of epochs, which the learning rate depends on,"] = epochs
+        if (horizon := self._horizon(epochs)) is not None:
+            identity["the number of epochs, which the learning rate depends on,"] = horizon
         if plan.start is not None:
             start = checked_start(plan.start, self.dim)
             learnt = (start.context_embeddings_, start.item_embeddings_)
@@ -154,7 +160,8 @@ class Factorization(DotProduct):
                 for one in (plan.validation.history, plan.validation.truth)
                 for part in (one.contexts, one.items, one.by_context)
             ]
-            how = [plan.metric, int(plan.patience), plan.validation.repeats]
+            every = self._every if plan.every is None else int(plan.every)
+            how = [plan.metric, int(plan.patience), every, plan.validation.repeats]
             identity["the validation"] = [*how, digest(*parts)]
         return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
 

@@ -10,7 +10,7 @@ from shortlist._settings import whole
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.lambdas import Ranks
 from shortlist.recommenders.sampled import Composition, Sampled
-from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
+from shortlist.recommenders.space import Grows, Real, Space, Whole
 from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
 from shortlist.solvers.optimizers import OptimizerName
@@ -40,7 +40,7 @@ class MatrixFactorization(Sampled):
     settings are those of every factorization by sampling:
     """
 
-    objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic')"
+    objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic', temperature=1.0)"
     sampler: str | Sampler | Everything = "Uniform(exclude='history')"
     weight: str | Penalty | LambdaRank | None = None
     batch: int = 512
@@ -70,7 +70,19 @@ MatrixFactorization.__doc__ = f"{MatrixFactorization.__doc__}\n{(Sampled.__doc__
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class BPR(Sampled):
+class _Preset(Sampled):
+    """What the named compositions share."""
+
+    temperature: float = 1.0
+
+    @classmethod
+    def space(cls) -> Space:
+        """Learning rate, regularization and the number of negatives, the dimension last."""
+        return super().space() | {"n_negatives": Whole(1, 8, log=True)}
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class BPR(_Preset):
     """Bayesian personalized ranking (Rendle et al. 2009): pairwise logistic loss, negatives drawn uniformly.
 
     It minimises Σ_{(c,i)∈S} Σ_{j∉I_c} ln(1 + exp(ŷ(j|c) − ŷ(i|c))) / (|I| − |I_c|), which is about AUC: a context
@@ -81,20 +93,24 @@ class BPR(Sampled):
     >>> len(model.recommend([12347], n=5).ids[0])
     5
 
-    The settings are those of `MatrixFactorization` without its parts.
+    Args:
+        temperature: τ of the loss of (ŷ(i|c) − ŷ(j|c))/τ: with `normalize=True`, well below 1.
+
+    The other settings are those of `MatrixFactorization` without its parts.
     """
 
     def composition(self) -> Composition:
         """Pairwise logistic, uniform, without weights."""
-        return Composition(Pairwise("logistic"), Uniform(), None)
+        return Composition(Pairwise("logistic", self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class AdaptiveBPR(Sampled):
+class AdaptiveBPR(_Preset):
     """BPR with negatives drawn by their rank in the context's current list (Rendle and Freudenthaler 2014).
 
     Args:
         gamma: of q(j|c) ∝ exp(−r(j|c)/γ): the smaller, the nearer to the top negatives are; see `AdaptiveRank`.
+        temperature: as for `BPR`.
 
     The other settings are those of `MatrixFactorization` without its parts.
     """
@@ -103,7 +119,7 @@ class AdaptiveBPR(Sampled):
 
     def composition(self) -> Composition:
         """Pairwise logistic, by adaptive ranks, without weights."""
-        return Composition(Pairwise("logistic"), AdaptiveRank(self.gamma), None)
+        return Composition(Pairwise("logistic", self.temperature), AdaptiveRank(self.gamma), None)
 
     @classmethod
     def space(cls) -> Space:
@@ -115,12 +131,12 @@ class AdaptiveBPR(Sampled):
 class WARP(Sampled):
     """Weighted approximate-rank pairwise loss (Weston et al. 2011): negatives within the margin, weighted by rank.
 
-    Items are drawn uniformly until one scores within `margin` of the positive; a step on the pairwise hinge then weighs
-    γ(⌊(|I|−1)/N⌋), where N is the number of draws it took.
+    Items are drawn uniformly until one scores within `margin` of the positive; a step on the pairwise hinge
+    max(0, 1 − (ŷ(i|c) − ŷ(j|c))/margin) then weighs γ(⌊(|I|−1)/N⌋), where N is the number of draws it took.
 
     Args:
         rounds: draws for a positive, at most; where none is within the margin, nothing is learnt from it.
-        margin: see above.
+        margin: see above; with `normalize=True`, well below 1.
         penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
 
     The other settings are those of `MatrixFactorization` without its parts.
@@ -136,7 +152,7 @@ class WARP(Sampled):
         """Pairwise hinge, by rejection, weighted by the estimated rank."""
         penalties: dict[str, type[Any]] = {name: one for name, one in WEIGHTS.items() if issubclass(one, Penalty)}
         penalty: Penalty = part_of("penalty", self.penalty, penalties)
-        return Composition(Pairwise("hinge"), Rejection(self.margin, self.rounds), penalty)
+        return Composition(Pairwise("hinge", self.margin), Rejection(self.margin, self.rounds), penalty)
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments; the penalty as text."""
@@ -149,7 +165,7 @@ class WARP(Sampled):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class LambdaMF(Sampled):
+class LambdaMF(_Preset):
     """LambdaRank for matrix factorization: pairwise logistic loss, weighted by what a swap changes in a metric.
 
     Negatives are drawn uniformly; the weight of a pair of items is |ΔM|, see `LambdaRank`.
@@ -158,6 +174,7 @@ class LambdaMF(Sampled):
         metric: M: "ndcg", "ap", "auc", or with a cut "ndcg@20", "ap@20", "precision@10", "recall@20".
         ranks: `"sampled"` or `"exact"`.
         candidates: how many items a sampled rank is estimated from.
+        temperature: as for `BPR`.
 
     The other settings are those of `MatrixFactorization` without its parts.
     """
@@ -170,7 +187,8 @@ class LambdaMF(Sampled):
 
     def composition(self) -> Composition:
         """Pairwise logistic, uniform, weighted by |ΔM|."""
-        return Composition(Pairwise("logistic"), Uniform(), LambdaRank(self.metric, self.ranks, self.candidates))
+        weight = LambdaRank(self.metric, self.ranks, self.candidates)
+        return Composition(Pairwise("logistic", self.temperature), Uniform(), weight)
 
     @classmethod
     def space(cls) -> Space:
@@ -179,7 +197,7 @@ class LambdaMF(Sampled):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class _PointwiseMF(Sampled):
+class _PointwiseMF(_Preset):
     """What pointwise factorizations by sampling share."""
 
     biases: bool = True
@@ -203,7 +221,7 @@ class LogisticMF(_PointwiseMF):
 
     def composition(self) -> Composition:
         """Pointwise logistic, uniform, without weights."""
-        return Composition(Pointwise("logistic"), Uniform(), None)
+        return Composition(Pointwise("logistic", temperature=self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -215,7 +233,7 @@ class HingeMF(_PointwiseMF):
 
     def composition(self) -> Composition:
         """Pointwise hinge, uniform, without weights."""
-        return Composition(Pointwise("hinge"), Uniform(), None)
+        return Composition(Pointwise("hinge", temperature=self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -228,7 +246,7 @@ class SquareMF(_PointwiseMF):
 
     def composition(self) -> Composition:
         """Pointwise square, uniform, without weights."""
-        return Composition(Pointwise("square"), Uniform(), None)
+        return Composition(Pointwise("square", temperature=self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -250,16 +268,17 @@ class SoftmaxMF(Sampled):
 
     dim: int = 128
     epochs: int = 30
-    learning_rate: float = 0.01
+    learning_rate: float = 0.003
     regularization: float = 0.0
     normalize: bool = True
     n_negatives: int = 0
     optimizer: OptimizerName = "adam"
-    init_scale: float = 1.0
-    temperature: float = 0.1
+    init_scale: float = 0.05
+    positive_context_exponent: float = -0.25
+    temperature: float = 0.085
     beta: float = 0.5
-    exclude: Exclude = "positive"
-    batch: int = 512
+    exclude: Exclude = "history"
+    batch: int = 1024
 
     def composition(self) -> Composition:
         """Softmax, over everything or by popularity, without weights."""
@@ -278,8 +297,8 @@ class SoftmaxMF(Sampled):
         """Temperature and learning rate, the dimension last."""
         return {
             "dim": Grows(64, 128, 256),
-            "temperature": Real(0.03, 0.3, log=True),
-            "learning_rate": Real(1e-3, 0.1, log=True),
-            "positive_context_exponent": Real(-1.0, 0.0),
-            "exclude": Choice("positive", "history"),
+            "temperature": Real(0.05, 0.15, log=True),
+            "learning_rate": Real(5e-4, 0.01, log=True),
+            "positive_context_exponent": Real(-0.5, 0.2),
+            "positive_item_exponent": Real(-0.1, 0.3),
         }

@@ -22,6 +22,7 @@ class Plan:
     validation: Split | None = None
     metric: str = "ndcg@20"
     patience: int = 3
+    every: int | None = None  # epochs from one evaluation to the next; None: as the recommender has it
     checkpoint: str | PathLike[str] | None = None
     start: Recommender | None = None
     epochs: int | None = None  # instead of the recommender's own setting
@@ -38,6 +39,8 @@ class Plan:
                 f"metric is {self.metric!r}; expected a metric of accuracy, the higher the better, such as 'ndcg@20'"
             )
         whole("patience", self.patience)
+        if self.every is not None:
+            whole("every", self.every)
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
             raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from shortlist.scoring.pair import unit_rows
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
-from shortlist.solvers.optimizers import OptimizerName, State
+from shortlist.solvers.optimizers import OptimizerName, State, alike
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
 from shortlist.solvers.sgd_kernels import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
 
@@ -85,12 +85,15 @@ class Sampled(Factorization):
         positive_item_exponent: likewise by the number of the item's pairs; below 0, popular positives count for less.
         optimizer: `"sgd"`, `"adagrad"` or `"adam"`; rows that a step does not touch stay as they are.
         schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
+        horizon: after how many epochs it is there; 0: after `epochs`.
         init_scale: start values are N(0, (init_scale/√d)²); biases begin at 0.
         fold_in_epochs: passes over a history to find a context's embedding. `fit` ends by doing so for all contexts:
             then a context is answered as its history is.
         seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
             several threads do not wait for each other, and the model varies a little from run to run.
     """
+
+    _every: ClassVar[int] = 5
 
     epochs: int = 50
     learning_rate: float = 0.05
@@ -108,6 +111,7 @@ class Sampled(Factorization):
     positive_item_exponent: float = 0.0
     optimizer: OptimizerName = "sgd"
     schedule: Schedule = "constant"
+    horizon: int = 0
     fold_in_epochs: int = 20
 
     @abstractmethod
@@ -126,6 +130,7 @@ class Sampled(Factorization):
         for name in ("biases", "normalize"):
             flag(name, getattr(self, name))
         whole("fold_in_epochs", self.fold_in_epochs)
+        whole("horizon", self.horizon, least=0)
         one_of("weighting", self.weighting, WEIGHTINGS)
         one_of("strength_as", self.strength_as, ("weight", "label"))
         one_of("optimizer", self.optimizer, tuple(OPTIMIZERS))
@@ -200,6 +205,7 @@ class Sampled(Factorization):
             optimizer=OPTIMIZERS[self.optimizer],
             n_negatives=int(self.n_negatives),
             cosine=self._cosine,
+            sharpness=1 / float(objective.temperature),
             strength_is_label=int(self.strength_as == "label"),
             negative_label=objective.negative_label if isinstance(objective, Pointwise) else 0.0,
             negative_weight=float(objective.negative_weight) if isinstance(objective, Pointwise) else 0.0,
@@ -209,6 +215,7 @@ class Sampled(Factorization):
             item_rates=item_rates,
             context_ridges=context_ridges,
             item_ridges=item_ridges,
+            alike=min(alike(context_rates, context_ridges), alike(item_rates, item_ridges)),
             context_scales=scales[0],
             item_scales=scales[1],
             frozen=0,
@@ -233,8 +240,12 @@ class Sampled(Factorization):
         contexts = Omega.of(by_context.lengths, self.positive_context_exponent)
         return Basis(by_context, contexts, Omega.of(counts, self.positive_item_exponent), counts)
 
-    def _fixed_horizon(self) -> bool:
-        return self.schedule != "constant"
+    def _horizon(self, epochs: int) -> int | None:
+        return None if self.schedule == "constant" else int(self.horizon or epochs)
+
+    def _ending_at(self, epoch: int) -> dict[str, Any]:
+        horizon = self._horizon(int(self.epochs))
+        return {"epochs": epoch} | ({} if horizon is None else {"horizon": horizon})
 
     def _start(
         self, interactions: Interactions, start: DotProduct | None, threads: int | None
@@ -279,7 +290,7 @@ class Sampled(Factorization):
             items,
             (State.of(kind, contexts.shape), State.of(kind, items.shape)),
             self.schedule,
-            epochs,
+            int(self.horizon or epochs),
             int(self.fold_in_epochs),
             folding_sampler(sampler, rows, negatives),
             int(self.dim),

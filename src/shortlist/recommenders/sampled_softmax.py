@@ -47,7 +47,7 @@ def softmax_loop(
         states=(State.of(kind, contexts.shape), State.of(kind, items.shape)),
         rates=model._rates(),
         ridges=model._ridges(),
-        schedule=lambda done: learning_rate(model.schedule, done, epochs),
+        schedule=lambda done: learning_rate(model.schedule, done, int(model.horizon or epochs)),
         fold_in=lambda now: _folding(model, unit_rows(now, model._cosine), threads)(rows, weights),
         seed=int(model.seed),
         threads=threads,

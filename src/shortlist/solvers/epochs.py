@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -89,6 +89,7 @@ def run(
     *,
     callbacks: Sequence[Callback] = (),
     stopping: Stopping | None = None,
+    every: int = 1,
     past: Past | None = None,
     keep: Callable[[Past], object] | None = None,
 ) -> list[Epoch]:
@@ -101,17 +102,21 @@ def run(
         epochs: how many at most.
         callbacks: called after each epoch.
         stopping: ends it early, and decides which epoch's items are kept.
+        every: so many epochs are from one judgement of it to the next; the last epoch is always judged.
         past: epochs that were done before; the loop has their embeddings. The last of them is reported once more.
         keep: called after each epoch with what has happened so far, for going on from there another day.
     """
     past = past or Past()
-    training, seconds, validation = list(past.training), past.seconds, past.validation
+    training = [replace(one, samples=loop.samples) for one in past.training]
+    seconds, validation = past.seconds, past.validation
     for number in range(max(1, past.number), epochs + 1):
         if number > past.number:
             began = time.perf_counter()
             loop.epoch()
             seconds = time.perf_counter() - began
-            validation = None if stopping is None else stopping.judge(number, loop.embeddings()[1])
+            validation = None
+            if stopping is not None and (number % every == 0 or number == epochs):
+                validation = stopping.judge(number, loop.embeddings()[1])
             if keep is not None:
                 keep(Past(number, tuple(training), seconds, validation))
         over = number == epochs or (stopping is not None and stopping.over(number))

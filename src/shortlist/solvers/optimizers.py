@@ -64,33 +64,67 @@ def apply_row(
     η (`rate`) and λ (`ridge`) are given by coordinate; one whose η is 0 never moves. Bound by the bytes of the row and
     of what is remembered of it: 1, 2 or 3 rows read and written.
     """
-    width = theta.shape[1]
+    end, width = alike(rate, ridge), theta.shape[1]
     s = np.float32(scale)
     if kind == SGD:
-        for f in range(width):
-            theta[r, f] -= rate[f] * (gradient[f] + s * ridge[f] * theta[r, f])
+        for f in range(end):
+            _sgd(theta, r, f, gradient, rate[0], s * ridge[0])
+        for f in range(end, width):
+            _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
     elif kind == ADAGRAD:
-        first = state.first
-        for f in range(width):
-            g = gradient[f] + s * ridge[f] * theta[r, f]
-            total = first[r, f] + g * g
-            first[r, f] = total
-            theta[r, f] -= rate[f] * g / (np.sqrt(total) + np.float32(_EPSILON))
+        for f in range(end):
+            _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
+        for f in range(end, width):
+            _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
     else:
-        first, second = state.first, state.second
         count = state.counts[r] + 1
         state.counts[r] = count
-        b1, b2 = np.float32(_BETA_1), np.float32(_BETA_2)
-        one = np.float32(1)
-        unbias_1 = np.float32(1.0 / (1.0 - _BETA_1**count))
-        unbias_2 = np.float32(1.0 / (1.0 - _BETA_2**count))
-        for f in range(width):
-            g = gradient[f] + s * ridge[f] * theta[r, f]
-            m = b1 * first[r, f] + (one - b1) * g
-            v = b2 * second[r, f] + (one - b2) * g * g
-            first[r, f] = m
-            second[r, f] = v
-            theta[r, f] -= rate[f] * (m * unbias_1) / (np.sqrt(v * unbias_2) + np.float32(_EPSILON))
+        # The corrections of both means for having begun at 0, once for all coordinates.
+        first, second = np.float32(1.0 / (1.0 - _BETA_1**count)), np.float32(1.0 / (1.0 - _BETA_2**count))
+        for f in range(end):
+            _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
+        for f in range(end, width):
+            _adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
+
+
+@fast_lean_kernel
+def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -> None:
+    theta[r, f] -= rate * (gradient[f] + ridge * theta[r, f])
+
+
+@fast_lean_kernel
+def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
+    g = gradient[f] + ridge * theta[r, f]
+    total = state.first[r, f] + g * g
+    state.first[r, f] = total
+    theta[r, f] -= rate * g / (np.sqrt(total) + np.float32(_EPSILON))
+
+
+@fast_lean_kernel
+def _adam(
+    theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
+) -> None:
+    b1, b2, one = np.float32(_BETA_1), np.float32(_BETA_2), np.float32(1)
+    g = gradient[f] + ridge * theta[r, f]
+    m = b1 * state.first[r, f] + (one - b1) * g
+    v = b2 * state.second[r, f] + (one - b2) * g * g
+    state.first[r, f] = m
+    state.second[r, f] = v
+    theta[r, f] -= rate * (m * first) / (np.sqrt(v * second) + np.float32(_EPSILON))
+
+
+@fast_lean_kernel
+def alike(rate: Array, ridge: Array) -> int:
+    """How many coordinates have the first one's η and λ: all, or all but the two that biases add.
+
+    A loop over so many, with two numbers for all and from 0, is vectorised. With arrays, which could overlap with the
+    rows, or from elsewhere, as an index below 0 means another place, it is not.
+    """
+    n = len(rate)
+    for f in range(max(0, n - 2), n):
+        if rate[f] != rate[0] or ridge[f] != ridge[0]:
+            return max(0, n - 2)
+    return n
 
 
 @fast_lean_kernel

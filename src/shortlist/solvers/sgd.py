@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shortlist._random import GOLDEN
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
+from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import LossParts
 from shortlist.sampling.base import Negatives
 from shortlist.sampling.filter import history_filter
@@ -28,7 +29,9 @@ from shortlist.solvers.sgd_kernels import (
     count_buckets,
     fill_buckets,
     fold_rows,
+    is_plain,
     run_chunk,
+    run_plain,
     run_ranked,
     shuffle,
     work_space,
@@ -95,7 +98,7 @@ class SampledSteps:
         items: likewise.
         states: what the optimizer remembers of contexts and of items.
         schedule: how learning rates go on.
-        epochs: how many there will be.
+        horizon: after how many epochs the schedule is at its end.
         passes: over a context's own pairs, to find its embedding at the end.
         folding: the sampler for that.
         dim: how many coordinates an embedding has beside biases.
@@ -114,7 +117,7 @@ class SampledSteps:
     items: Floats
     states: tuple[State, State]
     schedule: Schedule
-    epochs: int
+    horizon: int
     passes: int
     folding: Negatives
     dim: int
@@ -141,7 +144,7 @@ class SampledSteps:
 
     def epoch(self) -> None:
         """A step for every observed pair."""
-        share = np.float32(learning_rate(self.schedule, self.number, self.epochs))
+        share = np.float32(learning_rate(self.schedule, self.number, self.horizon))
         rules = self.rules._replace(
             context_rates=share * self.rules.context_rates, item_rates=share * self.rules.item_rates
         )
@@ -151,6 +154,7 @@ class SampledSteps:
         else:
             self._plain_epoch(rules, model)
         self.number += 1
+        self._require_finite()
 
     def finish(self) -> None:
         """Learn every context once more from its own pairs, given the items; see `fold_in`."""
@@ -168,6 +172,12 @@ class SampledSteps:
             threads=self.threads,
         )
         self.contexts[:] = found
+        self._require_finite()
+
+    def _require_finite(self) -> None:
+        """Refuse to go on with steps that have run away: what has no number would still be ranked."""
+        if not math.isfinite(sum(float(one.sum(dtype=np.float64)) for one in self.embeddings())):
+            raise SettingError(f"embeddings are not finite after epoch {self.number}: take a smaller learning_rate")
 
     def restore(self, items: Floats) -> None:
         """Take these items; contexts are nothing until they are learnt."""
@@ -219,13 +229,17 @@ class SampledSteps:
         number_of = {start: k for k, (start, stop) in enumerate(chunks) if stop > start}
         for some in self._between_refreshes(chunks):
             tables = self.negatives.tables
+            plain = is_plain(tables, self.weigher, rules) and len(self.strengths) == 1 and self.strengths[0] == 1
 
-            def work(start: int, stop: int, tables: Tables = tables) -> None:
+            def work(start: int, stop: int, tables: Tables = tables, plain: bool = plain) -> None:
                 k = number_of[start]
                 shuffle(key(self.seed, self.number, 1, k), self._pairs, start, stop)
                 seed = key(self.seed, self.number, 2, k)
                 room = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
-                run_chunk(seed, self._pairs, start, stop, tables, self.weigher, rules, model, room, sums[k])
+                if plain:
+                    run_plain(seed, self._pairs, start, stop, tables, rules, model, room, sums[k])
+                else:
+                    run_chunk(seed, self._pairs, start, stop, tables, self.weigher, rules, model, room, sums[k])
 
             run_chunks(work, [one for one in some if one[1] > one[0]], self.threads)
         self._sums[:] = sums.sum(axis=0)
@@ -356,6 +370,7 @@ def fold_in(
         threads: how many to use.
     """
     contexts = np.zeros((histories.n_rows, items.shape[1]), np.float32)
+    items = np.require(items, requirements=("C", "W"))  # the kernel is one that could write to them
     nothing = State.of(SGD, (1, items.shape[1]))
     model = Model(contexts, items, State.of(rules.optimizer, contexts.shape), nothing)
 

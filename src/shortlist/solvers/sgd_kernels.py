@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_lean_kernel
+from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
 from shortlist.objectives.lambdas import Lambdas, metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.sampling.kernels import below, draw_one, draw_rejection, draw_uniform, send_for
-from shortlist.sampling.tables import REJECTION, Tables
+from shortlist.sampling.tables import REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
 from shortlist.solvers.optimizers import SGD, State, apply_row
 
@@ -26,6 +27,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
 PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
 BLOCK = 32  # pairs
+_AHEAD = 8  # pairs, a power of two
 _TOLD = 7  # the loss is read off every eighth pair
 
 
@@ -45,6 +47,7 @@ class Rules(NamedTuple):
     optimizer: int
     n_negatives: int
     cosine: int  # 0, or of how many coordinates the score is the cosine
+    sharpness: float  # 1/τ
     strength_is_label: int
     negative_label: float
     negative_weight: float
@@ -54,6 +57,7 @@ class Rules(NamedTuple):
     item_rates: Floats
     context_ridges: Floats  # by coordinate
     item_ridges: Floats
+    alike: int  # how many coordinates have the first one's rates and ridges; `optimizers.alike`
     context_scales: Floats  # by context, of the ridges
     item_scales: Floats
     frozen: int  # whether items stay as they are
@@ -89,6 +93,7 @@ class Work(NamedTuple):
     ranks: npt.NDArray[np.int64]  # of the positives of a context
     own: Pairs  # of a context
     state: npt.NDArray[np.uint64]  # of the random numbers
+    drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows were sent for
 
 
 @fast_lean_kernel
@@ -183,9 +188,9 @@ def fold_rows(
     """Learn the contexts start … stop from their histories alone, the items being as they are (`rules.frozen`).
 
     Each begins at the mean of its items in the first `dim` coordinates, with the 1 behind them that goes with biases of
-    items, where there are any. It takes some passes over its own pairs with learning rates that fall from `rates` to 0;
-    `rules.context_rates`, an array of the caller's own, holds the current ones. What is drawn depends on the seed and
-    the items of the history, not on the place of the context. Contexts without a history stay as they are.
+    items, where there are any: `_begin`. It takes some passes over its own pairs with learning rates that fall from
+    `rates` to 0; `rules.context_rates`, an array of the caller's own, holds the current ones. What is drawn depends on
+    the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
     width = model.contexts.shape[1]
     state, own = work.state, work.own
@@ -200,13 +205,7 @@ def fold_rows(
             state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
         if n == 0:
             continue
-        for k in range(n):
-            for f in range(dim):
-                model.contexts[c, f] += model.items[own.items[k], f] / np.float32(n)
-        if dim < width:
-            model.contexts[c, dim] = 1
-        if rules.cosine > 0:
-            _begin(model, c, own.items, n, rules.cosine)
+        _begin(model, c, own.items, n, dim, rules.cosine > 0)
         for turn in range(passes):
             share = np.float32(1.0 - turn / passes)
             for f in range(width):
@@ -217,16 +216,87 @@ def fold_rows(
 
 
 @fast_lean_kernel
-def _begin(model: Model, c: int, items: Array, n: int, cosine: int) -> None:
-    """Let a context begin at the mean direction of its items: at zero a cosine has no slope."""
+def _begin(model: Model, c: int, items: Array, n: int, dim: int, cosine: bool) -> None:
+    """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
+
+    A cosine has no slope at zero, and does not know how long items are.
+    """
     W, H = model.contexts, model.items
     for k in range(n):
-        square = np.float32(0)
-        for f in range(cosine):
-            square += H[items[k], f] * H[items[k], f]
+        square = np.float32(0 if cosine else 1)
+        if cosine:
+            for f in range(dim):
+                square += H[items[k], f] * H[items[k], f]
         if square > 0:
-            for f in range(cosine):
+            for f in range(dim):
                 W[c, f] += H[items[k], f] / (np.float32(n) * np.sqrt(square))
+    if dim < W.shape[1]:
+        W[c, dim] = 1
+
+
+@fast_lean_kernel
+def run_plain(
+    seed: np.uint64,
+    pairs: Pairs,
+    start: int,
+    stop: int,
+    tables: Tables,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    sums: Array,
+) -> None:
+    """`run_chunk` for what is asked for most (`is_plain`), BPR: one uniform negative, no weights, plain steps.
+
+    A function that can do nothing else takes half of the time of one that can do everything. A pair's rows are sent for
+    some pairs ahead.
+    """
+    W, H = model.contexts, model.items
+    contexts, items = pairs.contexts, pairs.items
+    drawn, state = work.drawn, work.state
+    width = W.shape[1]
+    eta_c, eta_i = rules.context_rates[0], rules.item_rates[0]
+    shrink_c, shrink_i = eta_c * rules.context_ridges[0], eta_i * rules.item_ridges[0]
+    loss, one = rules.loss, np.float32(1)
+    total, count = 0.0, 0
+    state[0] = seed
+    for t in range(start, stop + _AHEAD):
+        if t < stop:
+            c, i = contexts[t], items[t]
+            j = draw_uniform(state, tables, c, i)
+            drawn[t & (2 * _AHEAD - 1)] = j
+            for f in range(0, width, 16):
+                prefetch(W, c, f)
+                prefetch(H, i, f)
+                prefetch(H, max(j, 0), f)
+        s = t - _AHEAD
+        if s < start:
+            continue
+        c, i, j = contexts[s], items[s], drawn[s & (2 * _AHEAD - 1)]
+        if j < 0:
+            continue
+        difference = np.float32(0)
+        for f in range(width):
+            difference += W[c, f] * (H[i, f] - H[j, f])
+        g = loss_slope(loss, difference, one)
+        if (s & _TOLD) == 0:
+            total += loss_value(loss, difference, one)
+            count += 1
+        for f in range(width):
+            _move_three(W, H, c, i, j, f, eta_c * g, eta_i * g, shrink_c, shrink_i, shrink_i)
+    sums[0] += total
+    sums[2] += count
+
+
+def is_plain(tables: Tables, weigher: Weigher, rules: Rules) -> bool:
+    """Whether `run_plain` does what is asked for."""
+    single = (rules.context_weights, rules.item_weights, rules.context_scales, rules.item_scales)
+    return (
+        (rules.objective, rules.optimizer, rules.n_negatives, rules.cosine, rules.frozen) == (PAIRWISE, SGD, 1, 0, 0)
+        and (tables.code, weigher.code, rules.sharpness) == (UNIFORM, PLAIN, 1.0)
+        and rules.alike == len(rules.context_rates)
+        and all(len(one) == 1 and one[0] == 1 for one in single)
+    )
 
 
 @fast_lean_kernel
@@ -252,6 +322,7 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
         np.empty(len(weigher.lambdas.norms), np.int64),
         Pairs(np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.float32)),
         np.zeros(1, np.uint64),
+        np.zeros(2 * _AHEAD, np.int32),
     )
 
 
@@ -294,20 +365,37 @@ def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
     for f in range(W.shape[1]):
         difference += W[c, f] * (H[i, f] - H[j, f])
     one = np.float32(1)
-    g = np.float32(weight) * loss_slope(rules.loss, difference, one)
+    sharpness = np.float32(rules.sharpness)
+    difference *= sharpness
+    g = sharpness * np.float32(weight) * loss_slope(rules.loss, difference, one)
     if told:
         sums[0] += weight * loss_value(rules.loss, difference, one)
-    context_rates, item_rates = rules.context_rates, rules.item_rates
-    context_ridges, item_ridges = rules.context_ridges, rules.item_ridges
     of_c = rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     of_i = rules.item_scales[i if len(rules.item_scales) > 1 else 0]
     of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
-    for f in range(W.shape[1]):
-        w, a, b = W[c, f], H[i, f], H[j, f]
-        rate, ridge = item_rates[f], item_ridges[f]
-        W[c, f] = w - context_rates[f] * (g * (a - b) + of_c * context_ridges[f] * w)
-        H[i, f] = a - rate * (g * w + of_i * ridge * a)
-        H[j, f] = b - rate * (of_j * ridge * b - g * w)
+    context_rates, item_rates = rules.context_rates, rules.item_rates
+    context_ridges, item_ridges = rules.context_ridges, rules.item_ridges
+    of_context, of_item = context_rates[0], item_rates[0]
+    shrink_c = of_context * of_c * context_ridges[0]
+    shrink_i, shrink_j = of_item * of_i * item_ridges[0], of_item * of_j * item_ridges[0]
+    for f in range(rules.alike):
+        _move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
+    for f in range(rules.alike, W.shape[1]):
+        of_context, of_item = context_rates[f], item_rates[f]
+        shrink_c = of_context * of_c * context_ridges[f]
+        shrink_i, shrink_j = of_item * of_i * item_ridges[f], of_item * of_j * item_ridges[f]
+        _move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
+
+
+@fast_lean_kernel
+def _move_three(
+    W: Array, H: Array, c: int, i: int, j: int, f: int, context: Any, item: Any, of_c: Any, of_i: Any, of_j: Any
+) -> None:
+    """One coordinate of a plain pair: η times the slope for the context and for items, and ηλ for each row."""
+    w, a, b = W[c, f], H[i, f], H[j, f]
+    W[c, f] = w - context * (a - b) - of_c * w
+    H[i, f] = a - item * w - of_i * a
+    H[j, f] = b + item * w - of_j * b
 
 
 @fast_lean_kernel
@@ -333,15 +421,15 @@ def _any_step(
     context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
     m = rules.n_negatives
     own = pair_score(W, c, H, i, rules.cosine)
-    one = np.float32(1)
+    one, sharpness = np.float32(1), np.float32(rules.sharpness)
     touched = 0
     if rules.objective == PAIRWISE:
         slopes[m] = 0
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
-                difference = own - pair_score(W, c, H, negatives[k], rules.cosine)
-                g = weight * weights[k] * loss_slope(rules.loss, difference, one)
+                difference = sharpness * (own - pair_score(W, c, H, negatives[k], rules.cosine))
+                g = sharpness * weight * weights[k] * loss_slope(rules.loss, difference, one)
                 slopes[k] = -g
                 slopes[m] += g
                 touched += 1
@@ -351,21 +439,36 @@ def _any_step(
             return
     else:
         label = strength if rules.strength_is_label else one
-        slopes[m] = weight * loss_slope(rules.loss, own, label)
+        slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * own, label)
         touched = 1
         if told:
-            sums[0] += weight * loss_value(rules.loss, own, label)
+            sums[0] += weight * loss_value(rules.loss, sharpness * own, label)
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
-                score = pair_score(W, c, H, negatives[k], rules.cosine)
+                score = sharpness * pair_score(W, c, H, negatives[k], rules.cosine)
                 factor = context_weight * np.float32(rules.negative_weight) * weights[k]
                 label = np.float32(rules.negative_label)
-                slopes[k] = factor * loss_slope(rules.loss, score, label)
+                slopes[k] = sharpness * factor * loss_slope(rules.loss, score, label)
                 touched += 1
                 if told:
                     sums[1] += factor * loss_value(rules.loss, score, label)
+    scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     context_gradient[:] = 0
+    if rules.optimizer == SGD and rules.cosine == 0:
+        for k in range(m + 1):
+            j = i if k == m else negatives[k]
+            if j >= 0:
+                _add_gradient(context_gradient, slopes[k], W, c, H, j, 0)
+        for k in range(m + 1):  # by itself: an item may be drawn twice
+            j = i if k == m else negatives[k]
+            if j >= 0 and rules.frozen == 0:
+                of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+                if k == m and rules.objective == PAIRWISE:
+                    of_j *= touched
+                _plain_item(slopes[k], of_j, c, j, rules, model)
+        apply_row(SGD, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale)
+        return
     _add_gradient(context_gradient, slopes[m], W, c, H, i, rules.cosine)
     for k in range(m):
         if negatives[k] >= 0:
@@ -376,16 +479,27 @@ def _any_step(
             if j >= 0:
                 item_gradient[:] = 0
                 _add_gradient(item_gradient, slopes[k], H, j, W, c, rules.cosine)
-                scale = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+                of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
                 if k == m and rules.objective == PAIRWISE:
-                    scale *= touched
+                    of_j *= touched
                 apply_row(
-                    rules.optimizer, H, j, item_gradient, model.item_state, rules.item_rates, rules.item_ridges, scale
+                    rules.optimizer, H, j, item_gradient, model.item_state, rules.item_rates, rules.item_ridges, of_j
                 )
-    scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     apply_row(
         rules.optimizer, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale
     )
+
+
+@fast_lean_kernel
+def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Model) -> None:
+    """Move item j by a plain step, before the context moves."""
+    W, H = model.contexts, model.items
+    rates, ridges = rules.item_rates, rules.item_ridges
+    push, shrink = rates[0] * slope, rates[0] * scale * ridges[0]
+    for f in range(rules.alike):
+        H[j, f] -= push * W[c, f] + shrink * H[j, f]
+    for f in range(rules.alike, W.shape[1]):
+        H[j, f] -= rates[f] * (slope * W[c, f] + scale * ridges[f] * H[j, f])
 
 
 @fast_lean_kernel

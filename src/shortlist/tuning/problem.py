@@ -105,8 +105,8 @@ class Problem:
             return figure(model, self.split, self.metric, self.threads), None
 
         def tell(epoch: Epoch) -> None:
-            assert epoch.validation is not None
-            report(epoch.number, epoch.validation)
+            if epoch.validation is not None:
+                report(epoch.number, epoch.validation)
 
         model._learn(self.split.train, self._plan(start, checkpoint), "tune", tell, False, self.threads)
         best: int = model.best_epoch_  # type: ignore[attr-defined]
@@ -116,7 +116,7 @@ class Problem:
 
     def _plan(self, start: Recommender | None, checkpoint: Path | None) -> Plan:
         share = None if checkpoint is None else _CHECKPOINTS
-        return Plan(self.sample, self.metric, self.patience, checkpoint, start, checkpoint_share=share)
+        return Plan(self.sample, self.metric, self.patience, None, checkpoint, start, checkpoint_share=share)
 
     def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
         """Fitted to all events, the validation's included."""

@@ -126,7 +126,7 @@ def tune(
     best = _best(found, problem.metric)
     settings = {**template.settings(), **best.settings}
     if best.epoch is not None:
-        settings["epochs"] = best.epoch
+        settings |= problem.recommender(settings)._ending_at(best.epoch)
     began = time.perf_counter()
     fitted = problem.final(settings, progress, threads) if refit else None
     return Tuned(

@@ -1,0 +1,123 @@
+"""|ΔM| against the metric before and after the swap, in random rankings."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.errors import SettingError
+from shortlist.objectives import LambdaRank
+
+METRICS = [
+    "ndcg",
+    "ap",
+    "auc",
+    "ndcg@1",
+    "ndcg@3",
+    "ap@1",
+    "ap@4",
+    "precision@1",
+    "precision@3",
+    "recall@2",
+    "recall@50",
+]
+
+
+def metric(text: str, relevant: np.ndarray) -> float:
+    """The metric of a whole ranking by its definition; `relevant[r]` says whether place r holds a positive."""
+    name, _, cut = text.partition("@")
+    n, total = int(cut or len(relevant)), int(relevant.sum())
+    head = relevant[:n]
+    if name == "ndcg":
+        gains = 1 / np.log2(2 + np.arange(len(relevant)))
+        return float((gains[: len(head)] * head).sum() / gains[: min(total, n)].sum())
+    if name == "ap":
+        precisions = np.cumsum(head) / (1 + np.arange(len(head)))
+        return float((precisions * head).sum() / min(total, n))
+    if name == "auc":
+        right = sum(relevant[a] and not relevant[b] for a, b in product(range(len(relevant)), repeat=2) if a < b)
+        return right / (total * (len(relevant) - total))
+    return float(head.sum() / (n if name == "precision" else total))
+
+
+def swapped(text: str, relevant: np.ndarray, a: int, b: int) -> float:
+    """|ΔM| by brute force, with ranks from 1."""
+    after = relevant.copy()
+    after[[a - 1, b - 1]] = after[[b - 1, a - 1]]
+    return abs(metric(text, after) - metric(text, relevant))
+
+
+@st.composite
+def rankings(draw):
+    relevant = np.array(draw(st.lists(st.booleans(), min_size=2, max_size=12)))
+    relevant[0], relevant[-1] = True, False
+    relevant = relevant[np.array(draw(st.permutations(range(len(relevant)))))]
+    positives = (1 + np.flatnonzero(relevant)).tolist()
+    negatives = (1 + np.flatnonzero(~relevant)).tolist()
+    return relevant, draw(st.sampled_from(positives)), draw(st.sampled_from(negatives))
+
+
+@pytest.mark.parametrize("text", METRICS)
+@given(ranking=rankings(), data=st.randoms(use_true_random=False))
+def test_it_is_what_the_swap_changes(text, ranking, data):
+    relevant, a, b = ranking
+    positives = (1 + np.flatnonzero(relevant)).tolist()
+    data.shuffle(positives)
+    found = LambdaRank(text).change(a, b, positives, len(relevant))
+    assert found == pytest.approx(swapped(text, relevant, a, b), rel=1e-5, abs=1e-6)
+
+
+def test_ap_depends_on_the_positives_in_between():
+    """The same two ranks, and as many positives: the article's ΔM of two ranks alone cannot be both."""
+    between, behind = [2, 3, 6], [6, 7, 8]
+    found = [LambdaRank("ap").change(6, 1, ranks, 10) for ranks in (between, behind)]
+    written = []
+    for ranks in (between, behind):
+        relevant = np.zeros(10, bool)
+        relevant[np.array(ranks) - 1] = True
+        written.append(swapped("ap", relevant, 6, 1))
+    np.testing.assert_allclose(found, written, rtol=1e-5)
+    assert found[0] == pytest.approx((1 / 1 + 1 / 2 + 1 / 3 - 3 / 6) / 3, rel=1e-5)
+    assert found[1] == pytest.approx((1 / 1 - 1 / 6) / 3, rel=1e-5)
+    for text in ("ndcg", "auc", "precision@3", "recall@3"):
+        one, other = (LambdaRank(text).change(6, 1, ranks, 10) for ranks in (between, behind))
+        assert one == other
+
+
+def test_behind_the_cut_nothing_changes():
+    for text in ("ndcg@3", "ap@3", "precision@3", "recall@3"):
+        assert LambdaRank(text).change(5, 9, [1, 5], 20) == 0
+        assert LambdaRank(text).change(5, 3, [1, 5], 20) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("precision", "recall", "auc@5", "ndcg@0", "ndcg@", "ndcg@-1", "ndcg@1.5", "ndcg@5@5", "NDCG", "", "hit@5"),
+        *(None, 5, "ndcg@" + "1" * 5000, "ap@1" + "0" * 20),
+    ],
+)
+def test_metrics_that_there_are_not(text):
+    with pytest.raises(SettingError, match="expected 'ndcg', 'ap' or 'auc', or one with a cut"):
+        LambdaRank(text)
+
+
+def test_other_settings():
+    with pytest.raises(SettingError, match="ranks is 'guessed'; expected one of 'sampled', 'exact'"):
+        LambdaRank(ranks="guessed")
+    with pytest.raises(SettingError, match="candidates is 0; expected a whole number of at least 1"):
+        LambdaRank(candidates=0)
+
+
+def test_tables_fit_histories_of_every_length():
+    """Also one that has the whole catalogue, or more positives than the cut."""
+    for text in METRICS:
+        tables = LambdaRank(text, candidates=7).tables(5, 5)
+        assert tables.gains.shape == tables.norms.shape == (6,)
+        assert (tables.norms > 0).all()
+        assert tables.candidates == 7
+        assert tables.by_positives == text.startswith("ap")
