@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._aligned import aligned
 from shortlist._settings import flag, number, one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
@@ -304,7 +305,7 @@ class Sampled(Factorization):
         super()._set_contexts(unit_rows(contexts, self._cosine))
 
     def _set_items(self, items: Embeddings, basis: Basis) -> None:
-        self.item_embeddings_ = unit_rows(items, self._cosine)  # type: ignore[misc]
+        self.item_embeddings_ = aligned(unit_rows(items, self._cosine))  # type: ignore[misc]
         self._keep_basis(basis)
 
     def _keep_basis(self, basis: Basis) -> None:
@@ -348,6 +349,7 @@ class Sampled(Factorization):
         super()._check_arrays()
         self._require_shape("item_embeddings_", (len(self.items_), self._width))
         self.training_, self.best_epoch_ = [], None
+        self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
         self._keep_basis(self._basis(self.seen_))
         self._require_finite(longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width)
 

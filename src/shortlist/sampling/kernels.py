@@ -84,27 +84,18 @@ def draw_one(
 
 
 @lean_kernel
-def draw_rejection(
-    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int, first: int
-) -> tuple[int, int]:
+def draw_rejection(state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int) -> tuple[int, int]:
     """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
 
-    `first` is the first proposal, which the caller has drawn and sent for. Scores are as `pair_score` has them. Bound
-    by the gathered row of H that each proposal is scored with; it is sent for one proposal ahead.
+    Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with.
     """
     least = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
-    j = first
     for n in range(1, tables.rounds + 1):
+        j = draw_uniform(state, tables, c, i)
         if j < 0:
             return -1, n - 1
-        following = -1
-        if n < tables.rounds:
-            following = draw_uniform(state, tables, c, i)
-            if following >= 0:
-                send_for(H, following)
         if pair_score(W, c, H, j, cosine) > least:
             return j, n
-        j = following
     return -1, tables.rounds
 
 
@@ -131,9 +122,7 @@ def draw_negatives(
     for k in range(len(contexts)):
         for m in range(n):
             if tables.code == REJECTION:
-                c, i = contexts[k], positives[k]
-                first = draw_uniform(state, tables, c, i)
-                out[k, m], rounds[k, m] = draw_rejection(state, tables, c, i, W, H, 0, first)
+                out[k, m], rounds[k, m] = draw_rejection(state, tables, contexts[k], positives[k], W, H, 0)
             else:
                 out[k, m] = draw_one(state, tables, contexts[k], positives[k], W, H, positives, 0, len(positives))
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._aligned import aligned
 from shortlist._numba import fast_lean_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 OptimizerName: TypeAlias = Literal["sgd", "adagrad", "adam"]
 SGD, ADAGRAD, ADAM = 0, 1, 2
 CODES = {"sgd": SGD, "adagrad": ADAGRAD, "adam": ADAM}
-_EPSILON = 1e-8
+EPSILON = 1e-8
 _BETA_1, _BETA_2 = 0.9, 0.999
 
 
@@ -29,8 +31,8 @@ class State(NamedTuple):
         """That of rows which have not moved yet."""
         n, width = shape
         return cls(
-            np.zeros((n if kind != SGD else 1, width), np.float32),
-            np.zeros((n if kind == ADAM else 1, width), np.float32),
+            aligned(np.zeros((n if kind != SGD else 1, width), np.float32)),
+            aligned(np.zeros((n if kind == ADAM else 1, width), np.float32)),
             np.zeros(n if kind == ADAM else 1, np.int32),
         )
 
@@ -61,8 +63,8 @@ def apply_row(
         adagrad  g / (√Σg² + ε), the sum over all steps of this row (Duchi et al. 2011)
         adam     m̂ / (√v̂ + ε), means that count the steps of this row only (Kingma and Ba 2015, lazily)
 
-    η (`rate`) and λ (`ridge`) are given by coordinate; one whose η is 0 never moves. Bound by the bytes of the row and
-    of what is remembered of it: 1, 2 or 3 rows read and written.
+    η (`rate`) and λ (`ridge`) are given by coordinate, all but the last two the same; one whose η is 0 never moves.
+    Bound by the bytes of the row and of what is remembered of it: 1, 2 or 3 rows read and written.
     """
     end, width = alike(rate, ridge), theta.shape[1]
     s = np.float32(scale)
@@ -97,7 +99,7 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
     state.first[r, f] = total
-    theta[r, f] -= rate * g / (np.sqrt(total) + np.float32(_EPSILON))
+    theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
 
 
 @fast_lean_kernel
@@ -110,7 +112,7 @@ def _adam(
     v = b2 * state.second[r, f] + (one - b2) * g * g
     state.first[r, f] = m
     state.second[r, f] = v
-    theta[r, f] -= rate * (m * first) / (np.sqrt(v * second) + np.float32(_EPSILON))
+    theta[r, f] -= rate * (m * first) / (math.sqrt(v * second) + np.float32(EPSILON))
 
 
 @fast_lean_kernel

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._aligned import aligned
 from shortlist._random import GOLDEN
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
@@ -94,7 +95,7 @@ class SampledSteps:
         weigher: how sampled pairs are weighed.
         exact_ranks: whether the ranks for that are counted over all items.
         rules: what a step is, with the first epoch's learning rates.
-        contexts: start values; they are changed in place, as are the items.
+        contexts: start values.
         items: likewise.
         states: what the optimizer remembers of contexts and of items.
         schedule: how learning rates go on.
@@ -127,6 +128,7 @@ class SampledSteps:
 
     def __post_init__(self) -> None:
         n = len(self.by_context)
+        self.contexts, self.items = aligned(self.contexts), aligned(self.items)
         self._row_of = np.repeat(np.arange(self.by_context.n_rows, dtype=np.int32), self.by_context.lengths)
         self._pairs = Pairs(
             np.empty(n, np.int32),
@@ -370,7 +372,7 @@ def fold_in(
         threads: how many to use.
     """
     contexts = np.zeros((histories.n_rows, items.shape[1]), np.float32)
-    items = np.require(items, requirements=("C", "W"))  # the kernel is one that could write to them
+    items = aligned(items)  # a copy where it is read-only: the kernel is one that could write to it
     nothing = State.of(SGD, (1, items.shape[1]))
     model = Model(contexts, items, State.of(rules.optimizer, contexts.shape), nothing)
 
