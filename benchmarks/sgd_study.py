@@ -1,12 +1,12 @@
 """Which settings of the factorizations by sampling are best on validation? Many trials at once, one to a core.
 
     python benchmarks/sgd_study.py prepare gowalla --data FOLDER --out gowalla.npz
-    python benchmarks/sgd_study.py search BPR gowalla.npz --out benchmarks/studies/gowalla-bpr.csv --minutes 4 --workers 16
+    python benchmarks/sgd_study.py search BPR gowalla.npz --out benchmarks/studies/gowalla-bpr.csv --minutes 4
 
 The first writes the codes of the training and the validation pairs; the second needs NumPy, Numba and PyTorch only, and
-ranks on a GPU where there is one. A trial is a fit by one thread with random settings, or ones near the best so far. It is
-judged after every few epochs on some of the contexts, which are folded in from their training pairs as `fit` would end
-with them, and stops when it gets no better. The table has the settings, the best number of epochs, and the metrics.
+ranks on a GPU where there is one. A trial is a fit by one thread with random settings, or ones near the best so far. It
+is judged after every few epochs on some of the contexts, which are folded in from their training pairs as `fit` would
+end with them, and stops when it gets no better. The table has the settings, the best number of epochs, and the metrics.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Problem:
     def __init__(self, path: Path) -> None:
         """Read what `prepare` wrote."""
         import torch
+
         from shortlist.data.rows import Rows
 
         loaded = np.load(path)
@@ -100,6 +101,7 @@ class Problem:
     def judged(self, model: Any, items: Any, basis: Any) -> tuple[float, float]:
         """Recall and NDCG at 20 of a model with these items."""
         import torch
+
         from ials_study import by_context
 
         model._set_items(items.copy(), basis)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from problems import alternate, dense_loss, make, problems
 from shortlist.objectives import LossParts
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import run, WholeRows
+from shortlist.solvers.epochs import WholeRows, run
 from shortlist.solvers.stopping import Stopping
 from shortlist.solvers.systems import solve_rows_reference
 

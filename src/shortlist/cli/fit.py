@@ -66,7 +66,7 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="After how many epochs without a better one to stop, 3 by default.",
+            help="After how many evaluations without a better one to stop, 3 by default.",
             rich_help_panel=_EPOCHS,
             show_default=False,
         ),

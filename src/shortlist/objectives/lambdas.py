@@ -37,6 +37,7 @@ class LambdaRank:
         metric: "ndcg", "ap" or "auc", or one with a cut such as "ndcg@20", "ap@20", "precision@10", "recall@20".
         ranks: `"exact"`: all items are scored for blocks of contexts, O(|C||I|d) an epoch. `"sampled"`: a rank is
             estimated from the share of a few random items that score higher, as LambdaFM does (Yuan et al. 2016).
+            Folding in, which is for one context at a time, always estimates them.
         candidates: how many, for `"sampled"`.
 
     >>> LambdaRank("ndcg").change(1, 3, [1], 100)

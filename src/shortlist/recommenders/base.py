@@ -127,7 +127,8 @@ class Recommender(ABC):
             start: a fitted model to begin from; its embeddings are taken by ids.
             callbacks: one or several, called after each epoch with an `Epoch`, where the recommender learns in epochs.
             progress: show a progress bar; by default where standard error is a terminal.
-            threads: how many to use; all CPUs by default. The result does not depend on it.
+            threads: how many to use; all CPUs by default. The result does not depend on it, but for factorizations by
+                sampling, where threads do not wait for each other: with 1 the same seed gives the same model.
         """
         plan = Plan(validation, metric, patience, every, checkpoint, start)
         if not self._in_epochs:

@@ -46,7 +46,8 @@ class Plan:
 
     def refuse_for(self, name: str) -> None:
         """For recommenders that do not learn in epochs: say so where something of this was asked for."""
-        refuse_epochs(name, validation=self.validation, checkpoint=self.checkpoint, start=self.start)
+        asked = {"validation": self.validation, "every": self.every, "checkpoint": self.checkpoint, "start": self.start}
+        refuse_epochs(name, **asked)
 
 
 def refuse_epochs(name: str, **asked: object) -> None:

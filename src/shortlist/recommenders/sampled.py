@@ -70,7 +70,8 @@ class Sampled(Factorization):
         learning_rate: η, the length of steps; of the first epoch, where there is a schedule.
         regularization: λ. A step on a row is −η(∇l + λθ): ½λ‖θ‖² is in the loss once for each loss that the row is in,
             so in the loss of an epoch it counts λ·(times touched). With `regularization_exponent=ν` it counts
-            λ·(times touched)^ν: 1 is what published settings mean, 0 the same λ for every row.
+            λ·(times touched)^ν: 1 is what published settings mean, 0 the same λ for every row. Under Softmax a row
+            counts as often as it is observed, whatever ν.
         context_regularization: λ of the contexts, where it is not that of all; likewise the next two.
         item_regularization: λ of the items.
         bias_regularization: λ of the biases.
@@ -78,7 +79,7 @@ class Sampled(Factorization):
         biases: whether scores have biases: ŷ = ⟨w_c, h_i⟩ + b_i, and + b_c for pointwise losses. They are two more
             columns of the embeddings, so that a score remains an inner product.
         normalize: whether ⟨w_c, h_i⟩ is the cosine of the two.
-        n_negatives: m, how many negatives a positive is learnt with.
+        n_negatives: m, how many negatives a positive is learnt with; for Softmax, how many a batch draws.
         weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
         strength_as: whether the strength is the pair's `"weight"` or, for pointwise losses, its `"label"` y.
         positive_context_exponent: pairs of a context with n pairs weigh n^ρ by this ρ, scaled to 1 in the mean of

@@ -80,6 +80,12 @@ def _mixed(z: int) -> int:
     return z ^ (z >> 31)
 
 
+def require_finite(epoch: int, *embeddings: Floats) -> None:
+    """Refuse to go on from steps that have run away."""
+    if not math.isfinite(sum(float(one.sum(dtype=np.float64)) for one in embeddings)):
+        raise SettingError(f"embeddings are not finite after epoch {epoch}: take a smaller learning_rate")
+
+
 @dataclass(eq=False)
 class SampledSteps:
     """Epochs of steps on observed pairs in a fresh random order, each with negatives of its own.
@@ -156,7 +162,7 @@ class SampledSteps:
         else:
             self._plain_epoch(rules, model)
         self.number += 1
-        self._require_finite()
+        require_finite(self.number, *self.embeddings())
 
     def finish(self) -> None:
         """Learn every context once more from its own pairs, given the items; see `fold_in`."""
@@ -174,12 +180,7 @@ class SampledSteps:
             threads=self.threads,
         )
         self.contexts[:] = found
-        self._require_finite()
-
-    def _require_finite(self) -> None:
-        """Refuse to go on with steps that have run away: what has no number would still be ranked."""
-        if not math.isfinite(sum(float(one.sum(dtype=np.float64)) for one in self.embeddings())):
-            raise SettingError(f"embeddings are not finite after epoch {self.number}: take a smaller learning_rate")
+        require_finite(self.number, *self.embeddings())
 
     def restore(self, items: Floats) -> None:
         """Take these items; contexts are nothing until they are learnt."""

@@ -15,6 +15,7 @@ from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import LossParts
 from shortlist.solvers import softmax_kernels as kernels
 from shortlist.solvers.optimizers import State, recall, remembered
+from shortlist.solvers.sgd import require_finite
 from shortlist.solvers.softmax_pass import Backward, Batch, Pass
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -178,6 +179,7 @@ class SoftmaxSteps:
                 of_batch = work(order[b * self._batch : (b + 1) * self._batch], rates, b)
                 loss, weight = loss + of_batch[0], weight + of_batch[1]
         self.number += 1
+        require_finite(self.number, self._contexts, self._items)
         self._mean[0] = loss / weight if weight else 0.0
         return float(self._mean[0])
 
