@@ -42,7 +42,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
 SCHEDULES = ("constant", "linear", "cosine", "inverse")
 _CHUNK = 8192  # pairs that a thread takes at a time
-_PARTS = 16  # of the pairs, that are put into buckets by themselves
+_PART = 1 << 16  # pairs that are put into buckets by themselves
 _64 = (1 << 64) - 1
 _RANKED = 1 << 24  # scores at a time, where ranks are exact
 
@@ -255,17 +255,15 @@ class SampledSteps:
         n = self.samples
         n_buckets = max(1, min(-(-n // _CHUNK) if n > 16 * _CHUNK else 16, n // 256))
         seed = key(self.seed, self.number, 0)
-        parts = [(k * n // _PARTS, (k + 1) * n // _PARTS) for k in range(_PARTS)]
-        place = {start: k for k, (start, stop) in enumerate(parts) if stop > start}
-        counts = np.zeros((_PARTS, n_buckets), np.int64)
-        parts = [one for one in parts if one[1] > one[0]]
-        run_chunks(lambda start, stop: count_buckets(seed, start, stop, counts[place[start]]), parts, self.threads)
+        parts = [(start, min(start + _PART, n)) for start in range(0, n, _PART)]
+        counts = np.zeros((len(parts), n_buckets), np.int64)
+        run_chunks(lambda start, stop: count_buckets(seed, start, stop, counts[start // _PART]), parts, self.threads)
         bounds = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
         cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts
 
         def fill(start: int, stop: int) -> None:
             given = (self._row_of, self.by_context.indices, self.strengths)
-            fill_buckets(seed, start, stop, *given, cursors[place[start]], *self._pairs)
+            fill_buckets(seed, start, stop, *given, cursors[start // _PART], *self._pairs)
 
         run_chunks(fill, parts, self.threads)
         return np.asarray(bounds)

@@ -27,7 +27,8 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
 PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
-BLOCK = 32  # pairs
+BLOCK = 32  # pairs, at most
+_ROOM = 1 << 15  # bytes of their rows: the innermost cache
 _AHEAD = 8  # pairs, a power of two
 _TOLD = 7  # the loss is read off every eighth pair
 
@@ -140,7 +141,7 @@ def _run(
     negatives, weights = work.negatives, work.weights
     begin = start
     while begin < stop:
-        end = min(begin + BLOCK, stop)
+        end = min(begin + len(negatives), stop)
         for s in range(begin, end):
             c, i = pairs.contexts[s], pairs.items[s]
             send_for(model.contexts, c)
@@ -152,6 +153,8 @@ def _run(
             _reject(state, pairs, begin, end, tables, rules, model, work)
         for s in range(begin, end):
             c, i = pairs.contexts[s], pairs.items[s]
+            if weigher.code == LAMBDA:
+                _score_candidates(state, weigher.lambdas, tables, rules, model, c, work)
             for k in range(m):
                 j = negatives[s - begin, k]
                 if tables.code != REJECTION:
@@ -162,7 +165,7 @@ def _run(
                         _send_for_state(model.item_state, j)
                 negatives[s - begin, k] = j
                 rounds = work.rounds[s - begin, k]
-                weights[s - begin, k] = _weight(state, weigher, tables, rules, model, c, i, j, rounds, work)
+                weights[s - begin, k] = _weight(weigher, tables, rules, model, c, i, j, rounds, work)
         for s in range(begin, end):
             step(pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
         begin = end
@@ -356,13 +359,14 @@ def run_given(
 
 def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
     """Room for the steps of a block, and for histories of so many pairs; a thread needs its own."""
+    block = max(2, min(BLOCK, _ROOM // (4 * width * (m + 2))))
     candidates = weigher.lambdas.candidates if weigher.code == LAMBDA else 1
     return Work(
-        np.empty((BLOCK, m), np.int32),
-        np.empty((BLOCK, m), np.float32),
-        np.ones((BLOCK, m), np.int32),
-        np.empty(BLOCK, np.float32),
-        np.empty(BLOCK, np.int32),
+        np.empty((block, m), np.int32),
+        np.empty((block, m), np.float32),
+        np.ones((block, m), np.int32),
+        np.empty(block, np.float32),
+        np.empty(block, np.int32),
         np.empty(width, np.float32),
         np.empty(width, np.float32),
         np.empty(m + 1, np.float32),
@@ -620,7 +624,6 @@ def _add_gradient(gradient: Array, slope: float, A: Array, a: int, B: Array, b: 
 
 @fast_lean_kernel
 def _weight(
-    state: Array,
     weigher: Weigher,
     tables: Tables,
     rules: Rules,
@@ -636,33 +639,29 @@ def _weight(
         return np.float32(1)
     if weigher.code == PENALTY:
         return weigher.penalties[(tables.n_items - 1) // rounds]
-    return _sampled_change(state, weigher.lambdas, tables, rules, model, c, i, j, work)
+    return _sampled_change(weigher.lambdas, tables, rules, model, c, i, j, work)
+
+
+@fast_lean_kernel
+def _score_candidates(
+    state: Array, lambdas: Lambdas, tables: Tables, rules: Rules, model: Model, c: int, work: Work
+) -> None:
+    """Scores of some random items, which ranks are estimated by. Bound by their gathered rows."""
+    candidates, scores = work.candidates, work.scores
+    for k in range(lambdas.candidates):
+        candidates[k] = below(state, tables.n_items)
+        send_for(model.items, candidates[k])
+    for k in range(lambdas.candidates):
+        scores[k] = pair_score(model.contexts, c, model.items, candidates[k], rules.cosine)
 
 
 @fast_lean_kernel
 def _sampled_change(
-    state: Array,
-    lambdas: Lambdas,
-    tables: Tables,
-    rules: Rules,
-    model: Model,
-    c: int,
-    i: int,
-    j: int,
-    work: Work,
+    lambdas: Lambdas, tables: Tables, rules: Rules, model: Model, c: int, i: int, j: int, work: Work
 ) -> Any:
-    """|ΔM| with the ranks 1 + (|I|−1)·(the share of some random items that score higher).
-
-    Bound by the gathered rows of these items.
-    """
-    W, H = model.contexts, model.items
-    candidates, scores, ranks = work.candidates, work.scores, work.ranks
+    """|ΔM| with the ranks 1 + (|I|−1)·(the share of the candidates that score higher)."""
+    W, H, scores, ranks = model.contexts, model.items, work.scores, work.ranks
     n = lambdas.candidates
-    for k in range(n):
-        candidates[k] = below(state, tables.n_items)
-        send_for(H, candidates[k])
-    for k in range(n):
-        scores[k] = pair_score(W, c, H, candidates[k], rules.cosine)
     a = _sampled_rank(scores, n, pair_score(W, c, H, i, rules.cosine), tables.n_items)
     b = _sampled_rank(scores, n, pair_score(W, c, H, j, rules.cosine), tables.n_items)
     begin, end = tables.indptr[c], tables.indptr[c + 1]
