@@ -16,10 +16,11 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 DEFAULT_MEMORY = 256 * 2**20
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least `least`, within 63 bits."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
-        raise SettingError(f"{name} is {value!r}; expected a whole number of at least {least}")
+def whole(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
+    """A whole number of at least `least` and at most `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        bound = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most:,}"
+        raise SettingError(f"{name} is {value!r}; expected a whole number {bound}")
     return int(value)
 
 

@@ -17,6 +17,7 @@ PURPOSES = {
     "test": "the tests, and pandas and Arrow frames",
     "bench": "the benchmarks against other libraries",
     "bench-ials": "those of iALS, which need a newer NumPy",
+    "bench-sgd": "peers of factorization by sampling, for benchmarks",
 }
 
 

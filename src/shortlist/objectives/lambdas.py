@@ -51,7 +51,7 @@ class LambdaRank:
     def __post_init__(self) -> None:
         self._parsed()
         one_of("ranks", self.ranks, ("sampled", "exact"))
-        whole("candidates", self.candidates)
+        whole("candidates", self.candidates, most=1_000_000)
 
     def _parsed(self) -> tuple[str, int]:
         """The metric, and after how many places it is cut; 0: it is not."""

@@ -9,7 +9,7 @@ from shortlist._parts import part_of, text_of
 from shortlist._settings import whole
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.lambdas import Ranks
-from shortlist.recommenders.sampled import Composition, Sampled
+from shortlist.recommenders.sampled import MOST_DRAWS, Composition, Sampled
 from shortlist.recommenders.space import Grows, Real, Space, Whole
 from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
@@ -290,7 +290,7 @@ class SoftmaxMF(Sampled):
         super()._check()
 
     def _check_negatives(self, objective: Any) -> None:
-        whole("n_negatives", self.n_negatives, least=0)
+        whole("n_negatives", self.n_negatives, 0, MOST_DRAWS)
 
     @classmethod
     def space(cls) -> Space:

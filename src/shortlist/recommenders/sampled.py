@@ -39,6 +39,7 @@ from shortlist.solvers.sgd_kernels import LAMBDA, PAIRWISE, PENALTY, PLAIN, POIN
 Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank
 StrengthAs: TypeAlias = Literal["weight", "label"]
+MOST_DRAWS = 1_000_000  # negatives of a positive: more would be a mistake, and answers would take long
 _NO_LAMBDAS = Lambdas(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1)
 
 
@@ -131,7 +132,7 @@ class Sampled(Factorization):
             number(name, getattr(self, name), -math.inf)
         for name in ("biases", "normalize"):
             flag(name, getattr(self, name))
-        whole("fold_in_epochs", self.fold_in_epochs)
+        whole("fold_in_epochs", self.fold_in_epochs, most=10_000)
         whole("horizon", self.horizon, least=0)
         one_of("weighting", self.weighting, WEIGHTINGS)
         one_of("strength_as", self.strength_as, ("weight", "label"))
@@ -153,7 +154,7 @@ class Sampled(Factorization):
             raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
 
     def _check_negatives(self, objective: Objective) -> None:
-        whole("n_negatives", self.n_negatives)
+        whole("n_negatives", self.n_negatives, most=MOST_DRAWS)
 
     @classmethod
     def space(cls) -> Space:

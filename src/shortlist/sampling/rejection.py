@@ -48,7 +48,7 @@ class Rejection(Sampler):
 
     def __post_init__(self) -> None:
         number("margin", self.margin)
-        whole("rounds", self.rounds)
+        whole("rounds", self.rounds, most=1_000_000)
         self._check_exclude()
 
     def over(self, histories: Rows) -> RejectionNegatives:
