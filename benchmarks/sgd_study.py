@@ -122,6 +122,7 @@ def begin(path: Path) -> None:
 
 def trial(given: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     """Fit with these settings until it gets no better."""
+    from shortlist.errors import SettingError
     from shortlist.recommenders import matrix_factorization
 
     name, settings = given
@@ -134,11 +135,12 @@ def trial(given: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     best: tuple[float, float, int] = (-1.0, -1.0, 0)
     late = 0
     for epoch in range(1, model.epochs + 1):
-        loop.epoch()
+        try:
+            loop.epoch()
+        except SettingError:  # its steps are too long
+            break
         if epoch % EVERY[name] and epoch < model.epochs:
             continue
-        if not np.isfinite(loop.items).all():
-            break
         if planned and epoch < model.epochs:
             continue
         recall, ndcg = PROBLEM.judged(model, loop.items, basis)

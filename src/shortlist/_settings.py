@@ -18,10 +18,11 @@ DEFAULT_MEMORY = 256 * 2**20
 
 def whole(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
     """A whole number of at least `least` and at most `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        bound = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most:,}"
+    number_ = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not number_ or not least <= value <= most:  # type: ignore[operator]
+        bound = f"of at most {most}" if number_ and value > most else f"of at least {least}"  # type: ignore[operator]
         raise SettingError(f"{name} is {value!r}; expected a whole number {bound}")
-    return int(value)
+    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
@@ -296,6 +297,16 @@ def test_a_history_answers_as_the_context_that_has_it(model, data):
     assert known.ids == told.ids
     for a, b in zip(known.scores, told.scores):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_many_may_ask_at_once(model, data):
+    everyone = [data.history(one) for one in data.contexts.ids()]
+    alone = [model.recommend(history=[one], n=5) for one in everyone]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda one: model.recommend(history=[one], n=5), everyone * 3))
+    for one, expected in zip(together, alone * 3):
+        assert one.ids == expected.ids
+        np.testing.assert_array_equal(one.scores[0], expected.scores[0])
 
 
 def test_histories_as_interactions_and_with_weights(model, data):

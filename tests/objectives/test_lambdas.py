@@ -121,3 +121,9 @@ def test_tables_fit_histories_of_every_length():
         assert (tables.norms > 0).all()
         assert tables.candidates == 7
         assert tables.by_positives == text.startswith("ap")
+
+
+def test_positives_may_share_an_estimated_rank():
+    """Of three positives at rank 1, the first falls to 100: two remain before it, and count as such."""
+    found = LambdaRank("ap").change(1, 100, [1, 1, 1], 1000)
+    np.testing.assert_allclose(found, abs(1 / 1 - 3 / 100) / 3, rtol=1e-6)

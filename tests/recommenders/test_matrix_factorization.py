@@ -370,9 +370,9 @@ def test_a_schedule_is_for_so_many_epochs(schedule, tmp_path):
     sl.BPR(**short, epochs=2).fit(data, checkpoint=tmp_path / "d", threads=1)
     longer = sl.BPR(**short, epochs=4).fit(data, checkpoint=tmp_path / "d", threads=1)
     same(longer, sl.BPR(**short, epochs=4).fit(data, threads=1))
-    constant = sl.BPR(dim=4, epochs=2).fit(data, checkpoint=tmp_path / "e", threads=1)
+    sl.BPR(dim=4, epochs=2).fit(data, checkpoint=tmp_path / "e", threads=1)
     longer = sl.BPR(dim=4, epochs=3).fit(data, checkpoint=tmp_path / "e", threads=1)
-    assert (longer.item_embeddings_ != constant.item_embeddings_).any()
+    same(longer, sl.BPR(dim=4, epochs=3).fit(data, threads=1))
 
 
 def test_what_an_optimizer_remembers_must_fit(tmp_path):
@@ -435,7 +435,7 @@ def test_progress_tells_the_speed(capsys):
     assert "samples/s" not in capsys.readouterr().err
 
 
-def test_an_unused_sampler_setting_is_no_secret():
+def test_in_batch_folds_in_by_popularity():
     """InBatch folds in by popularity, of which it is a sample."""
     data = events()
     in_batch = sl.MatrixFactorization(**SMALL, sampler=InBatch()).fit(data, threads=1)
@@ -443,4 +443,26 @@ def test_an_unused_sampler_setting_is_no_secret():
     popular.item_embeddings_[:] = in_batch.item_embeddings_
     popular._folding = None
     np.testing.assert_array_equal(popular.fold_in([["i03", "i12"]]), in_batch.fold_in([["i03", "i12"]]))
-    assert Uniform() != Popularity()
+
+
+@pytest.mark.parametrize(("name", "value"), [("dim", 64), ("dim", 2), ("biases", True), ("normalize", True)])
+def test_settings_that_no_longer_fit_the_embeddings(name, value):
+    model = sl.BPR(**SMALL).fit(events(), threads=1)
+    setattr(model, name, value)
+    with pytest.raises(sl.SettingError, match=f"{name} was .* when this BPR was fitted and is {value}; set it back"):
+        model.fold_in([["i03", "i12"]])
+
+
+def test_more_dimensions_from_where_it_was():
+    model = sl.BPR(**SMALL).fit(events(), threads=1)
+    model.dim = 8
+    assert model.partial_fit(events(), threads=1).item_embeddings_.shape[1] == 8
+
+
+def test_what_does_not_go_together():
+    with pytest.raises(sl.SettingError, match=r"let Uniform.* exclude the history"):
+        sl.MatrixFactorization(sampler=Uniform("positive"), weight=LambdaRank())
+    with pytest.raises(sl.SettingError, match="no lists for cosines with biases"):
+        sl.AdaptiveBPR(normalize=True, biases=True)
+    with pytest.raises(sl.SettingError, match="margin is 0"):
+        sl.WARP(margin=0)

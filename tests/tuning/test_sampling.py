@@ -129,8 +129,17 @@ def test_only_one_setting_grows():
         growing({"a": Grows(1), "b": Grows(2)})
 
 
-def curves(*all_of_them: list[float]) -> list[Trial]:
-    return [Trial(k, {}, "complete", max(one), curve=tuple(one)) for k, one in enumerate(all_of_them)]
+def curves(*all_of_them: list[float], every: int = 1) -> list[Trial]:
+    return [
+        Trial(k, {}, "complete", max(one), curve=tuple(one), epochs=tuple(every * n for n in range(1, len(one) + 1)))
+        for k, one in enumerate(all_of_them)
+    ]
+
+
+def test_a_curve_is_compared_after_as_many_epochs():
+    others = curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], every=5)
+    assert not Pruning(others).hopeless({5: 0.19})  # .19 is below what they had after 10 epochs, not after 5
+    assert Pruning(others).hopeless({5: 0.01, 10: 0.01})
 
 
 def test_a_curve_below_the_median_is_given_up():

@@ -107,7 +107,9 @@ def tune(
     ] = 5000,
     patience: Annotated[
         int,
-        typer.Option(min=1, help="After how many epochs without a better one a trial stops.", rich_help_panel=_SEARCH),
+        typer.Option(
+            min=1, help="After how many evaluations without a better one a trial stops.", rich_help_panel=_SEARCH
+        ),
     ] = 3,
     cold: Annotated[
         bool,

@@ -109,10 +109,11 @@ def metric_change(tables: Lambdas, a: int, b: int, ranks: Array, n: int) -> Any:
         return abs(gains[a] - gains[b]) / norm
     low, high = min(a, b), max(a, b)
     above_low, above_high = 1, 1
-    total = 0.0
+    total, own = 0.0, False
     for k in range(n):
         r = ranks[k]
-        if r == a:
+        if r == a and not own:  # the positive itself; others have its rank where ranks are estimates
+            own = True
             continue
         above_low += r < low
         above_high += r < high

@@ -87,7 +87,6 @@ class Factorization(DotProduct):
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
         start = None if plan.start is None else checked_start(plan.start, self.dim)
-        every = self._every if plan.every is None else plan.every
         basis = self._basis(interactions.by_context)
         stopping = None if plan.validation is None else self._stopping(interactions, plan, basis, threads)
         checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan, epochs)
@@ -110,12 +109,24 @@ class Factorization(DotProduct):
             if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
                 checkpoint.write(now, loop, stopping)
 
-        training = run(loop, epochs, callbacks=monitor.callbacks, stopping=stopping, every=every, past=past, keep=keep)
+        training = run(
+            loop,
+            epochs,
+            callbacks=monitor.callbacks,
+            stopping=stopping,
+            every=self._every_of(plan),
+            past=past,
+            keep=keep,
+        )
         contexts, items = loop.embeddings()
         self._set_contexts(contexts)
         self._set_items(items, basis)
         self.training_: list[Epoch] = training
         self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
+
+    def _every_of(self, plan: Plan) -> int:
+        """Epochs from one evaluation to the next."""
+        return self._every if plan.every is None else int(plan.every)
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         """Take these contexts."""
@@ -135,7 +146,7 @@ class Factorization(DotProduct):
             model._set_items(items, basis)
             return figure(model, split, plan.metric, threads)
 
-        return Stopping(measure, plan.patience * (self._every if plan.every is None else plan.every))
+        return Stopping(measure, plan.patience * self._every_of(plan))
 
     def _checkpoint(self, interactions: Interactions, plan: Plan, epochs: int) -> Checkpoint:
         from shortlist.recommenders.checkpoint import Checkpoint, digest
@@ -160,7 +171,9 @@ class Factorization(DotProduct):
                 for one in (plan.validation.history, plan.validation.truth)
                 for part in (one.contexts, one.items, one.by_context)
             ]
-            every = self._every if plan.every is None else int(plan.every)
+            every = self._every_of(plan)
+            if epochs % every:  # the last epoch is judged, which it would not be if there were more
+                identity["the number of epochs, no multiple of `every`,"] = epochs
             how = [plan.metric, int(plan.patience), every, plan.validation.repeats]
             identity["the validation"] = [*how, digest(*parts)]
         return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)

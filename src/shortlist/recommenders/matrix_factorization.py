@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shortlist._parts import part_of, text_of
-from shortlist._settings import whole
+from shortlist._settings import number, whole
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.lambdas import Ranks
 from shortlist.recommenders.sampled import MOST_DRAWS, Composition, Sampled
@@ -152,6 +152,7 @@ class WARP(Sampled):
         """Pairwise hinge, by rejection, weighted by the estimated rank."""
         penalties: dict[str, type[Any]] = {name: one for name, one in WEIGHTS.items() if issubclass(one, Penalty)}
         penalty: Penalty = part_of("penalty", self.penalty, penalties)
+        number("margin", self.margin, above=True)
         return Composition(Pairwise("hinge", self.margin), Rejection(self.margin, self.rounds), penalty)
 
     def settings(self) -> dict[str, Any]:

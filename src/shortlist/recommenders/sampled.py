@@ -25,7 +25,7 @@ from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.space import Grows, Real, Space
 from shortlist.recommenders.warm_start import known_embeddings
-from shortlist.sampling import InBatch, Negatives, Popularity, Rejection, Sampler
+from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler
 from shortlist.sampling.everything import Everything
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.pair import unit_rows
@@ -49,6 +49,14 @@ class Composition(NamedTuple):
     objective: Objective
     sampler: Sampler | Everything
     weight: Weight | None
+
+
+class Form(NamedTuple):
+    """What embeddings look like."""
+
+    dim: int
+    biases: bool
+    normalize: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +158,10 @@ class Sampled(Factorization):
             check_softmax_sampler(sampler)
         if weight is not None and not isinstance(objective, Pairwise):
             raise SettingError(f"{weight} weighs pairs of items; {objective} has none, so leave the weight out")
+        if isinstance(weight, LambdaRank) and sampler.exclude != "history":
+            raise SettingError(f"{weight} weighs items that are not relevant; let {sampler} exclude the history")
+        if isinstance(sampler, AdaptiveRank) and self.normalize and self.biases:
+            raise SettingError(f"{sampler} has no lists for cosines with biases; leave normalize or biases out")
         if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
             raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
 
@@ -173,7 +185,20 @@ class Sampled(Factorization):
 
     @property
     def _latent(self) -> int:
-        return int(self.dim)
+        return self._form.dim
+
+    def _require_form(self) -> None:
+        """Refuse to go on with embeddings of another form than the settings have now."""
+        now = self._current_form()
+        for name, before, after in zip(now._fields, self._form, now):
+            if before != after:
+                raise SettingError(
+                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r}; set it back, "
+                    "or fit again"
+                )
+
+    def _current_form(self) -> Form:
+        return Form(int(self.dim), bool(self.biases), bool(self.normalize))
 
     def _by_coordinate(self, own: float, one: float, other: float) -> npt.NDArray[np.float32]:
         """A number for the coordinates of an embedding, and for the two that biases add."""
@@ -259,7 +284,7 @@ class Sampled(Factorization):
             of_context, of_item = self._by_coordinate(0, 1, 0)[-2:], self._by_coordinate(0, 0, 1)[-2:]
             sides = [np.hstack([one, np.tile(last, (len(one), 1))]) for one, last in zip(sides, (of_context, of_item))]
         if start is not None:
-            both = self.biases and isinstance(start, Sampled) and start.biases
+            both = self.biases and isinstance(start, Sampled) and start._form.biases
             known_embeddings(start, interactions, sides[0], sides[1], 2 if both else 0)
         return sides[0], sides[1]
 
@@ -311,11 +336,12 @@ class Sampled(Factorization):
         self._keep_basis(basis)
 
     def _keep_basis(self, basis: Basis) -> None:
-        self._own_basis = basis
+        self._own_basis, self._form = basis, self._current_form()
         self._folding: Any = None
 
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
         """What `fit` ends with for contexts with these histories: see `shortlist.solvers.sgd.fold_in`."""
+        self._require_form()
         objective, sampler, _ = self.composition()
         if isinstance(objective, Softmax):
             from shortlist.recommenders.sampled_softmax import softmax_fold_in
@@ -344,7 +370,7 @@ class Sampled(Factorization):
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings, biases aside."""
-        vectors = unit_rows(self.item_embeddings_[:, : int(self.dim)], int(self.dim))
+        vectors = unit_rows(self.item_embeddings_[:, : self._latent], self._latent)
         return DotProductScorer(vectors[codes], vectors)
 
     def _check_arrays(self) -> None:

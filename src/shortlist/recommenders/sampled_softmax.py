@@ -48,7 +48,7 @@ def softmax_loop(
         rates=model._rates(),
         ridges=model._ridges(),
         schedule=lambda done: learning_rate(model.schedule, done, int(model.horizon or epochs)),
-        fold_in=lambda now: _folding(model, unit_rows(now, model._cosine), threads)(rows, weights),
+        fold_in=lambda now: _folding(model, unit_rows(now, model._cosine), threads)(rows, weights, threads),
         seed=int(model.seed),
         threads=threads,
     )
@@ -58,7 +58,9 @@ def softmax_fold_in(model: Sampled, histories: Rows, threads: int | None) -> npt
     """Contexts with these histories, the items being as they are."""
     if model._folding is None:
         model._folding = _folding(model, model.item_embeddings_, threads)
-    found: npt.NDArray[np.float32] = model._folding(histories, pair_weights(model, model._own_basis, histories))
+    found: npt.NDArray[np.float32] = model._folding(
+        histories, pair_weights(model, model._own_basis, histories), threads
+    )
     return found
 
 
@@ -87,8 +89,7 @@ def _shared(model: Sampled, basis: Basis) -> SharedNegatives | None:
     if isinstance(sampler, InBatch):
         return BatchNegatives(basis.counts)
     if isinstance(sampler, Popularity):
-        powers = (basis.counts / basis.counts.max()) ** float(sampler.beta)
-        return CatalogueNegatives(powers, int(model.n_negatives))
+        return CatalogueNegatives(sampler.over(basis.by_context).popularity, int(model.n_negatives))
     return CatalogueNegatives(np.ones(len(basis.counts)), int(model.n_negatives))
 
 

@@ -166,11 +166,12 @@ class SampledSteps:
 
     def finish(self) -> None:
         """Learn every context once more from its own pairs, given the items; see `fold_in`."""
-        self.folding.refresh(unit_rows(self.items, self.rules.cosine))
+        items = unit_rows(self.items, self.rules.cosine)  # as they will be when others are folded in
+        self.folding.refresh(items)
         found = fold_in(
             self.by_context,
             self.strengths,
-            self.items,
+            items,
             dim=self.dim,
             tables=self.folding.tables,
             weigher=self.weigher,
@@ -292,7 +293,7 @@ class SampledSteps:
         """Contexts in random order, in blocks whose scores of all items are computed at once."""
         if self.negatives.refresh_every is not None:
             self._refresh()
-        rng = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, self.number], counter=[0, 0, 2, 0]))
         order = rng.permutation(self.by_context.n_rows).astype(np.int32)
         size = max(1, min(64, _RANKED // self.by_context.n_columns))
         blocks = [(start, min(start + size, len(order))) for start in range(0, len(order), size)]

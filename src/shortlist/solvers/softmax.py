@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from shortlist._threads import single_threaded_blas
 from shortlist.data.rows import Rows, by_key
 from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import LossParts
+from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
 from shortlist.solvers.optimizers import State, recall, remembered
 from shortlist.solvers.sgd import require_finite
@@ -21,7 +22,6 @@ from shortlist.solvers.softmax_pass import Backward, Batch, Pass
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Codes: TypeAlias = npt.NDArray[np.int32]
-Exclude: TypeAlias = Literal["history", "positive"]
 Schedule: TypeAlias = Callable[[float], float]  # the epochs done, with the part of the one at work, to a factor
 
 
@@ -226,7 +226,7 @@ class SoftmaxSteps:
 
     def _random(self, counter: int) -> np.random.Generator:
         key = np.array([self._seed, self.number], np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, counter]))
+        return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 1, counter]))
 
     def _full(self, order: Codes, rates: tuple[Floats, Floats], _: int) -> tuple[float, float]:
         """A step on these contexts and on all items; their loss and weight."""

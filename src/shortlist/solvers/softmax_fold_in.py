@@ -14,8 +14,9 @@ from shortlist._threads import single_threaded_blas
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import gramian
+from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.softmax import CatalogueNegatives, Exclude, SharedNegatives
+from shortlist.solvers.softmax import CatalogueNegatives, SharedNegatives
 from shortlist.solvers.softmax_pass import NOTHING, Array, Batch, Floats, Pass
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -75,7 +76,7 @@ class FoldIn:
         self._items, self._dim, self._normalize = items, dim, normalize
         self._temperature = number("temperature", temperature, above=True)
         self._together, self._ridge = exclude == "positive", ridge[:dim].astype(np.float64) * (not normalize)
-        self._pass, self._passes = Pass(threads, memory), whole("passes", passes)
+        self._memory, self._passes = memory, whole("passes", passes)
         n_items = len(items)
         if n_items <= _WHOLE:
             self._drawn, self._counts = np.arange(n_items, dtype=np.int32), np.ones(n_items, np.int64)
@@ -89,8 +90,12 @@ class FoldIn:
         self._units = self._packed(self._drawn)
         self._center(threads)
 
-    def __call__(self, histories: Rows, weights: Floats) -> Floats:
-        """The rows of these histories; α by pair in their order, or one number for all."""
+    def __call__(self, histories: Rows, weights: Floats, threads: int | None = None) -> Floats:
+        """The rows of these histories; α by pair in their order, or one number for all.
+
+        It may be called from several threads at once: each call has room of its own.
+        """
+        room = Pass(threads, self._memory)
         if histories.n_columns != len(self._items):
             found, expected = histories.n_columns, len(self._items)
             raise SettingError(f"the histories are of {found} items; expected {expected}, as many as were learnt")
@@ -106,7 +111,7 @@ class FoldIn:
         with single_threaded_blas():
             for start in range(0, len(some), _ROWS):
                 rows = some[start : start + _ROWS]
-                out[rows] = self._solve(shares.take(rows))
+                out[rows] = self._solve(shares.take(rows), room)
         return out
 
     def _packed(self, codes: npt.NDArray[np.int32]) -> Floats:
@@ -128,7 +133,7 @@ class FoldIn:
         least = 1e-3 * spectrum.mean() if self._normalize else 1e-6 * spectrum.mean()
         self._half: Doubles = (axes / np.sqrt(np.maximum(spectrum, max(least, 1e-12)))) @ axes.T
 
-    def _solve(self, rows: Rows) -> Floats:
+    def _solve(self, rows: Rows, room: Pass) -> Floats:
         """The rows of these histories, none of which is empty; their weights sum to 1."""
         batch = self._batch(rows)
         d, n = self._dim, rows.n_rows
@@ -140,8 +145,8 @@ class FoldIn:
             active = np.flatnonzero(~search.done)
             if len(active) == 0:
                 break
-            losses, slopes = self._evaluate(batch, active, search.trial[active])
-            self._pass.over(search.advance(active, losses, slopes), len(active), 32)
+            losses, slopes = self._evaluate(batch, active, search.trial[active], room)
+            room.over(search.advance(active, losses, slopes), len(active), 32)
         W = search.x @ self._half.astype(np.float32)
         if self._normalize:
             W /= np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30)
@@ -188,7 +193,7 @@ class FoldIn:
             out[:, self._dim] = 1
         return out
 
-    def _evaluate(self, batch: Batch, rows: npt.NDArray[np.int64], X: Floats) -> tuple[Doubles, Floats]:
+    def _evaluate(self, batch: Batch, rows: npt.NDArray[np.int64], X: Floats, room: Pass) -> tuple[Doubles, Floats]:
         """The loss of each row at X P^-½ and its gradient by X."""
         half, d = self._half.astype(np.float32), self._dim
         W = X @ half
@@ -203,7 +208,7 @@ class FoldIn:
             F=F, firsts=batch.firsts[rows], lasts=batch.lasts[rows], begins=batch.begins[rows], ends=batch.ends[rows],
             shift=shift,
         )  # fmt: skip
-        found = self._pass.run(part, 1.0)
+        found = room.run(part, 1.0)
         G = found.rows[:, :d] / np.float32(self._temperature)
         if self._normalize:
             G = (G - (G * units).sum(axis=1, keepdims=True) * units) / norms

@@ -233,6 +233,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
         value=frozen.values[0] if frozen.values and frozen.state is TrialState.COMPLETE else None,
         epoch=told.get("epoch"),
         curve=tuple(value for _, value in sorted(frozen.intermediate_values.items())),
+        epochs=tuple(sorted(frozen.intermediate_values)),
         seconds=float(told.get("seconds", 0.0)),
         reason=told.get("reason"),
         start=told.get("start"),

@@ -25,7 +25,8 @@ class Trial:
             `"unfinished"`: interrupted or not begun, and to be gone on with.
         value: the metric on the validation split, of a complete trial.
         epoch: the best one, where it learns in epochs.
-        curve: the metric after each epoch, on a sample of the validation's contexts where there are many.
+        curve: the metric after each evaluation, on a sample of the validation's contexts where there are many.
+        epochs: after which epochs these were.
         seconds: how long it took.
         reason: why it failed.
         start: the number of the trial from whose embeddings it began, None where it began from nothing. Only the
@@ -38,6 +39,7 @@ class Trial:
     value: float | None = None
     epoch: int | None = None
     curve: tuple[float, ...] = ()
+    epochs: tuple[int, ...] = ()
     seconds: float = 0.0
     reason: str | None = None
     start: int | None = None
@@ -109,6 +111,8 @@ class Tuned:
         found = {name: self.settings[name] for name in self.searched if name in self.best.settings}
         if self.best.epoch is not None:
             found["epochs"] = self.best.epoch
+        if self.settings.get("horizon"):
+            found["horizon"] = self.settings["horizon"]
         shown = ", ".join(f"{name}={value!r}" for name, value in found.items())
         states = ", ".join(f"{count} {state}" for state, count in self.states().items())
         which = f"trial {self.best.number} of {len(self.trials)} ({states})"

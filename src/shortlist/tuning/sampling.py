@@ -156,7 +156,7 @@ class Pruning:
         with quiet():
             self._study: Study = optuna().create_study(direction="maximize", pruner=self._pruner)
         for one in others:
-            curve = dict(enumerate(one.curve, 1))
+            curve = dict(zip(one.epochs, one.curve))
             self._study.add_trial(create_trial(value=one.merit, intermediate_values=curve))
 
     def hopeless(self, curve: Mapping[int, float]) -> bool:

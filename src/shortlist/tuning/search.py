@@ -226,7 +226,7 @@ class Search:
             attempts = self._journal.begin(trial.number)
         if not trial.curve:
             self._remove(checkpoint)  # of another study, or of a first epoch that nobody was told of
-        curve = dict(enumerate(trial.curve, 1))  # of a trial that was cut off, as far as it came
+        curve = dict(zip(trial.epochs, trial.curve))  # of a trial that was cut off, as far as it came
         epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 
         def report(epoch: int, value: float) -> None:

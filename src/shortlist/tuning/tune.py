@@ -51,9 +51,10 @@ def tune(
     next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, and the
     best of them are done again from nothing at the end.
 
-    Recommenders that learn in epochs are judged after each of them; a trial is given up when its curve is below the
-    median of those that came as far, and stops at its best epoch otherwise. A trial that fails, for want of memory or
-    because numbers overflow, is written down as such, and the search goes on.
+    Recommenders that learn in epochs are judged after each of them, or every fifth where they learn by sampling; a
+    trial is given up when its curve is below the median of those that came as far, and stops at its best epoch
+    otherwise. A trial that fails, for want of memory or because numbers overflow, is written down as such, and the
+    search goes on.
 
     Args:
         model: a name such as `"ials"`, a class, or a recommender: settings of it that are not the class's defaults
@@ -75,7 +76,7 @@ def tune(
         threads: how many to use, over all workers; all CPUs by default.
         sample: so many contexts of the validation are asked for after each epoch, and ten times as many at the end of
             a trial; None: all of them.
-        patience: a trial stops when so many epochs have passed without a better one.
+        patience: a trial stops when it was judged so often without a better epoch.
         warm_start: whether trials at larger dimensions begin from the best model of the smaller ones; False: all from
             nothing.
         refit: fit the best settings to training and validation part together at the end; it is `model` of the result.
