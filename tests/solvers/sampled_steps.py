@@ -15,7 +15,8 @@ from shortlist.data.rows import Rows
 from shortlist.objectives import Pointwise, loss_values
 from shortlist.sampling import Negatives
 from shortlist.solvers.optimizers import State
-from shortlist.solvers.sgd_kernels import Model, Pairs, Rules, Weigher, run_given, work_space
+from shortlist.solvers.sgd_kernels import run_given
+from shortlist.solvers.sgd_tables import Model, Pairs, Rules, Weigher, work_space
 
 LISTS = [[0, 2], [1, 3, 4], [5], [0, 3]]
 ITEMS, DIM = 6, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_row, apply_rows, recall, remembered
+from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_row, recall, remembered
 
 WIDTH, STEPS = 5, 7
 RATE, RIDGE = 0.05, 0.3
@@ -92,21 +92,6 @@ def test_no_gradient_is_no_movement(name):
     for _ in range(3):
         apply_row(kind, theta, 0, full(0), state, full(RATE), full(0), 1.0)
     np.testing.assert_array_equal(theta, start())
-
-
-@pytest.mark.parametrize("scales", [[2.0], [0.5, 2.0]])
-@pytest.mark.parametrize("name", CODES)
-def test_rows_at_once_are_rows_one_by_one(name, scales):
-    kind, rows = CODES[name], np.array([2, 0], np.int32)
-    together, alone = start(), start()
-    states = State.of(kind, together.shape), State.of(kind, together.shape)
-    scales = np.array(scales, np.float32)
-    for seed in range(4):
-        given = gradients(seed)[:2]
-        apply_rows(kind, together, rows, given, states[0], full(RATE), full(RIDGE), scales)
-        for k, r in enumerate(rows):
-            apply_row(kind, alone, r, given[k], states[1], full(RATE), full(RIDGE), float(scales[k % len(scales)]))
-    np.testing.assert_array_equal(together, alone)
 
 
 def test_nothing_is_kept_that_is_not_needed():

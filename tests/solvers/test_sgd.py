@@ -17,7 +17,8 @@ from shortlist.data.rows import Rows
 from shortlist.objectives import LambdaRank, Pairwise, Pointwise, Reciprocal, loss_values
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, fold_in, for_histories, key, learning_rate
-from shortlist.solvers.sgd_kernels import Pairs, count_buckets, fill_buckets, shuffle
+from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
+from shortlist.solvers.sgd_tables import Pairs
 
 
 def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:

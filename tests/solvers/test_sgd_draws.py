@@ -13,7 +13,8 @@ from shortlist.objectives import LambdaRank, Pairwise, Pointwise, Reciprocal, St
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform, rounds_law
 from shortlist.solvers.optimizers import State
 from shortlist.solvers.sgd import for_histories, key
-from shortlist.solvers.sgd_kernels import Model, Pairs, is_plain, run_chunk, run_plain, run_ranked, work_space
+from shortlist.solvers.sgd_kernels import is_plain, run_chunk, run_plain, run_ranked
+from shortlist.solvers.sgd_tables import Model, Pairs, work_space
 from solvers.sampled_steps import ITEMS, Task, scores
 
 RUNS = 6000

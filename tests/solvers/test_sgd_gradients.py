@@ -8,7 +8,7 @@ import pytest
 from shortlist.objectives import LambdaRank, Linear, Pairwise, Pointwise, Reciprocal, Step, TopN
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform, implied_weight, rounds_law
 from shortlist.solvers.sgd import touches
-from shortlist.solvers.sgd_kernels import PAIRWISE, POINTWISE
+from shortlist.solvers.sgd_tables import PAIRWISE, POINTWISE
 from solvers.sampled_steps import ITEMS, STRENGTHS, Task, same_step
 
 LOSSES = ["square", "logistic", "hinge"]

@@ -13,7 +13,7 @@ from shortlist.errors import SettingError
 from shortlist.solvers import softmax_fold_in, softmax_pass
 from shortlist.solvers.optimizers import ADAGRAD, ADAM, SGD, State
 from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SoftmaxSteps
-from shortlist.solvers.softmax_fold_in import FoldIn, fold_in
+from shortlist.solvers.softmax_fold_in import FoldIn
 from shortlist.solvers.softmax_kernels import exp_below
 
 
@@ -472,12 +472,12 @@ def test_wrong_settings_are_refused():
         fold(Rows.from_lists([np.array([1])], 9), np.ones(1, np.float32))
 
 
-def folded(t, ridge, **kw):
-    width = t.H.shape[1]
-    return fold_in(
-        t.rows, t.weights.astype(np.float32), t.H.astype(np.float32), temperature=t.temperature, dim=t.dim,
-        normalize=t.normalize, exclude=t.exclude, ridge=np.full(width, ridge, np.float32), **kw,
+def folded(t, ridge, threads=None, **kw):
+    solver = FoldIn(
+        t.H.astype(np.float32), temperature=t.temperature, dim=t.dim, normalize=t.normalize, exclude=t.exclude,
+        ridge=np.full(t.H.shape[1], ridge, np.float32), threads=threads, **kw,
     )  # fmt: skip
+    return solver(t.rows, t.weights.astype(np.float32), threads)
 
 
 def loss_of_rows(t, W, ridge, draws=None):

@@ -34,7 +34,7 @@ from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
 from shortlist.solvers.optimizers import OptimizerName, State, alike
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
-from shortlist.solvers.sgd_kernels import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
+from shortlist.solvers.sgd_tables import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
 
 Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank

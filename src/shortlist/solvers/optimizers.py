@@ -127,20 +127,3 @@ def alike(rate: Array, ridge: Array) -> int:
         if rate[f] != rate[0] or ridge[f] != ridge[0]:
             return max(0, n - 2)
     return n
-
-
-@fast_lean_kernel
-def apply_rows(
-    kind: int,
-    theta: Array,
-    rows: Array,
-    gradients: Array,
-    state: State,
-    rate: Array,
-    ridge: Array,
-    scales: Array,
-) -> None:
-    """`apply_row` for the listed rows, each listed once, by their gradients; one scale may stand for all."""
-    for k in range(len(rows)):
-        scale = scales[k if len(scales) > 1 else 0]
-        apply_row(kind, theta, rows[k], gradients[k], state, rate, ridge, scale)

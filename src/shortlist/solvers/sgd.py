@@ -21,22 +21,9 @@ from shortlist.sampling.filter import history_filter
 from shortlist.sampling.tables import HISTORY, Tables
 from shortlist.scoring.pair import unit_rows
 from shortlist.solvers.optimizers import SGD, State, recall, remembered
-from shortlist.solvers.sgd_kernels import (
-    PAIRWISE,
-    Model,
-    Pairs,
-    Rules,
-    Weigher,
-    count_buckets,
-    fill_buckets,
-    fold_rows,
-    is_plain,
-    run_chunk,
-    run_plain,
-    run_ranked,
-    shuffle,
-    work_space,
-)
+from shortlist.solvers.sgd_kernels import fold_rows, is_plain, run_chunk, run_plain, run_ranked
+from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
+from shortlist.solvers.sgd_tables import PAIRWISE, Model, Pairs, Rules, Weigher, work_space
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]

@@ -218,27 +218,6 @@ class FoldIn:
         return losses, slopes
 
 
-def fold_in(
-    histories: Rows,
-    weights: Floats,
-    items: Floats,
-    *,
-    temperature: float,
-    dim: int,
-    normalize: bool,
-    exclude: Exclude,
-    ridge: Floats,
-    negatives: SharedNegatives | None = None,
-    threads: int | None = None,
-) -> Floats:
-    """Rows of contexts by their histories, given the items; see `FoldIn`, which is for several calls."""
-    solver = FoldIn(
-        items, temperature=temperature, dim=dim, normalize=normalize, exclude=exclude, ridge=ridge,
-        negatives=negatives, threads=threads,
-    )  # fmt: skip
-    return solver(histories, weights)
-
-
 class _Search:
     """L-BFGS for many rows at once, each with its own steps; a row is done where its gradient is nothing."""
 

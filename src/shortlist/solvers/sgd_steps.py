@@ -1,0 +1,261 @@
+"""One step on an observed pair and its negatives, whatever the loss and the optimizer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_lean_kernel
+from shortlist.objectives.losses import loss_slope, loss_value
+from shortlist.scoring.pair import pair_score
+from shortlist.solvers.optimizers import ADAGRAD, EPSILON, SGD, apply_row
+from shortlist.solvers.sgd_tables import PAIRWISE, Model, Pairs, Rules, Work
+
+Array: TypeAlias = npt.NDArray[Any]
+TOLD = 7  # the loss is read off every eighth pair
+
+
+@fast_lean_kernel
+def step(
+    pairs: Pairs,
+    s: int,
+    negatives: Array,
+    weights: Array,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    sums: Array,
+) -> None:
+    """One step on pair s and its negatives (−1: none), whose weights are given; now and then the loss goes to `sums`.
+
+    `sums` has the loss of positives, or of pairs of items; that of negatives; and the number of pairs whose it is.
+    """
+    c, i = pairs.contexts[s], pairs.items[s]
+    strength = pairs.strengths[s if len(pairs.strengths) > 1 else 0]
+    context_weight = rules.context_weights[c if len(rules.context_weights) > 1 else 0]
+    weight = context_weight * rules.item_weights[i if len(rules.item_weights) > 1 else 0]
+    if rules.strength_is_label == 0:
+        weight *= strength
+    told = (s & TOLD) == 0
+    if told:
+        sums[2] += 1
+    one_negative = rules.objective == PAIRWISE and rules.n_negatives == 1 and negatives[0] >= 0
+    if one_negative and rules.cosine == 0 and rules.frozen == 0:
+        if rules.optimizer == SGD:
+            _plain_pair(c, i, negatives[0], weight * weights[0], told, rules, model, sums)
+            return
+        if rules.optimizer == ADAGRAD and rules.alike == model.items.shape[1]:
+            _adagrad_pair(c, i, negatives[0], weight * weights[0], told, rules, model, work, sums)
+            return
+    _any_step(c, i, strength, weight, context_weight, negatives, weights, told, rules, model, work, sums)
+
+
+@fast_lean_kernel
+def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> Any:
+    """The derivative of a pair's loss by the difference of its two scores."""
+    W, H = model.contexts, model.items
+    difference = np.float32(0)
+    for f in range(W.shape[1]):
+        difference += W[c, f] * (H[i, f] - H[j, f])
+    one, sharpness = np.float32(1), np.float32(rules.sharpness)
+    difference *= sharpness
+    if told:
+        sums[0] += weight * loss_value(rules.loss, difference, one)
+    return sharpness * np.float32(weight) * loss_slope(rules.loss, difference, one)
+
+
+@fast_lean_kernel
+def _adagrad_pair(
+    c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, work: Work, sums: Array
+) -> None:
+    """`_any_step` for one negative by Adagrad on dot products, without biases: five passes over rows, not eleven.
+
+    Its rows move one by one, since a loop that writes to six rows at once would not be vectorised.
+    """
+    W, H, before, gradient = model.contexts, model.items, work.item_gradient, work.context_gradient
+    g = _pair_slope(c, i, j, weight, told, rules, model, sums)
+    if g == 0 and rules.context_ridges[0] == 0 and rules.item_ridges[0] == 0:
+        return
+    of_c = rules.context_ridges[0] * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
+    of_i = rules.item_ridges[0] * rules.item_scales[i if len(rules.item_scales) > 1 else 0]
+    of_j = rules.item_ridges[0] * rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+    for f in range(W.shape[1]):
+        before[f] = g * W[c, f]
+        gradient[f] = g * (H[i, f] - H[j, f])
+    _adagrad_row(W, c, gradient, model.context_state.first, np.float32(1), rules.context_rates[0], of_c)
+    _adagrad_row(H, i, before, model.item_state.first, np.float32(1), rules.item_rates[0], of_i)
+    _adagrad_row(H, j, before, model.item_state.first, np.float32(-1), rules.item_rates[0], of_j)
+
+
+@fast_lean_kernel
+def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, rate: Any, ridge: Any) -> None:
+    """A step of Adagrad on a row that has one η and one λ, by the gradient or its opposite."""
+    for f in range(theta.shape[1]):
+        g = sign * gradient[f] + ridge * theta[r, f]
+        total = sums[r, f] + g * g
+        sums[r, f] = total
+        theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
+
+
+@fast_lean_kernel
+def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> None:
+    """`_any_step` for one negative, by plain steps on dot products: everything in one pass over the rows."""
+    W, H = model.contexts, model.items
+    g = _pair_slope(c, i, j, weight, told, rules, model, sums)
+    of_c = rules.context_scales[c if len(rules.context_scales) > 1 else 0]
+    of_i = rules.item_scales[i if len(rules.item_scales) > 1 else 0]
+    of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+    context_rates, item_rates = rules.context_rates, rules.item_rates
+    context_ridges, item_ridges = rules.context_ridges, rules.item_ridges
+    of_context, of_item = context_rates[0], item_rates[0]
+    shrink_c = of_context * of_c * context_ridges[0]
+    shrink_i, shrink_j = of_item * of_i * item_ridges[0], of_item * of_j * item_ridges[0]
+    for f in range(rules.alike):
+        move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
+    for f in range(rules.alike, W.shape[1]):
+        of_context, of_item = context_rates[f], item_rates[f]
+        shrink_c = of_context * of_c * context_ridges[f]
+        shrink_i, shrink_j = of_item * of_i * item_ridges[f], of_item * of_j * item_ridges[f]
+        move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
+
+
+@fast_lean_kernel
+def move_three(
+    W: Array, H: Array, c: int, i: int, j: int, f: int, context: Any, item: Any, of_c: Any, of_i: Any, of_j: Any
+) -> None:
+    """One coordinate of a plain pair: η times the slope for the context and for items, and ηλ for each row."""
+    w, a, b = W[c, f], H[i, f], H[j, f]
+    W[c, f] = w - context * (a - b) - of_c * w
+    H[i, f] = a - item * w - of_i * a
+    H[j, f] = b + item * w - of_j * b
+
+
+@fast_lean_kernel
+def _any_step(
+    c: int,
+    i: int,
+    strength: Any,
+    weight: Any,
+    context_weight: Any,
+    negatives: Array,
+    weights: Array,
+    told: bool,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    sums: Array,
+) -> None:
+    """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
+
+    Every row moves from where it was before. The regularizer counts once for each loss that a row is in.
+    """
+    W, H = model.contexts, model.items
+    context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
+    m = rules.n_negatives
+    own = pair_score(W, c, H, i, rules.cosine)
+    one, sharpness = np.float32(1), np.float32(rules.sharpness)
+    touched = 0
+    if rules.objective == PAIRWISE:
+        slopes[m] = 0
+        for k in range(m):
+            slopes[k] = 0
+            if negatives[k] >= 0:
+                difference = sharpness * (own - pair_score(W, c, H, negatives[k], rules.cosine))
+                g = sharpness * weight * weights[k] * loss_slope(rules.loss, difference, one)
+                slopes[k] = -g
+                slopes[m] += g
+                touched += 1
+                if told:
+                    sums[0] += weight * weights[k] * loss_value(rules.loss, difference, one)
+        if touched == 0:
+            return
+    else:
+        label = strength if rules.strength_is_label else one
+        slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * own, label)
+        touched = 1
+        if told:
+            sums[0] += weight * loss_value(rules.loss, sharpness * own, label)
+        for k in range(m):
+            slopes[k] = 0
+            if negatives[k] >= 0:
+                score = sharpness * pair_score(W, c, H, negatives[k], rules.cosine)
+                factor = context_weight * np.float32(rules.negative_weight) * weights[k]
+                label = np.float32(rules.negative_label)
+                slopes[k] = sharpness * factor * loss_slope(rules.loss, score, label)
+                touched += 1
+                if told:
+                    sums[1] += factor * loss_value(rules.loss, score, label)
+    scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
+    context_gradient[:] = 0
+    if rules.optimizer == SGD and rules.cosine == 0:
+        for k in range(m + 1):
+            j = i if k == m else negatives[k]
+            if j >= 0:
+                _add_gradient(context_gradient, slopes[k], W, c, H, j, 0)
+        for k in range(m + 1):  # by itself: an item may be drawn twice
+            j = i if k == m else negatives[k]
+            if j >= 0 and rules.frozen == 0:
+                of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+                if k == m and rules.objective == PAIRWISE:
+                    of_j *= touched
+                _plain_item(slopes[k], of_j, c, j, rules, model)
+        apply_row(SGD, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale)
+        return
+    _add_gradient(context_gradient, slopes[m], W, c, H, i, rules.cosine)
+    for k in range(m):
+        if negatives[k] >= 0:
+            _add_gradient(context_gradient, slopes[k], W, c, H, negatives[k], rules.cosine)
+    if rules.frozen == 0:
+        for k in range(m + 1):
+            j = i if k == m else negatives[k]
+            if j >= 0:
+                item_gradient[:] = 0
+                _add_gradient(item_gradient, slopes[k], H, j, W, c, rules.cosine)
+                of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
+                if k == m and rules.objective == PAIRWISE:
+                    of_j *= touched
+                apply_row(
+                    rules.optimizer, H, j, item_gradient, model.item_state, rules.item_rates, rules.item_ridges, of_j
+                )
+    apply_row(
+        rules.optimizer, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale
+    )
+
+
+@fast_lean_kernel
+def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Model) -> None:
+    """Move item j by a plain step, before the context moves."""
+    W, H = model.contexts, model.items
+    rates, ridges = rules.item_rates, rules.item_ridges
+    push, shrink = rates[0] * slope, rates[0] * scale * ridges[0]
+    for f in range(rules.alike):
+        H[j, f] -= push * W[c, f] + shrink * H[j, f]
+    for f in range(rules.alike, W.shape[1]):
+        H[j, f] -= rates[f] * (slope * W[c, f] + scale * ridges[f] * H[j, f])
+
+
+@fast_lean_kernel
+def _add_gradient(gradient: Array, slope: float, A: Array, a: int, B: Array, b: int, cosine: int) -> None:
+    """Gradient += slope·∂ŷ/∂A_a, for the score of the rows A_a and B_b.
+
+    Of a cosine that is (B_b/|B_b| − ŷ·A_a/|A_a|)/|A_a|, in its coordinates.
+    """
+    if cosine == 0:
+        for f in range(len(gradient)):
+            gradient[f] += slope * B[b, f]
+        return
+    dot, of_a, of_b = np.float32(0), np.float32(0), np.float32(0)
+    for f in range(cosine):
+        dot += A[a, f] * B[b, f]
+        of_a += A[a, f] * A[a, f]
+        of_b += B[b, f] * B[b, f]
+    if of_a > 0 and of_b > 0:
+        both = slope / np.sqrt(of_a * of_b)
+        back = both * dot / of_a
+        for f in range(cosine):
+            gradient[f] += both * B[b, f] - back * A[a, f]
+    for f in range(cosine, len(gradient)):
+        gradient[f] += slope * B[b, f]

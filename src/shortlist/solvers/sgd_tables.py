@@ -1,0 +1,108 @@
+"""What the kernels of sampled steps are given: pairs, rules, embeddings, and room to work in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.objectives.lambdas import Lambdas
+from shortlist.solvers.optimizers import State
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+POINTWISE, PAIRWISE = 0, 1
+PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
+BLOCK = 32  # pairs, at most
+AHEAD = 8  # pairs, a power of two
+_ROOM = 1 << 15  # bytes of their rows: the innermost cache
+
+
+class Pairs(NamedTuple):
+    """Observed pairs in the order in which they are taken."""
+
+    contexts: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    strengths: Floats  # one, or one a pair
+
+
+class Rules(NamedTuple):
+    """What a step is; arrays by coordinate, by context or by item have one element where that stands for all."""
+
+    objective: int  # POINTWISE or PAIRWISE
+    loss: int
+    optimizer: int
+    n_negatives: int
+    cosine: int  # 0, or of how many coordinates the score is the cosine
+    sharpness: float  # 1/τ
+    strength_is_label: int
+    negative_label: float
+    negative_weight: float
+    context_weights: Floats  # by context
+    item_weights: Floats  # by item, of positives
+    context_rates: Floats  # by coordinate
+    item_rates: Floats
+    context_ridges: Floats  # by coordinate
+    item_ridges: Floats
+    alike: int  # how many coordinates have the first one's rates and ridges; `optimizers.alike`
+    context_scales: Floats  # by context, of the ridges
+    item_scales: Floats
+    frozen: int  # whether items stay as they are
+
+
+class Model(NamedTuple):
+    """Both sides' embeddings and what the optimizer remembers of them."""
+
+    contexts: Floats
+    items: Floats
+    context_state: State
+    item_state: State
+
+
+class Weigher(NamedTuple):
+    """How much a sampled pair counts."""
+
+    code: int
+    penalties: Floats  # PENALTY: by the number of items above
+    lambdas: Lambdas  # LAMBDA
+
+
+class Work(NamedTuple):
+    """Room for what a block of steps needs on the way."""
+
+    negatives: npt.NDArray[np.int32]
+    weights: Floats
+    rounds: npt.NDArray[np.int32]  # that a negative took
+    least: Floats  # what a negative has to score above
+    waiting: npt.NDArray[np.int32]  # pairs that have none yet
+    context_gradient: Floats
+    item_gradient: Floats
+    slopes: Floats
+    candidates: npt.NDArray[np.int32]  # that ranks are estimated by
+    scores: Floats  # of these
+    ranks: npt.NDArray[np.int64]  # of the positives of a context
+    own: Pairs  # of a context
+    state: npt.NDArray[np.uint64]  # of the random numbers
+    drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows were sent for
+
+
+def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
+    """Room for the steps of a block, and for histories of so many pairs; a thread needs its own."""
+    block = max(2, min(BLOCK, _ROOM // (4 * width * (m + 2))))
+    candidates = weigher.lambdas.candidates if weigher.code == LAMBDA else 1
+    return Work(
+        np.empty((block, m), np.int32),
+        np.empty((block, m), np.float32),
+        np.ones((block, m), np.int32),
+        np.empty(block, np.float32),
+        np.empty(block, np.int32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(m + 1, np.float32),
+        np.empty(candidates, np.int32),
+        np.empty(candidates, np.float32),
+        np.empty(len(weigher.lambdas.norms), np.int64),
+        Pairs(np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.float32)),
+        np.zeros(1, np.uint64),
+        np.zeros(2 * AHEAD, np.int32),
+    )
