@@ -1,53 +1,120 @@
-"""Which settings of the factorizations by sampling are best on validation? Many trials at once, one to a core.
+"""Which settings of the pairwise factorizations by sampling are best on validation? A search on a GPU.
 
-    python benchmarks/sgd_study.py prepare gowalla --data FOLDER --out gowalla.npz
-    python benchmarks/sgd_study.py search BPR gowalla.npz --out benchmarks/studies/gowalla-bpr.csv --minutes 4
+    python benchmarks/sgd_study.py prepare gowalla --data FOLDER --out gowalla.npz       (with Shortlist installed)
+    python benchmarks/sgd_study.py search BPR gowalla.npz --study benchmarks/studies/gowalla-bpr.csv --seconds 200
+    python benchmarks/sgd_study.py search WARP gowalla.npz --study … --seconds 200 --fix normalize=True dim=256
 
-The first writes the codes of the training and the validation pairs; the second needs NumPy, Numba and PyTorch only, and
-ranks on a GPU where there is one. A trial is a fit by one thread with random settings, or ones near the best so far. It
-is judged after every few epochs on some of the contexts, which are folded in from their training pairs as `fit` would
-end with them, and stops when it gets no better. The table has the settings, the best number of epochs, and the metrics.
+All but `prepare` need NumPy, PyTorch, CUDA's compiler and a GPU, on which an epoch of gowalla takes some milliseconds:
+`sgd_steps.cu` takes the steps of `shortlist.solvers.sgd_kernels`, some thousand at a time. Each trial fits on the
+training part, learns the contexts anew from their pairs as `fit` ends with, and is judged on the validation part (what
+a context has in training is left out). Learning rates fall to 0 over the epochs of a trial. `search` draws the settings
+of its first trials from wide ranges, and the others around the best so far; trials that the study has already count, so
+that a search can be done in parts. Every trial is a line of the study. The test split is not read.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import csv
-import multiprocessing as mp
-import os
+import ctypes
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-SAMPLE = 8000  # contexts that a trial is judged on
-EVERY = {"BPR": 10, "AdaptiveBPR": 5, "WARP": 5, "LambdaMF": 5, "LogisticMF": 10}  # epochs
-MOST = 200  # epochs
-METRIC = "ndcg@20"
+from ials_study import by_context
+
+CUT = 20
+METRICS = (f"recall@{CUT}", f"ndcg@{CUT}")
+BLOCKS = 264  # of 8 warps
+PASSES = 20  # over a context's own pairs, at the end
+UNIFORM, ADAPTIVE, REJECTION = 0, 1, 2
+SAMPLERS = {"BPR": UNIFORM, "AdaptiveBPR": ADAPTIVE, "WARP": REJECTION}
+WEIGHERS = {"BPR": 0, "AdaptiveBPR": 0, "WARP": 1, "LambdaMF": 2}
+Range = tuple[float, float, bool] | list[Any]  # low, high, whether by its logarithm; or values
+COMMON: dict[str, Range] = {
+    "dim": [128, 256],
+    "epochs": (50, 400, True),
+    "learning_rate": (0.02, 0.5, True),
+    "regularization": (1e-5, 0.01, True),
+    "n_negatives": [1, 2, 4, 8],
+    "positive_context_exponent": (-0.6, 0.0, False),
+    "positive_item_exponent": (-0.4, 0.2, False),
+    "init_scale": [0.1, 1.0],
+    "optimizer": ["sgd"],
+    "normalize": [False],
+    "temperature": [1.0],
+    "schedule": ["linear"],
+}
+SPACES: dict[str, dict[str, Range]] = {
+    "BPR": COMMON,
+    "AdaptiveBPR": COMMON
+    | {
+        "epochs": (30, 300, True),
+        "regularization": (1e-4, 0.05, True),
+        "n_negatives": [2, 4, 8, 16],
+        "gamma": (100.0, 20_000.0, True),
+    },
+    "WARP": {name: one for name, one in COMMON.items() if name != "temperature"}
+    | {
+        "epochs": (10, 150, True),
+        "learning_rate": (0.003, 0.3, True),
+        "n_negatives": [1, 2, 4],
+        "positive_item_exponent": (-0.4, 0.6, False),
+        "optimizer": ["adagrad"],
+        "normalize": [False, True],
+        "margin": (0.1, 2.0, True),
+        "rounds": (20, 300, True),
+        "penalty": ["Reciprocal()", "TopN(n=20)", "TopN(n=100)"],
+    },
+    "LambdaMF": COMMON
+    | {
+        "epochs": (30, 300, True),
+        "learning_rate": (3.0, 100.0, True),
+        "regularization": (1e-7, 1e-3, True),
+        "n_negatives": [4, 8, 16],
+        "positive_context_exponent": (-0.3, 1.0, False),  # 1/ideal, in |ΔNDCG|, is about the exponent −0.8
+        "sampler": ["Uniform()", *(f"AdaptiveRank(gamma={gamma})" for gamma in (300, 700, 1500, 4000, 10000))],
+        "metric": ["ndcg", "ndcg@20"],
+        "candidates": [16, 32, 64],
+    },
+}
+WHOLE = ("epochs", "rounds")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    first = commands.add_parser("prepare")
-    first.add_argument("set")
-    first.add_argument("--data", type=Path, required=True)
-    first.add_argument("--out", type=Path, required=True)
-    second = commands.add_parser("search")
-    second.add_argument("model")
-    second.add_argument("problem", type=Path)
-    second.add_argument("--out", type=Path, required=True)
-    second.add_argument("--minutes", type=float, default=4.0)
-    second.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    second.add_argument("--dims", type=int, nargs="+", default=[64, 128, 256])
-    second.add_argument("--seed", type=int, default=0)
+    one = commands.add_parser("prepare")
+    one.add_argument("set")
+    one.add_argument("--data", type=Path, required=True)
+    one.add_argument("--out", type=Path, required=True)
+    one = commands.add_parser("search")
+    one.add_argument("model", choices=SPACES)
+    one.add_argument("file", type=Path)
+    one.add_argument("--study", type=Path, required=True)
+    one.add_argument("--seconds", type=float, required=True)
+    one.add_argument("--explore", type=int, default=20, help="so many trials from wide ranges")
+    one.add_argument("--fix", nargs="+", default=[], metavar="SETTING=VALUE", help="settings that are not searched")
+    one.add_argument("--seed", type=int, default=0, help="of the settings that are drawn, not of the fits")
     args = parser.parse_args()
     if args.command == "prepare":
         prepare(args.set, args.data, args.out)
-    else:
-        search(args)
+        return
+    fixed = {name: value_of(text) for name, _, text in (one.partition("=") for one in args.fix)}
+    search(Problem(args.file), args.model, args.study, args.seconds, args.explore, fixed, args.seed)
+
+
+def value_of(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def prepare(name: str, data: Path, out: Path) -> None:
@@ -66,195 +133,255 @@ def prepare(name: str, data: Path, out: Path) -> None:
     known = (contexts >= 0) & (wanted >= 0)
     train = split.train.by_context
     shape = np.array([train.n_rows, train.n_columns])
-    np.savez(
+    np.savez_compressed(
         out, shape=shape, indptr=train.indptr, indices=train.indices, contexts=contexts[known], items=wanted[known]
     )
 
 
+class Rules(ctypes.Structure):
+    """As in sgd_steps.cu."""
+
+    _fields_ = [(name, ctypes.c_int) for name in (
+        "n_pairs", "n_items", "words", "n_negatives", "sampler", "weigher", "rounds", "candidates", "frozen", "cosine",
+        "adagrad", "hinge",
+    )] + [(name, ctypes.c_float) for name in (
+        "context_rate", "item_rate", "context_ridge", "item_ridge", "margin", "sharpness", "gamma",
+    )] + [("seed", ctypes.c_ulonglong)]  # fmt: skip
+
+
+class Tables(ctypes.Structure):
+    """As in sgd_steps.cu."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in (
+        "order", "contexts", "items", "bits", "context_weights", "item_weights", "lists", "sigma", "penalties", "gains",
+        "norms", "lengths", "W", "H", "W_squares", "H_squares",
+    )]  # fmt: skip
+
+
 class Problem:
-    """The data of a search, and how a model is judged on it."""
+    """The data on the device, and the kernel."""
 
-    def __init__(self, path: Path) -> None:
-        """Read what `prepare` wrote."""
+    def __init__(self, file: Path) -> None:
         import torch
 
-        from shortlist.data.rows import Rows
+        loaded = np.load(file)
+        put = lambda array, kind=torch.int64: torch.as_tensor(array, device="cuda", dtype=kind)  # noqa: E731
+        self.n_contexts, self.n_items = (int(n) for n in loaded["shape"])
+        indptr, indices = loaded["indptr"], loaded["indices"]
+        lengths = np.diff(indptr)
+        row_of = np.repeat(np.arange(self.n_contexts), lengths)
+        self.contexts, self.items = put(row_of, torch.int32), put(indices, torch.int32)
+        self.lengths, self.counts = put(lengths, torch.int32), np.bincount(indices, minlength=self.n_items)
+        self.context_lengths = lengths
+        self.words = -(-self.n_items // 32)
+        bits = torch.zeros(self.n_contexts * self.words, dtype=torch.int64, device="cuda")
+        at = put(row_of) * self.words + (put(indices) >> 5)
+        bits.index_add_(0, at, 1 << (put(indices) & 31))  # each pair is there once
+        self.bits = torch.where(bits >= 1 << 31, bits - (1 << 32), bits).to(torch.int32)
+        order = np.argsort(loaded["contexts"], kind="stable")
+        asked, size = np.unique(loaded["contexts"], return_counts=True)
+        self.asked = put(asked)
+        self.truth = (put(np.concatenate([[0], np.cumsum(size)])), put(loaded["items"][order]))
+        history = [indices[indptr[c] : indptr[c + 1]] for c in asked]
+        self.seen = (put(np.concatenate([[0], np.cumsum(lengths[asked])])), put(np.concatenate(history)))
+        self.epoch = compiled()
 
-        loaded = np.load(path)
-        self.n_contexts, self.n_items = (int(one) for one in loaded["shape"])
-        self.by_context = Rows(loaded["indptr"], loaded["indices"], None, self.n_items)
-        contexts, items = loaded["contexts"], loaded["items"]
-        chosen = np.unique(contexts)
-        chosen = np.sort(np.random.default_rng(0).permutation(chosen)[:SAMPLE])
-        lists = [np.empty(0, np.int32)] * self.n_contexts
-        order = np.argsort(contexts, kind="stable")
-        for one in np.split(order, np.flatnonzero(np.diff(contexts[order])) + 1):
-            lists[contexts[one[0]]] = items[one]
-        truth = Rows.from_lists([lists[c] for c in chosen], self.n_items)
-        self.histories = self.by_context.take(chosen)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.seen, self.truth = (
-            tuple(torch.tensor(one, device=self.device) for one in (rows.indptr, rows.indices.astype(np.int64)))
-            for rows in (self.histories, truth)
-        )
-
-    def judged(self, model: Any, items: Any, basis: Any) -> tuple[float, float]:
-        """Recall and NDCG at 20 of a model with these items."""
-        import torch
-
-        from ials_study import by_context
-
-        model._set_items(items.copy(), basis)
-        contexts = torch.tensor(model._fold_in(self.histories, 1), device=self.device)
-        all_items = torch.tensor(model.item_embeddings_, device=self.device)
-        found = by_context(lambda start, stop: contexts[start:stop] @ all_items.T, self.seen, self.truth, 20)
+    def measure(self, W: Any, H: Any) -> tuple[float, float]:
+        """Recall and NDCG of a model."""
+        own = W[self.asked]
+        found = by_context(lambda start, stop: own[start:stop] @ H.T, self.seen, self.truth, CUT)
         return float(found[0].mean()), float(found[1].mean())
 
 
-PROBLEM: Problem | None = None
+def compiled() -> Any:
+    """The kernel of sgd_steps.cu."""
+    out = Path(tempfile.mkdtemp()) / "sgd_steps.so"
+    source = Path(__file__).parent / "sgd_steps.cu"
+    command = ["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", str(source), "-o", str(out)]
+    subprocess.run(command, check=True)
+    function = ctypes.CDLL(str(out)).epoch
+    function.argtypes = [ctypes.c_int, Rules, Tables, ctypes.c_int, ctypes.c_void_p]
+    return function
 
 
-def begin(path: Path) -> None:
-    """Ready a worker."""
-    global PROBLEM  # noqa: PLW0603
-    PROBLEM = Problem(path)
+class Fit:
+    """A fit with these settings."""
+
+    def __init__(self, problem: Problem, model: str, settings: dict[str, Any], seed: int = 0) -> None:
+        import torch
+
+        self.problem, self.model, self.settings, self.torch = problem, model, settings, torch
+        dim, scale = settings["dim"], settings["init_scale"] / settings["dim"] ** 0.5
+        generator = torch.Generator("cuda").manual_seed(seed)
+        self.generator = generator
+        shape = lambda n: torch.randn(n, dim, device="cuda", generator=generator) * scale  # noqa: E731
+        self.W, self.H = shape(problem.n_contexts), shape(problem.n_items)
+        self.W_squares, self.H_squares = torch.zeros_like(self.W), torch.zeros_like(self.H)
+        put = lambda array: torch.as_tensor(array, device="cuda", dtype=torch.float32)  # noqa: E731
+        self.context_weights = put(omega(problem.context_lengths, settings["positive_context_exponent"]))
+        self.item_weights = put(omega(problem.counts, settings["positive_item_exponent"]))
+        n = problem.n_items
+        self.penalties = put(penalties(settings.get("penalty", "Reciprocal()"), n))
+        gains, norms = lambdas(
+            settings.get("metric", "ndcg"), n, int(problem.context_lengths.max()), settings.get("candidates", 1)
+        )
+        self.gains, self.norms = put(gains), put(norms)
+        self.lists, self.sigma = torch.zeros(1, 1, dtype=torch.int32, device="cuda"), put(np.zeros(1))
+        self.turn = 0
+        margin = settings.get("margin", 1.0)
+        name, _, gamma = settings.get("sampler", "").removesuffix(")").partition("(gamma=")
+        sampler = SAMPLERS.get(model, ADAPTIVE if name == "AdaptiveRank" else UNIFORM)
+        self.rules = Rules(
+            n_items=n, words=problem.words, n_negatives=settings["n_negatives"], sampler=sampler,
+            weigher=WEIGHERS[model], rounds=settings.get("rounds", 0), candidates=settings.get("candidates", 0),
+            cosine=int(settings["normalize"]), adagrad=int(settings["optimizer"] == "adagrad"),
+            hinge=int(model == "WARP"), context_ridge=settings["regularization"],
+            item_ridge=settings["regularization"], margin=margin,
+            sharpness=1 / (margin if model == "WARP" else settings["temperature"]),
+            gamma=settings.get("gamma", float(gamma or 1)),
+        )  # fmt: skip
+
+    def directions(self) -> Any:
+        """The items as they are compared."""
+        return self.torch.nn.functional.normalize(self.H) if self.rules.cosine else self.H
+
+    def refresh(self) -> None:
+        """Sort the items along each coordinate."""
+        columns = self.directions().T.contiguous()
+        self.lists = columns.sort(dim=1, descending=True).indices.to(self.torch.int32)
+        self.sigma = columns.std(dim=1, correction=0)
+
+    def run(self, share: float, frozen: bool = False) -> None:
+        """A step for every pair."""
+        torch, problem, rules = self.torch, self.problem, self.rules
+        order = torch.randperm(len(problem.items), device="cuda", generator=self.generator, dtype=torch.int32)
+        part = len(order)
+        sorted_anew = rules.sampler == ADAPTIVE and not frozen
+        if sorted_anew:
+            part = int(self.problem.n_items * np.log2(self.problem.n_items) / rules.n_negatives)
+        rules.context_rate = rules.item_rate = self.settings["learning_rate"] * share
+        rules.frozen = int(frozen)
+        for start in range(0, len(order), part):
+            if sorted_anew:
+                self.refresh()
+            own = order[start : start + part]
+            self.turn += 1
+            rules.n_pairs, rules.seed = len(own), self.turn << 32
+            tables = Tables(*(one.data_ptr() for one in (
+                own, problem.contexts, problem.items, problem.bits, self.context_weights, self.item_weights, self.lists,
+                self.sigma, self.penalties, self.gains, self.norms, problem.lengths, self.W, self.H, self.W_squares,
+                self.H_squares,
+            )))  # fmt: skip
+            stream = torch.cuda.current_stream().cuda_stream
+            if error := problem.epoch(self.settings["dim"], rules, tables, BLOCKS, stream):
+                raise SystemExit(f"CUDA says {error}")
+
+    def fold_in(self) -> None:
+        """Learn the contexts anew, from the means of their items; the items stay."""
+        torch, problem = self.torch, self.problem
+        self.H = self.directions().contiguous()
+        sums = torch.zeros_like(self.W).index_add_(0, problem.contexts, self.H[problem.items])
+        self.W = sums / problem.lengths.clamp(min=1)[:, None]
+        self.W_squares.zero_()
+        if self.rules.sampler == ADAPTIVE:
+            self.refresh()
+        for turn in range(PASSES):
+            self.run(1 - turn / PASSES, frozen=True)
 
 
-def trial(given: tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    """Fit with these settings until it gets no better."""
-    from shortlist.errors import SettingError
-    from shortlist.recommenders import matrix_factorization
+def omega(counts: np.ndarray, exponent: float) -> np.ndarray:
+    weights = np.maximum(counts, 1.0) ** exponent
+    return weights / weights.mean()
 
-    name, settings = given
-    assert PROBLEM is not None
+
+def penalties(text: str, n_items: int) -> np.ndarray:
+    above = np.arange(n_items)
+    if text.startswith("TopN"):
+        n = int(text.removeprefix("TopN(n=").removesuffix(")"))
+        return np.minimum(above, n) / n
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, n_items))])
+
+
+def lambdas(metric: str, n_items: int, longest: int, candidates: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean gain of an item by how many candidates score higher, and the best NDCG of so many items."""
+    cut = int(metric.partition("@")[2] or n_items)
+    ranks = np.arange(1, n_items + 1)
+    gains = (ranks <= cut) / np.log2(1 + ranks)
+    x = (ranks - 0.5) / n_items
+    laws = [k * np.log(x) + (candidates - k) * np.log1p(-x) for k in range(candidates + 1)]
+    mean = [np.average(gains, weights=np.exp(law - law.max())) for law in laws]
+    return np.array(mean), np.cumsum(gains)[np.minimum(np.maximum(1, np.arange(longest + 1)), n_items) - 1]
+
+
+def trial(problem: Problem, model: str, settings: dict[str, Any], limit: float) -> dict[str, Any]:
+    """Fit and measure; one that takes too long, or runs away, is worth nothing."""
+    import torch
+
     began = time.perf_counter()
-    planned = settings.get("schedule", "constant") != "constant"
-    model = getattr(matrix_factorization, name)(**{"epochs": MOST, **settings})
-    basis = model._basis(PROBLEM.by_context)
-    loop = model._loop(None, basis, *model._start(PROBLEM, None, 1), 1, model.epochs)
-    best: tuple[float, float, int] = (-1.0, -1.0, 0)
-    late = 0
-    for epoch in range(1, model.epochs + 1):
-        try:
-            loop.epoch()
-        except SettingError:  # its steps are too long
-            break
-        if epoch % EVERY[name] and epoch < model.epochs:
-            continue
-        if planned and epoch < model.epochs:
-            continue
-        recall, ndcg = PROBLEM.judged(model, loop.items, basis)
-        late = 0 if ndcg > best[0] else late + 1
-        best = max(best, (ndcg, recall, epoch))
-        if late == 3:
-            break
-    told = {"epochs": best[2], "recall@20": round(best[1], 6), METRIC: round(best[0], 6)}
-    return settings | told | {"seconds": round(time.perf_counter() - began, 1)}
-
-
-def search(args: argparse.Namespace) -> None:
-    """Run trials until the time is up; every line is written as soon as it is there."""
-    lines: list[dict[str, Any]] = []
-    rng = np.random.default_rng(args.seed)
-    end = time.perf_counter() + 60 * args.minutes
-    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
-
-    def proposals() -> Iterator[tuple[str, dict[str, Any]]]:
-        while time.perf_counter() < end:
-            fresh = len(lines) < 3 * args.workers or rng.random() < 0.25
-            yield args.model, drawn(rng, args.model, args.dims) if fresh else nearby(rng, args.model, lines, args.dims)
-
-    with mp.get_context("spawn").Pool(args.workers, begin, (args.problem,)) as pool, args.out.open("w") as file:
-        proposed = proposals()
-        running = [pool.apply_async(trial, (next(proposed),)) for _ in range(args.workers)]
-        names: list[str] = []
-        while running:
-            done = [one for one in running if one.ready()]
-            running = [one for one in running if one not in done]
-            for one in done:
-                lines.append(one.get())
-                if not names:
-                    names = [*space(args.model), "dim", "epochs", "recall@20", METRIC, "seconds"]
-                    print(*names, sep=",", file=file)
-                writer = csv.DictWriter(file, names, lineterminator="\n")
-                writer.writerow(lines[-1])
-                file.flush()
-                following = next(proposed, None)
-                if following is not None:
-                    running.append(pool.apply_async(trial, (following,)))
-            time.sleep(0.05)
-            if time.perf_counter() > end + 20:  # what has not ended by now is lost
-                pool.terminate()
+    fit = Fit(problem, model, settings)
+    state = "complete"
+    epochs = settings["epochs"]
+    for epoch in range(epochs):
+        fit.run(1 - epoch / epochs if settings["schedule"] == "linear" else 1.0)
+        if epoch % 5 == 4:
+            torch.cuda.synchronize()
+            if time.perf_counter() - began > limit:
+                state = "pruned"
                 break
-    best = max(lines, key=lambda line: line[METRIC])
-    print(f"{args.model}: {len(lines)} trials, the best {best}")
+            if not torch.isfinite(fit.H.sum()):
+                state = "pruned"
+                break
+    trained = problem.measure(fit.W, fit.directions())
+    fit.fold_in()
+    found = problem.measure(fit.W, fit.H)
+    values = {name: round(one, 6) for name, one in zip(METRICS, found)}
+    print(f"   before folding in {trained[1]:.4f}, {(time.perf_counter() - began) / epochs * 1e3:.1f} ms an epoch")
+    return settings | {"state": state} | values | {"seconds": round(time.perf_counter() - began, 1)}
 
 
-def space(model: str) -> dict[str, tuple[float, float, bool] | list[Any]]:
-    """Ranges (low, high, log) or values of the settings."""
-    common: dict[str, tuple[float, float, bool] | list[Any]] = {
-        "learning_rate": (0.01, 0.3, True),
-        "regularization": (3e-4, 0.05, True),
-        "positive_item_exponent": (-0.5, 0.2, False),
-        "positive_context_exponent": (-0.5, 0.2, False),
-    }
-    if model == "AdaptiveBPR":
-        return common | {"gamma": (30.0, 20_000.0, True)}
-    if model == "WARP":
-        penalties = ["Reciprocal()", "TopN(n=20)", "TopN(n=100)"]
-        changed = {
-            "learning_rate": (0.003, 0.3, True),
-            "regularization": (1e-5, 0.03, True),
-            "margin": (0.1, 3.0, True),
-        }
-        return common | changed | {"optimizer": ["sgd", "adagrad"], "rounds": (5, 300, True), "penalty": penalties}
-    if model == "LambdaMF":
-        changed = {"learning_rate": (0.05, 3.0, True), "regularization": (3e-5, 0.01, True)}
-        return common | changed | {"metric": ["ndcg", "ndcg@20"], "candidates": (8, 128, True)}
-    if model == "LogisticMF":
-        return common | {"n_negatives": (1, 16, True)}
-    return common
+def search(
+    problem: Problem, model: str, path: Path, seconds: float, explore: int, fixed: dict[str, Any], seed: int
+) -> None:
+    rows: list[dict[str, Any]] = []
+    if path.exists():
+        with path.open(newline="") as file:
+            rows = [{name: value_of(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    rng = np.random.default_rng([seed, len(rows)])
+    space = SPACES[model] | {name: value if isinstance(value, tuple) else [value] for name, value in fixed.items()}
+    end, tried = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        good = sorted((one for one in rows if one["state"] == "complete"), key=lambda one: -one[METRICS[1]])
+        wide = tried < explore or not good or rng.random() < 0.1
+        centre = {} if wide else good[min(int(rng.exponential(1.5)), len(good) - 1)]
+        settings = {name: drawn(rng, name, one, centre) for name, one in space.items()}
+        tried += 1
+        row = trial(problem, model, settings, min(60.0, end + 20 - time.perf_counter()))
+        rows.append(row)
+        print(model, len(rows), {k: v for k, v in row.items() if len(space.get(k, "12")) > 1}, flush=True)
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    best = max((one for one in rows if one["state"] == "complete"), key=lambda one: one[METRICS[1]])
+    print(f"{model}: {len(rows)} trials, the best {best}")
 
 
-def drawn(rng: np.random.Generator, model: str, dims: list[int]) -> dict[str, Any]:
-    """Settings at random."""
-    settings: dict[str, Any] = {"dim": int(rng.choice(dims))}
-    for name, one in space(model).items():
-        if isinstance(one, list):
-            settings[name] = one[rng.integers(len(one))]
-            continue
-        low, high, log = one
-        value = np.exp(rng.uniform(np.log(low), np.log(high))) if log else rng.uniform(low, high)
-        settings[name] = settled(value, low)
-    return settings
-
-
-def nearby(rng: np.random.Generator, model: str, lines: list[dict[str, Any]], dims: list[int]) -> dict[str, Any]:
-    """Settings near one of the best, some of them changed."""
-    ranked = sorted(lines, key=lambda line: -line[METRIC])
-    centre = ranked[min(int(rng.exponential(2)), len(ranked) - 1)]
-    settings: dict[str, Any] = {"dim": int(max(dims)) if rng.random() < 0.5 else centre["dim"]}
-    for name, one in space(model).items():
-        settings[name] = centre[name]
-        if rng.random() < 0.4:
-            continue
-        if isinstance(one, list):
-            if rng.random() < 0.3:
-                settings[name] = one[rng.integers(len(one))]
-            continue
-        low, high, log = one
-        if log:
-            value = np.exp(np.clip(np.log(centre[name]) + rng.normal(0, 0.35), np.log(low), np.log(high)))
-        else:
-            value = np.clip(centre[name] + rng.normal(0, 0.1 * (high - low)), low, high)
-        settings[name] = settled(value, low)
-    return settings
-
-
-def settled(value: float, low: float) -> float | int:
-    """Two digits of a number; a whole one where its range is of whole numbers."""
-    return round(value) if isinstance(low, int) else float(f"{value:.2g}")
+def drawn(rng: np.random.Generator, name: str, one: Range, centre: dict[str, Any]) -> Any:
+    """A value of a setting: from its whole range, or near the centre's."""
+    own = centre.get(name)
+    if isinstance(one, list):
+        return own if own in one and rng.random() < 0.7 else one[rng.integers(len(one))]
+    low, high, log = one
+    if own is not None and rng.random() < 0.3:
+        return own
+    a, b = (np.log(low), np.log(high)) if log else (low, high)
+    if own is None:
+        value = rng.uniform(a, b)
+    else:
+        value = np.clip((np.log(own) if log else own) + rng.normal(0, 0.12 * (b - a)), a, b)
+    value = np.exp(value) if log else value
+    return round(value) if name in WHOLE else float(f"{value:.2g}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -29,12 +29,28 @@ def prefetch(typing: Any, A: Any, i: Any, j: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(A)(context, builder, values[0])
         columns = builder.extract_value(array.shape, 1)
-        place = builder.gep(array.data, [builder.add(builder.mul(values[1], columns), values[2])])
-        pointer = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [pointer, _INT, _INT, _INT])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read, keep, data = ir.Constant(_INT, 0), ir.Constant(_INT, 3), ir.Constant(_INT, 1)
-        builder.call(function, [builder.bitcast(place, pointer), read, keep, data])
+        _send_for(builder, array, builder.add(builder.mul(values[1], columns), values[2]))
         return context.get_dummy_value()
 
     return types.void(A, types.intp, types.intp), generate
+
+
+@intrinsic
+def prefetch_at(typing: Any, A: Any, i: Any) -> Any:
+    """Ask for the cache line of A[i], which will be read soon; A is a contiguous vector."""
+    if not isinstance(A, types.Array) or (A.layout, A.ndim) != ("C", 1):
+        raise TypingError(f"prefetch_at takes a contiguous vector; this is {A}")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _send_for(builder, context.make_array(A)(context, builder, values[0]), values[1])
+        return context.get_dummy_value()
+
+    return types.void(A, types.intp), generate
+
+
+def _send_for(builder: Any, array: Any, place: Any) -> None:
+    pointer = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, _INT, _INT, _INT])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    read, keep, data = ir.Constant(_INT, 0), ir.Constant(_INT, 3), ir.Constant(_INT, 1)
+    builder.call(function, [builder.bitcast(builder.gep(array.data, [place]), pointer), read, keep, data])

@@ -25,6 +25,10 @@ PRESETS = [
         {"objective": Pairwise("hinge", 0.5), "sampler": Rejection(0.5, 9), "weight": TopN(4)},
     ),
     (sl.LambdaMF(**SMALL, metric="ap@5", candidates=6), {"weight": LambdaRank("ap@5", "sampled", 6)}),
+    (
+        sl.LambdaMF(**SMALL, sampler="AdaptiveRank(gamma=7)"),
+        {"sampler": AdaptiveRank(7.0), "weight": LambdaRank("ndcg", "sampled")},
+    ),
     (sl.LambdaMF(**SMALL, ranks="exact"), {"weight": LambdaRank("ndcg", "exact")}),
     (sl.LogisticMF(**SMALL), {"objective": Pointwise("logistic")}),
     (sl.HingeMF(**SMALL, temperature=2.0), {"objective": Pointwise("hinge", temperature=2.0)}),

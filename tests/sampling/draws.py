@@ -38,6 +38,7 @@ def draw(way, negatives, contexts, positives, n, *, W=None, H=None, seed=7):
             n,
             none if W is None else W,
             none if H is None else H,
+            np.zeros(8, np.float32),
             items,
             rounds,
         )

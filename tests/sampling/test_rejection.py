@@ -14,12 +14,12 @@ EXCLUDE = ("history", "positive")
 
 
 def setting(exclude, context, positive, margin, seed=8):
-    """The negatives' source, embeddings, and who violates among whom."""
+    """The negatives' source, embeddings, who is proposed, and who of them violates and is not excluded."""
     rows, (W, H) = histories(), embeddings(4, seed)
     scores = W[context].astype(float) @ H.T.astype(float)
     out = {positive} | (set(rows.row(context).tolist()) if exclude == "history" else set())
-    candidates = [j for j in range(ITEMS) if j not in out]
-    violators = [j for j in candidates if scores[j] + margin > scores[positive]]
+    candidates = [j for j in range(ITEMS) if j != positive]
+    violators = [j for j in candidates if j not in out and scores[j] + margin > scores[positive]]
     return rows, W, H, scores, candidates, violators
 
 

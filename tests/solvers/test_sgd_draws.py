@@ -76,7 +76,7 @@ def rejected(task, sampler, table, cosine=0):
         barred = {i, *(task.lists[c] if sampler.exclude == "history" else [])}
         left = [j for j in range(ITEMS) if j not in barred]
         found = [j for j in left if y[c, j] + sampler.margin > y[c, i]]
-        law = rounds_law(len(found) / len(left), sampler.rounds)
+        law = rounds_law(len(found) / (ITEMS - 1), sampler.rounds)
         each = [
             (j, float(table[(ITEMS - 1) // n]), law[n - 1] / len(found))
             for j in found
@@ -119,20 +119,30 @@ def test_lambdas_of_exact_ranks(metric, more):
 @pytest.mark.parametrize("metric", ["ndcg", "ap", "auc"])
 @pytest.mark.parametrize("more", [{}, {"normalize": True}, {"sampler": AdaptiveRank(2.0)}], ids=repr)
 def test_lambdas_of_estimated_ranks(metric, more):
-    """A rank is 1 + ⌊(|I|−1)·k/n⌋ where k of n random items score higher; here over all pairs of two such items."""
+    """Where k of n random items score higher; here over all pairs of two such items."""
     weight = LambdaRank(metric, "sampled", candidates=2)
     task = Task({"objective": Pairwise("logistic"), "weight": weight, **more})
     y = task.scores()
+    places = np.arange(ITEMS) / (ITEMS - 1)
+    worth = 1 + np.arange(ITEMS) if metric == "auc" else 1 / np.log2(2 + np.arange(ITEMS))
 
-    def rank(c, item, candidates):
-        return 1 + (ITEMS - 1) * sum(y[c, k] > y[c, item] for k in candidates) // 2
+    def above(c, item, candidates):
+        return sum(y[c, k] > y[c, item] for k in candidates)
+
+    def gain(k):
+        law = places**k * (1 - places) ** (2 - k)
+        return law @ worth / law.sum()
+
+    def change_of(c, i, j, some):
+        if metric == "ap":
+            ranks = [1 + (above(c, one, some) + 1) * (ITEMS - 1) // 4 for one in (i, j, *task.lists[c])]
+            return weight.change(ranks[0], ranks[1], ranks[2:], ITEMS)
+        n = len(task.lists[c])
+        norm = n * (ITEMS - n) if metric == "auc" else worth[:n].sum()
+        return abs(gain(above(c, i, some)) - gain(above(c, j, some))) / norm
 
     def change(c, i, j):
-        found = []
-        for some in product(range(ITEMS), repeat=2):
-            positives = [rank(c, one, some) for one in task.lists[c]]
-            found.append(weight.change(rank(c, i, some), rank(c, j, some), positives, ITEMS))
-        return float(np.mean(found))
+        return float(np.mean([change_of(c, i, j, some) for some in product(range(ITEMS), repeat=2)]))
 
     close(
         moved_contexts(task),

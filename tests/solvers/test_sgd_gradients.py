@@ -124,7 +124,7 @@ def test_rejection_with_a_penalty(exclude, penalty):
     def violators(c, i):
         barred = {i, *(task.lists[c] if exclude == "history" else [])}
         left = [j for j in range(ITEMS) if j not in barred]
-        return [j for j in left if y[c, j] + margin > y[c, i]], len(left)
+        return [j for j in left if y[c, j] + margin > y[c, i]], ITEMS - 1
 
     def draws(c, i):
         """The exact law of the item and the number of rounds."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import xlog1py, xlogy
 
 from shortlist._numba import lean_kernel
 from shortlist._settings import one_of, whole
@@ -35,10 +37,15 @@ class LambdaRank:
 
     Args:
         metric: "ndcg", "ap" or "auc", or one with a cut such as "ndcg@20", "ap@20", "precision@10", "recall@20".
-        ranks: `"exact"`: all items are scored for blocks of contexts, O(|C||I|d) an epoch. `"sampled"`: a rank is
-            estimated from the share of a few random items that score higher, as LambdaFM does (Yuan et al. 2016).
-            Folding in, which is for one context at a time, always estimates them.
+        ranks: `"exact"`: all items are scored for blocks of contexts, O(|C||I|d) an epoch. `"sampled"`: ranks are
+            estimated from how many of a few random items score higher, as LambdaFM does (Yuan et al. 2016). Folding in,
+            which is for one context at a time, always estimates them.
         candidates: how many, for `"sampled"`.
+
+    If k of n candidates score higher, the rank may be any; P(r|k) ∝ ((r−1)/(|I|−1))^k·(1−(r−1)/(|I|−1))^{n−k}. What a
+    place is worth (1/log₂(1+r), 1[r≤n], r) enters |ΔM| as its mean under this law. The worth of the most likely rank
+    would be far from it: with k = 0 that is 1, though the item may well be in place 300. For AP, which is a function of
+    several ranks, the mean rank stands for each.
 
     >>> LambdaRank("ndcg").change(1, 3, [1], 100)
     0.5
@@ -51,7 +58,7 @@ class LambdaRank:
     def __post_init__(self) -> None:
         self._parsed()
         one_of("ranks", self.ranks, ("sampled", "exact"))
-        whole("candidates", self.candidates, most=1_000_000)
+        whole("candidates", self.candidates, most=10_000)
 
     def _parsed(self) -> tuple[str, int]:
         """The metric, and after how many places it is cut; 0: it is not."""
@@ -66,23 +73,30 @@ class LambdaRank:
     def tables(self, n_items: int, longest: int) -> Lambdas:
         """What kernels need, for histories of up to so many items."""
         name, cut = self._parsed()
-        ranks, sizes = np.arange(1, n_items + 1), np.maximum(1, np.arange(longest + 1))
-        within = ranks <= (cut or n_items)
-        gains = np.zeros(n_items + 1)
-        norms = np.ones(longest + 1)
+        sizes, gains = np.maximum(1, np.arange(longest + 1)), self._gains(n_items)
         if name == "ndcg":
-            gains[1:] = within / np.log2(1 + ranks)
             norms = np.cumsum(gains)[np.minimum(sizes, n_items)]
         elif name == "auc":
-            gains[1:] = ranks
             norms = sizes * np.maximum(1.0, n_items - sizes)
         elif name == "ap":
-            gains[1:] = within / ranks
             norms = np.minimum(sizes, cut or n_items)
         else:
-            gains[1:] = within
             norms = np.full(longest + 1, float(cut)) if name == "precision" else sizes
-        return Lambdas(gains.astype(np.float32), norms.astype(np.float32), int(name == "ap"), int(self.candidates))
+        return Lambdas(
+            gains.astype(np.float32),
+            norms.astype(np.float32),
+            int(name == "ap"),
+            int(self.candidates),
+            _expected(self, n_items) if name != "ap" else np.zeros(1, np.float32),
+        )
+
+    def _gains(self, n_items: int) -> npt.NDArray[np.float64]:
+        """What a place is worth, by rank from 1."""
+        name, cut = self._parsed()
+        ranks = np.arange(1, n_items + 1)
+        within = ranks <= (cut or n_items)
+        worth = {"ndcg": within / np.log2(1 + ranks), "auc": ranks, "ap": within / ranks}.get(name, within)
+        return np.concatenate([[0.0], worth])
 
     def change(self, positive: int, negative: int, positives: npt.ArrayLike, n_items: int) -> float:
         """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them."""
@@ -98,6 +112,7 @@ class Lambdas(NamedTuple):
     norms: npt.NDArray[np.float32]  # by the length of the history
     by_positives: int  # whether the ranks of the other positives matter
     candidates: int
+    expected: npt.NDArray[np.float32]  # gains by how many candidates score higher; not for AP
 
 
 @lean_kernel
@@ -120,3 +135,26 @@ def metric_change(tables: Lambdas, a: int, b: int, ranks: Array, n: int) -> Any:
         if low < r < high:
             total += gains[r]
     return abs(above_low * gains[low] + total - above_high * gains[high]) / norm
+
+
+@lru_cache(maxsize=64)
+def _expected(metric: LambdaRank, n_items: int) -> npt.NDArray[np.float32]:
+    """The mean gain of an item that k of n random items score higher than, by k = 0 … n.
+
+    Beyond the first ranks, which are taken one by one, a block of them is taken for its middle; blocks are a fraction
+    of the standard deviation of P(r|k) long.
+    """
+    n, gains = int(metric.candidates), metric._gains(n_items)[1:]
+    bounds = [*range(min(1024, n_items))]
+    while bounds[-1] < n_items:
+        bounds.append(min(n_items, bounds[-1] + max(1, int(bounds[-1] * min(0.01, 0.3 / n**0.5)))))
+    starts, sizes = np.array(bounds[:-1]), np.diff(bounds)
+    worth = np.add.reduceat(gains, starts) / sizes
+    x = (starts + (sizes - 1) / 2) / max(1, n_items - 1)
+    k = np.arange(n + 1)[:, None]
+    with np.errstate(divide="ignore"):
+        logs = xlogy(k, x) + xlog1py(n - k, -x)
+    top = logs.max(axis=1, keepdims=True)
+    law = sizes * np.exp(logs - np.where(np.isfinite(top), top, 0))
+    law[~np.isfinite(top[:, 0])] = sizes  # of two items: some are above and some are not, so it can be either
+    return np.asarray((law @ worth) / law.sum(axis=1), np.float32)

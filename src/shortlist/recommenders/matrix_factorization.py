@@ -169,9 +169,11 @@ class WARP(Sampled):
 class LambdaMF(_Preset):
     """LambdaRank for matrix factorization: pairwise logistic loss, weighted by what a swap changes in a metric.
 
-    Negatives are drawn uniformly; the weight of a pair of items is |ΔM|, see `LambdaRank`.
+    The weight of a pair of items is |ΔM|, see `LambdaRank`. What is minimised is q·|ΔM|·ln(1 + exp(ŷ(j|c) − ŷ(i|c))):
+    with `sampler="AdaptiveRank(gamma=2000.0)"` more of the negatives are where |ΔM| is not about 0.
 
     Args:
+        sampler: `Uniform`, `Popularity`, `InBatch` or `AdaptiveRank` of `shortlist.sampling`, or its text.
         metric: M: "ndcg", "ap", "auc", or with a cut "ndcg@20", "ap@20", "precision@10", "recall@20".
         ranks: `"sampled"` or `"exact"`.
         candidates: how many items a sampled rank is estimated from.
@@ -182,14 +184,19 @@ class LambdaMF(_Preset):
 
     learning_rate: float = 0.5
     regularization: float = 0.001
+    sampler: str | Sampler = "Uniform(exclude='history')"
     metric: str = "ndcg"
     ranks: Ranks = "sampled"
     candidates: int = 32
 
     def composition(self) -> Composition:
-        """Pairwise logistic, uniform, weighted by |ΔM|."""
+        """Pairwise logistic, any sampler, weighted by |ΔM|."""
         weight = LambdaRank(self.metric, self.ranks, self.candidates)
-        return Composition(Pairwise("logistic", self.temperature), Uniform(), weight)
+        return Composition(Pairwise("logistic", self.temperature), part_of("sampler", self.sampler, SAMPLERS), weight)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments; the sampler as text."""
+        return super().settings() | {"sampler": text_of(self.composition().sampler)}
 
     @classmethod
     def space(cls) -> Space:

@@ -14,12 +14,13 @@ import numpy.typing as npt
 from shortlist._numba import fast_lean_kernel, kernel, lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
-from shortlist.sampling.filter import in_history
+from shortlist.sampling.filter import in_history, send_for_bit
 from shortlist.sampling.tables import ADAPTIVE, HISTORY, IN_BATCH, POPULARITY, REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
 
 Array: TypeAlias = npt.NDArray[Any]
 _TRIES = 1000  # draws, until one is not excluded
+_SIDE = 16  # coordinates of a block
 
 
 @lean_kernel
@@ -33,6 +34,13 @@ def unit(state: Array) -> float:
 def below(state: Array, n: int) -> int:
     """One of 0 … n − 1, each as likely."""
     return int(unit(state) * n)
+
+
+@lean_kernel
+def another(state: Array, n: int, i: int) -> int:
+    """One of 0 … n − 1 but i, each as likely."""
+    j = below(state, n - 1)
+    return j + (j >= i)
 
 
 @lean_kernel
@@ -56,18 +64,43 @@ def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
 
 
 @lean_kernel
+def propose(state: Array, tables: Tables, c: int) -> int:
+    """Any item, for `settled` to look at when what that needs to know has been sent for."""
+    j = below(state, tables.n_items)
+    if tables.exclude == HISTORY:
+        send_for_bit(tables.bits, tables.offset, c, j)
+    return j
+
+
+@lean_kernel
+def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
+    """What was proposed or, where that is excluded, another item: together as `draw_uniform`.
+
+    Random numbers are those of `state[1]`, so that proposals do not depend on when this happens.
+    """
+    return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, j) else j
+
+
+@lean_kernel
+def sow(state: Array, seed: np.uint64) -> None:
+    """Begin both series of random numbers."""
+    state[0] = seed
+    state[1] = mixed(seed + GOLDEN)
+
+
+@lean_kernel
 def draw_one(
-    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, batch_items: Array, begin: int, stop: int
+    state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array, batch_items: Array, begin: int, stop: int
 ) -> int:
     """The negative of the pair (c, i) by every sampler but Rejection; −1 where 1,000 draws were all excluded.
 
-    `batch_items[begin:stop]` are the positives of the batch. Bound by one random number, the bit of the history filter
-    and, where that is set, a search in the history.
+    `parts` is as `get_ready` left it for this context. `batch_items[begin:stop]` are the positives of the batch. Bound
+    by one random number, the bit of the history filter and, where that is set, a search in the history.
     """
     if tables.code == UNIFORM:
         return draw_uniform(state, tables, c, i)
     if tables.code == ADAPTIVE:
-        return _draw_adaptive(state, tables, c, i, W)
+        return _draw_adaptive(state, tables, c, i, W, parts)
     if tables.code == IN_BATCH and begin == stop:
         return -1
     for _ in range(_TRIES):
@@ -87,14 +120,15 @@ def draw_one(
 def draw_rejection(state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int) -> tuple[int, int]:
     """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
 
-    Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with.
+    Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with; the history
+    is looked at for those that score high enough only.
     """
+    if tables.n_items < 2:
+        return -1, 0
     least = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
     for n in range(1, tables.rounds + 1):
-        j = draw_uniform(state, tables, c, i)
-        if j < 0:
-            return -1, n - 1
-        if pair_score(W, c, H, j, cosine) > least:
+        j = another(state, tables.n_items, i)
+        if pair_score(W, c, H, j, cosine) > least and not excluded(tables, c, i, j):
             return j, n
     return -1, tables.rounds
 
@@ -115,16 +149,18 @@ def draw_negatives(
     n: int,
     W: Array,
     H: Array,
+    parts: Array,
     out: Array,
     rounds: Array,
 ) -> None:
     """Fill `out` (pairs × n) with n negatives for each pair of a batch, and for Rejection `rounds`, of that shape."""
     for k in range(len(contexts)):
+        get_ready(tables, W, contexts[k], parts)
         for m in range(n):
             if tables.code == REJECTION:
                 out[k, m], rounds[k, m] = draw_rejection(state, tables, contexts[k], positives[k], W, H, 0)
             else:
-                out[k, m] = draw_one(state, tables, contexts[k], positives[k], W, H, positives, 0, len(positives))
+                out[k, m] = draw_one(state, tables, contexts[k], positives[k], W, parts, positives, 0, len(positives))
 
 
 @kernel
@@ -144,15 +180,41 @@ def _nth_left(state: Array, tables: Tables, c: int, i: int) -> int:
     return -1
 
 
+@fast_lean_kernel
+def get_ready(tables: Tables, W: Array, c: int, parts: Array) -> None:
+    """Before draws for a context: for AdaptiveRank, |φ_f|σ_f summed over blocks of coordinates; see `n_parts`."""
+    if tables.code != ADAPTIVE:
+        return
+    width, sigma = W.shape[1], tables.sigma
+    for b in range(width // _SIDE):
+        total = np.float32(0)
+        for f in range(_SIDE):
+            total += abs(W[c, b * _SIDE + f]) * sigma[b * _SIDE + f]
+        parts[b] = total
+    if width % _SIDE:
+        total = np.float32(0)
+        for f in range(width - width % _SIDE, width):
+            total += abs(W[c, f]) * sigma[f]
+        parts[width // _SIDE] = total
+
+
+def n_parts(width: int) -> int:
+    """How many sums `get_ready` leaves of so many coordinates."""
+    return -(-width // _SIDE)
+
+
 @lean_kernel
-def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array) -> int:
+def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array) -> int:
     """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
-    total = _influence(W, c, tables.sigma)
+    width = W.shape[1]
+    total = 0.0
+    for b in range(-(-width // _SIDE)):
+        total += parts[b]
     n_items, gamma = tables.n_items, tables.gamma
     span = np.expm1(-n_items / gamma)
     for _ in range(_TRIES):
         u = unit(state)
-        f = _coordinate(W, c, tables.sigma, u * total) if total > 0 else int(u * W.shape[1])
+        f = _coordinate(W, c, tables.sigma, parts, u * total) if total > 0 else int(u * width)
         r = min(int(-gamma * np.log1p(unit(state) * span)), n_items - 1)
         j = int(tables.lists[f, r if W[c, f] >= 0 else n_items - 1 - r])
         if not excluded(tables, c, i, j):
@@ -160,24 +222,23 @@ def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array) -> in
     return -1
 
 
-@fast_lean_kernel
-def _influence(W: Array, c: int, sigma: Array) -> float:
-    total = np.float32(0)
-    for f in range(len(sigma)):
-        total += abs(W[c, f]) * sigma[f]
-    return float(total)
-
-
 @lean_kernel
-def _coordinate(W: Array, c: int, sigma: Array, target: float) -> int:
-    """The first coordinate at which the running sum of |φ_f|σ_f passes the target."""
+def _coordinate(W: Array, c: int, sigma: Array, parts: Array, target: float) -> int:
+    """The first coordinate at which the running sum of |φ_f|σ_f passes the target: first its block, then itself."""
+    width = W.shape[1]
     last = 0
-    total = np.float32(0)
-    for f in range(len(sigma)):
+    for b in range(-(-width // _SIDE)):
+        if parts[b] > 0:
+            last = b
+            if target < parts[b]:
+                break
+            target -= parts[b]
+    found = last * _SIDE
+    for f in range(last * _SIDE, min(width, (last + 1) * _SIDE)):
         part = abs(W[c, f]) * sigma[f]
         if part > 0:
-            last = f
-            total += part
-            if total > target:
+            found = f
+            if target < part:
                 break
-    return last
+            target -= part
+    return found

@@ -21,16 +21,17 @@ from shortlist.sampling.uniform import UniformNegatives
 class Rejection(Sampler):
     """Uniform proposals until one has ŷ(j|c) + margin > ŷ(i|c): the sampler of WARP (Weston et al. 2011).
 
-    An accepted item is uniform over the v violators among the n items that are not excluded, and with p = v/n the
-    number N of proposals is geometric, P(N) = p(1−p)^{N−1}. After `rounds` proposals the search is given up, so
+    Proposals are all items but i. One that is excluded is rejected as one that scores too low is, so most need not be
+    looked up in the history. An accepted item is uniform over the v violators that are not excluded, and with
+    p = v/(|I|−1) the number N of proposals is geometric, P(N) = p(1−p)^{N−1}. After `rounds` the search is given up, so
 
         q(j|c,i) = (1 − (1−p)^rounds) / v for violators, 0 for all others;  the rest of 1 is that none was found.
 
     Few rounds mean that i is badly ranked: its rank is estimated by ⌊(|I|−1)/N⌋. The article prints ⌊(N−1)/|I|⌋, which
     is 0 always. See `rounds_law` and `expected_rank`.
 
-    A draw reports the rounds of each negative: all of them where the search was given up, 0 where nothing was left to
-    propose. ln q is not reported, since v is not known without scoring the catalogue.
+    A draw reports the rounds of each negative: all of them where the search was given up, 0 where there is no other
+    item than i. ln q is not reported, since v is not known without scoring the catalogue.
 
     Args:
         margin: how far below the positive item's score a violator may be.
@@ -90,18 +91,18 @@ class RejectionNegatives(UniformNegatives):
         items = np.full((len(contexts), whole("n", n)), -1, np.int32)
         rounds = np.zeros(items.shape, np.int32)
         least = np.asarray(score(contexts, positives)) - self._settings.margin
-        todo = np.arange(items.size)
+        todo = np.arange(items.size if self.n_items > 1 else 0)
         for _ in range(self._settings.rounds):
-            if not len(todo):
-                break
             pairs = todo // n
-            proposed = super().draw(contexts[pairs], positives[pairs], 1, rng).items[:, 0]
-            some = proposed >= 0
-            todo, pairs, proposed = todo[some], pairs[some], proposed[some]
+            proposed = rng.integers(max(1, self.n_items - 1), size=len(todo), dtype=np.int32)
+            proposed += proposed >= positives[pairs]
             rounds.flat[todo] += 1
             good = np.asarray(score(contexts[pairs], proposed)) > least[pairs]
+            good &= ~self._excluded(contexts[pairs], positives[pairs], proposed)
             items.flat[todo[good]] = proposed[good]
             todo = todo[~good]
+            if not len(todo):
+                break
         return Draw(items, None, rounds)
 
     def probabilities(
@@ -115,11 +116,11 @@ class RejectionNegatives(UniformNegatives):
         """q(j|c,i) of every item j by brute force; what it lacks to 1 is the probability that none is found."""
         if positive is None or scores is None or np.shape(scores) != (self.n_items,):
             raise SettingError(f"Rejection compares with a positive item; pass positive and {self.n_items} scores")
-        candidates = self._allowed(context, positive, None) > 0
-        violators = candidates & (scores > scores[positive] - self._settings.margin)
+        allowed = self._allowed(context, positive, None) > 0
+        violators = allowed & (scores > scores[positive] - self._settings.margin)
         if not violators.any():
             return np.zeros(self.n_items)
-        p = violators.sum() / candidates.sum()
+        p = violators.sum() / (self.n_items - 1)
         return np.asarray(violators / violators.sum() * rounds_law(p, self._settings.rounds).sum())
 
 

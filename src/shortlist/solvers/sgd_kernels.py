@@ -17,7 +17,17 @@ from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
 from shortlist.objectives.lambdas import metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
-from shortlist.sampling.kernels import draw_one, draw_rejection, draw_uniform, send_for
+from shortlist.sampling.kernels import (
+    another,
+    draw_one,
+    draw_rejection,
+    excluded,
+    get_ready,
+    propose,
+    send_for,
+    settled,
+    sow,
+)
 from shortlist.sampling.tables import REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
 from shortlist.solvers.optimizers import SGD, State
@@ -48,7 +58,7 @@ def run_chunk(
     from wherever they are, in any order; that they are sent for a block ahead hides most of the wait. What remains is
     bound by the caches' bandwidth.
     """
-    work.state[0] = seed
+    sow(work.state, seed)
     _run(work.state, pairs, start, stop, tables, weigher, rules, model, work, sums)
 
 
@@ -77,16 +87,22 @@ def _run(
             if rules.optimizer != SGD:
                 _send_for_state(model.context_state, c)
                 _send_for_state(model.item_state, i)
+            if tables.code == UNIFORM:
+                for k in range(m):
+                    negatives[s - begin, k] = propose(state, tables, c)
         if tables.code == REJECTION:
             _reject(state, pairs, begin, end, tables, rules, model, work)
         for s in range(begin, end):
             c, i = pairs.contexts[s], pairs.items[s]
+            get_ready(tables, model.contexts, c, work.parts)
             if weigher.code == LAMBDA:
                 score_candidates(state, weigher.lambdas, tables, rules, model, c, work)
             for k in range(m):
                 j = negatives[s - begin, k]
-                if tables.code != REJECTION:
-                    j = draw_one(state, tables, c, i, model.contexts, model.items, pairs.items, start, stop)
+                if tables.code == UNIFORM:
+                    j = settled(state, tables, c, i, j)
+                elif tables.code != REJECTION:
+                    j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
                 if j >= 0:
                     send_for(model.items, j)
                     if rules.optimizer != SGD and rules.frozen == 0:
@@ -119,7 +135,9 @@ def _reject(
     W, H = model.contexts, model.items
     negatives, rounds, least, waiting = work.negatives, work.rounds, work.least, work.waiting
     for k in range(rules.n_negatives):
-        n_waiting = end - begin
+        n_waiting = end - begin if tables.n_items > 1 else 0
+        for at in range(end - begin):
+            negatives[at, k] = -1
         for at in range(n_waiting):
             c, i = pairs.contexts[begin + at], pairs.items[begin + at]
             least[at] = pair_score(W, c, H, i, rules.cosine) - np.float32(tables.margin)
@@ -127,16 +145,15 @@ def _reject(
         for n in range(1, tables.rounds + 1):
             for x in range(n_waiting):
                 at = waiting[x]
-                j = draw_uniform(state, tables, pairs.contexts[begin + at], pairs.items[begin + at])
+                j = another(state, tables.n_items, pairs.items[begin + at])
                 negatives[at, k] = j
-                if j >= 0:
-                    send_for(H, j)
+                send_for(H, j)
             left = 0
             for x in range(n_waiting):
                 at = waiting[x]
-                j = negatives[at, k]
+                c, i, j = pairs.contexts[begin + at], pairs.items[begin + at], negatives[at, k]
                 rounds[at, k] = n
-                if j >= 0 and pair_score(W, pairs.contexts[begin + at], H, j, rules.cosine) <= least[at]:
+                if pair_score(W, c, H, j, rules.cosine) <= least[at] or excluded(tables, c, i, j):
                     waiting[left] = at
                     left += 1
             n_waiting = left
@@ -174,7 +191,7 @@ def fold_rows(
     for c in range(start, stop):
         begin = tables.indptr[c]
         n = tables.indptr[c + 1] - begin
-        state[0] = seed
+        sow(state, seed)
         for k in range(n):
             own.contexts[k] = c
             own.items[k] = tables.indices[begin + k]
@@ -236,20 +253,21 @@ def run_plain(
     shrink_c, shrink_i = eta_c * rules.context_ridges[0], eta_i * rules.item_ridges[0]
     loss, one = rules.loss, np.float32(1)
     total, count = 0.0, 0
-    state[0] = seed
+    sow(state, seed)
     for t in range(start, stop + AHEAD):
         if t < stop:
             c, i = contexts[t], items[t]
-            j = draw_uniform(state, tables, c, i)
+            j = propose(state, tables, c)
             drawn[t & (2 * AHEAD - 1)] = j
             for f in range(0, width, 16):
                 prefetch(W, c, f)
                 prefetch(H, i, f)
-                prefetch(H, max(j, 0), f)
+                prefetch(H, j, f)
         s = t - AHEAD
         if s < start:
             continue
-        c, i, j = contexts[s], items[s], drawn[s & (2 * AHEAD - 1)]
+        c, i = contexts[s], items[s]
+        j = settled(state, tables, c, i, drawn[s & (2 * AHEAD - 1)])
         if j < 0:
             continue
         difference = np.float32(0)
@@ -306,7 +324,7 @@ def run_ranked(
     for each positive of the context.
     """
     state = work.state
-    state[0] = seed
+    sow(state, seed)
     m = rules.n_negatives
     negatives, weights, ranks = work.negatives[0], work.weights[0], work.ranks
     for s in range(start, stop):
@@ -317,12 +335,13 @@ def run_ranked(
             for e in range(begin, end):
                 ranks[e - begin] = exact_rank(row, tables.indices[e])
         a = exact_rank(row, i)
+        get_ready(tables, model.contexts, c, work.parts)
         for k in range(m):
             j = 0
             if tables.code == REJECTION:
                 j, _ = draw_rejection(state, tables, c, i, model.contexts, model.items, rules.cosine)
             else:
-                j = draw_one(state, tables, c, i, model.contexts, model.items, pairs.items, start, stop)
+                j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
             negatives[k] = j
             weights[k] = metric_change(weigher.lambdas, a, exact_rank(row, j), ranks, end - begin) if j >= 0 else 0
         step(pairs, s, negatives, weights, rules, model, work, sums)

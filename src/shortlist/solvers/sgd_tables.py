@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist.objectives.lambdas import Lambdas
+from shortlist.sampling.kernels import n_parts
 from shortlist.solvers.optimizers import State
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -81,8 +82,9 @@ class Work(NamedTuple):
     candidates: npt.NDArray[np.int32]  # that ranks are estimated by
     scores: Floats  # of these
     ranks: npt.NDArray[np.int64]  # of the positives of a context
+    parts: Floats  # of a context's coordinates, for AdaptiveRank
     own: Pairs  # of a context
-    state: npt.NDArray[np.uint64]  # of the random numbers
+    state: npt.NDArray[np.uint64]  # of the random numbers: of proposals, and of what takes the place of excluded ones
     drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows were sent for
 
 
@@ -102,7 +104,8 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
         np.empty(candidates, np.int32),
         np.empty(candidates, np.float32),
         np.empty(len(weigher.lambdas.norms), np.int64),
+        np.empty(n_parts(width), np.float32),
         Pairs(np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.float32)),
-        np.zeros(1, np.uint64),
+        np.zeros(2, np.uint64),
         np.zeros(2 * AHEAD, np.int32),
     )

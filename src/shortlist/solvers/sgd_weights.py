@@ -54,25 +54,33 @@ def score_candidates(
 def _sampled_change(
     lambdas: Lambdas, tables: Tables, rules: Rules, model: Model, c: int, i: int, j: int, work: Work
 ) -> Any:
-    """|ΔM| with the ranks 1 + (|I|−1)·(the share of the candidates that score higher)."""
+    """|ΔM| of ranks that are estimated from how many candidates score higher; see `LambdaRank`."""
     W, H, scores, ranks = model.contexts, model.items, work.scores, work.ranks
     n = lambdas.candidates
-    a = _sampled_rank(scores, n, pair_score(W, c, H, i, rules.cosine), tables.n_items)
-    b = _sampled_rank(scores, n, pair_score(W, c, H, j, rules.cosine), tables.n_items)
+    a = _above(scores, n, pair_score(W, c, H, i, rules.cosine))
+    b = _above(scores, n, pair_score(W, c, H, j, rules.cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
-    if lambdas.by_positives:
-        for e in range(begin, end):
-            score = pair_score(W, c, H, tables.indices[e], rules.cosine)
-            ranks[e - begin] = _sampled_rank(scores, n, score, tables.n_items)
-    return metric_change(lambdas, a, b, ranks, end - begin)
+    if lambdas.by_positives == 0:
+        return abs(lambdas.expected[a] - lambdas.expected[b]) / lambdas.norms[end - begin]
+    for e in range(begin, end):
+        above = _above(scores, n, pair_score(W, c, H, tables.indices[e], rules.cosine))
+        ranks[e - begin] = mean_rank(above, n, tables.n_items)
+    return metric_change(lambdas, mean_rank(a, n, tables.n_items), mean_rank(b, n, tables.n_items), ranks, end - begin)
 
 
 @fast_lean_kernel
-def _sampled_rank(scores: Array, n: int, score: float, n_items: int) -> int:
+def _above(scores: Array, n: int, score: float) -> int:
+    """How many of the candidates score higher."""
     above = 0
     for k in range(n):
         above += scores[k] > score
-    return 1 + above * (n_items - 1) // n
+    return above
+
+
+@fast_lean_kernel
+def mean_rank(above: int, n: int, n_items: int) -> int:
+    """The rank, from 1, of an item that so many of n random items score higher than; in the mean, and rounded down."""
+    return 1 + (above + 1) * (n_items - 1) // (n + 2)
 
 
 @fast_lean_kernel
