@@ -24,7 +24,7 @@ struct Tables {
     const int *lists;              // coordinates x items, from the largest
     const float *sigma;            // by coordinate
     const float *penalties;        // by items above
-    const float *gains, *norms;    // by how many candidates score higher; by length of the history
+    const float *changes, *norms;  // by how many candidates score higher than the two; by length of the history
     const int *lengths;            // of the histories
     float *W, *H, *W_squares, *H_squares;
 };
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(256) steps(Rules rules, Tables tables) {
             }
             const float norm = tables.norms[tables.lengths[c]];
             for (int k = 0; k < rules.n_negatives; k++)
-                weights[k] = fabsf(tables.gains[above_own] - tables.gains[above[k]]) / norm;
+                weights[k] = tables.changes[above_own * (rules.candidates + 1) + above[k]] / norm;
         }
 
         const float weight = tables.context_weights[c] * tables.item_weights[i];

@@ -100,7 +100,7 @@ def main() -> None:
     one.add_argument("--study", type=Path, required=True)
     one.add_argument("--seconds", type=float, required=True)
     one.add_argument("--explore", type=int, default=20, help="so many trials from wide ranges")
-    one.add_argument("--fix", nargs="+", default=[], metavar="SETTING=VALUE", help="settings that are not searched")
+    one.add_argument("--fix", nargs="+", default=[], metavar="SETTING=VALUE", help="or SETTING=(LOW,HIGH,LOG)")
     one.add_argument("--seed", type=int, default=0, help="of the settings that are drawn, not of the fits")
     args = parser.parse_args()
     if args.command == "prepare":
@@ -153,8 +153,8 @@ class Tables(ctypes.Structure):
     """As in sgd_steps.cu."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in (
-        "order", "contexts", "items", "bits", "context_weights", "item_weights", "lists", "sigma", "penalties", "gains",
-        "norms", "lengths", "W", "H", "W_squares", "H_squares",
+        "order", "contexts", "items", "bits", "context_weights", "item_weights", "lists", "sigma", "penalties",
+        "changes", "norms", "lengths", "W", "H", "W_squares", "H_squares",
     )]  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def compiled() -> Any:
     """The kernel of sgd_steps.cu."""
     out = Path(tempfile.mkdtemp()) / "sgd_steps.so"
     source = Path(__file__).parent / "sgd_steps.cu"
-    command = ["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", str(source), "-o", str(out)]
+    command = ["nvcc", "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", str(source), "-o", str(out)]
     subprocess.run(command, check=True)
     function = ctypes.CDLL(str(out)).epoch
     function.argtypes = [ctypes.c_int, Rules, Tables, ctypes.c_int, ctypes.c_void_p]
@@ -222,10 +222,10 @@ class Fit:
         self.item_weights = put(omega(problem.counts, settings["positive_item_exponent"]))
         n = problem.n_items
         self.penalties = put(penalties(settings.get("penalty", "Reciprocal()"), n))
-        gains, norms = lambdas(
+        changes, norms = lambdas(
             settings.get("metric", "ndcg"), n, int(problem.context_lengths.max()), settings.get("candidates", 1)
         )
-        self.gains, self.norms = put(gains), put(norms)
+        self.changes, self.norms = put(changes), put(norms)
         self.lists, self.sigma = torch.zeros(1, 1, dtype=torch.int32, device="cuda"), put(np.zeros(1))
         self.turn = 0
         margin = settings.get("margin", 1.0)
@@ -269,7 +269,7 @@ class Fit:
             rules.n_pairs, rules.seed = len(own), self.turn << 32
             tables = Tables(*(one.data_ptr() for one in (
                 own, problem.contexts, problem.items, problem.bits, self.context_weights, self.item_weights, self.lists,
-                self.sigma, self.penalties, self.gains, self.norms, problem.lengths, self.W, self.H, self.W_squares,
+                self.sigma, self.penalties, self.changes, self.norms, problem.lengths, self.W, self.H, self.W_squares,
                 self.H_squares,
             )))  # fmt: skip
             stream = torch.cuda.current_stream().cuda_stream
@@ -303,14 +303,16 @@ def penalties(text: str, n_items: int) -> np.ndarray:
 
 
 def lambdas(metric: str, n_items: int, longest: int, candidates: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean gain of an item by how many candidates score higher, and the best NDCG of so many items."""
+    """The mean change by how many candidates score higher than the two items, and the best NDCG of so many items."""
     cut = int(metric.partition("@")[2] or n_items)
     ranks = np.arange(1, n_items + 1)
     gains = (ranks <= cut) / np.log2(1 + ranks)
     x = (ranks - 0.5) / n_items
-    laws = [k * np.log(x) + (candidates - k) * np.log1p(-x) for k in range(candidates + 1)]
-    mean = [np.average(gains, weights=np.exp(law - law.max())) for law in laws]
-    return np.array(mean), np.cumsum(gains)[np.minimum(np.maximum(1, np.arange(longest + 1)), n_items) - 1]
+    logs = [k * np.log(x) + (candidates - k) * np.log1p(-x) for k in range(candidates + 1)]
+    laws = [np.exp(one - one.max()) for one in logs]
+    until = np.array([np.cumsum(one / one.sum()) for one in laws])[:, :-1]
+    one_side = (until * -np.diff(gains)) @ (1 - until).T
+    return one_side + one_side.T, np.cumsum(gains)[np.minimum(np.maximum(1, np.arange(longest + 1)), n_items) - 1]
 
 
 def trial(problem: Problem, model: str, settings: dict[str, Any], limit: float) -> dict[str, Any]:

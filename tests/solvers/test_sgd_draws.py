@@ -125,13 +125,14 @@ def test_lambdas_of_estimated_ranks(metric, more):
     y = task.scores()
     places = np.arange(ITEMS) / (ITEMS - 1)
     worth = 1 + np.arange(ITEMS) if metric == "auc" else 1 / np.log2(2 + np.arange(ITEMS))
+    apart = np.abs(worth[:, None] - worth)
 
     def above(c, item, candidates):
         return sum(y[c, k] > y[c, item] for k in candidates)
 
-    def gain(k):
-        law = places**k * (1 - places) ** (2 - k)
-        return law @ worth / law.sum()
+    def law(k):
+        likely = places**k * (1 - places) ** (2 - k)
+        return likely / likely.sum()
 
     def change_of(c, i, j, some):
         if metric == "ap":
@@ -139,7 +140,7 @@ def test_lambdas_of_estimated_ranks(metric, more):
             return weight.change(ranks[0], ranks[1], ranks[2:], ITEMS)
         n = len(task.lists[c])
         norm = n * (ITEMS - n) if metric == "auc" else worth[:n].sum()
-        return abs(gain(above(c, i, some)) - gain(above(c, j, some))) / norm
+        return law(above(c, i, some)) @ apart @ law(above(c, j, some)) / norm
 
     def change(c, i, j):
         return float(np.mean([change_of(c, i, j, some) for some in product(range(ITEMS), repeat=2)]))

@@ -42,10 +42,10 @@ class LambdaRank:
             which is for one context at a time, always estimates them.
         candidates: how many, for `"sampled"`.
 
-    If k of n candidates score higher, the rank may be any; P(r|k) ∝ ((r−1)/(|I|−1))^k·(1−(r−1)/(|I|−1))^{n−k}. What a
-    place is worth (1/log₂(1+r), 1[r≤n], r) enters |ΔM| as its mean under this law. The worth of the most likely rank
-    would be far from it: with k = 0 that is 1, though the item may well be in place 300. For AP, which is a function of
-    several ranks, the mean rank stands for each.
+    If k of n candidates score higher than an item, its rank may be any, P(r|k) ∝ x^k(1−x)^{n−k} with x = (r−1)/(|I|−1).
+    So |ΔM| is its mean over the ranks that the two items may have. With the most likely ranks instead, two items that
+    none of the candidates beats would both be first, and exchanging them would change nothing; and these are the pairs
+    that matter. For AP, which is a function of several ranks, each is its mean.
 
     >>> LambdaRank("ndcg").change(1, 3, [1], 100)
     0.5
@@ -58,7 +58,7 @@ class LambdaRank:
     def __post_init__(self) -> None:
         self._parsed()
         one_of("ranks", self.ranks, ("sampled", "exact"))
-        whole("candidates", self.candidates, most=10_000)
+        whole("candidates", self.candidates, most=1000)
 
     def _parsed(self) -> tuple[str, int]:
         """The metric, and after how many places it is cut; 0: it is not."""
@@ -87,7 +87,7 @@ class LambdaRank:
             norms.astype(np.float32),
             int(name == "ap"),
             int(self.candidates),
-            _expected(self, n_items) if name != "ap" else np.zeros(1, np.float32),
+            _mean_changes(self, n_items) if self.ranks == "sampled" and name != "ap" else np.zeros((1, 1), np.float32),
         )
 
     def _gains(self, n_items: int) -> npt.NDArray[np.float64]:
@@ -112,7 +112,7 @@ class Lambdas(NamedTuple):
     norms: npt.NDArray[np.float32]  # by the length of the history
     by_positives: int  # whether the ranks of the other positives matter
     candidates: int
-    expected: npt.NDArray[np.float32]  # gains by how many candidates score higher; not for AP
+    changes: npt.NDArray[np.float32]  # where ranks are sampled: by how many candidates score higher; not for AP
 
 
 @lean_kernel
@@ -137,24 +137,26 @@ def metric_change(tables: Lambdas, a: int, b: int, ranks: Array, n: int) -> Any:
     return abs(above_low * gains[low] + total - above_high * gains[high]) / norm
 
 
-@lru_cache(maxsize=64)
-def _expected(metric: LambdaRank, n_items: int) -> npt.NDArray[np.float32]:
-    """The mean gain of an item that k of n random items score higher than, by k = 0 … n.
+@lru_cache(maxsize=16)
+def _mean_changes(metric: LambdaRank, n_items: int) -> npt.NDArray[np.float32]:
+    """The mean of |gain(a) − gain(b)| where k and l of n random items score higher than the two, by k and l = 0 … n.
 
-    Beyond the first ranks, which are taken one by one, a block of them is taken for its middle; blocks are a fraction
-    of the standard deviation of P(r|k) long.
+    With C_k(r) = P(rank ≤ r|k) that is Σ_r |gain(r) − gain(r+1)|·(C_k(r)(1 − C_l(r)) + C_l(r)(1 − C_k(r))), as gains
+    are monotone in the rank. The first ranks are taken one by one; of the others a block stands for each of its ranks,
+    a fraction of the standard deviation of P(r|k) long.
     """
     n, gains = int(metric.candidates), metric._gains(n_items)[1:]
     bounds = [*range(min(1024, n_items))]
     while bounds[-1] < n_items:
-        bounds.append(min(n_items, bounds[-1] + max(1, int(bounds[-1] * min(0.01, 0.3 / n**0.5)))))
+        bounds.append(min(n_items, bounds[-1] + max(1, int(bounds[-1] * min(0.004, 0.1 / n**0.5)))))
     starts, sizes = np.array(bounds[:-1]), np.diff(bounds)
     worth = np.add.reduceat(gains, starts) / sizes
     x = (starts + (sizes - 1) / 2) / max(1, n_items - 1)
     k = np.arange(n + 1)[:, None]
-    with np.errstate(divide="ignore"):
-        logs = xlogy(k, x) + xlog1py(n - k, -x)
+    logs = xlogy(k, x) + xlog1py(n - k, -x)
     top = logs.max(axis=1, keepdims=True)
     law = sizes * np.exp(logs - np.where(np.isfinite(top), top, 0))
     law[~np.isfinite(top[:, 0])] = sizes  # of two items: some are above and some are not, so it can be either
-    return np.asarray((law @ worth) / law.sum(axis=1), np.float32)
+    until = np.cumsum(law / law.sum(axis=1, keepdims=True), axis=1)[:, :-1]
+    one_side = (until * np.abs(np.diff(worth))) @ (1 - until).T
+    return np.ascontiguousarray(one_side + one_side.T, np.float32)

@@ -40,7 +40,7 @@ Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank
 StrengthAs: TypeAlias = Literal["weight", "label"]
 MOST_DRAWS = 1_000_000  # negatives of a positive: more would be a mistake, and answers would take long
-_NO_LAMBDAS = Lambdas(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1, np.zeros(1, np.float32))
+_NO_LAMBDAS = Lambdas(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1, np.zeros((1, 1), np.float32))
 
 
 class Composition(NamedTuple):

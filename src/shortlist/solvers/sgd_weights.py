@@ -61,7 +61,7 @@ def _sampled_change(
     b = _above(scores, n, pair_score(W, c, H, j, rules.cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
     if lambdas.by_positives == 0:
-        return abs(lambdas.expected[a] - lambdas.expected[b]) / lambdas.norms[end - begin]
+        return lambdas.changes[a, b] / lambdas.norms[end - begin]
     for e in range(begin, end):
         above = _above(scores, n, pair_score(W, c, H, tables.indices[e], rules.cosine))
         ranks[e - begin] = mean_rank(above, n, tables.n_items)
