@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from shortlist.sampling.sorting import falling
+from shortlist.sampling.sorting import sort_falling
 
 NUMBERS = st.one_of(st.floats(width=32, allow_nan=False), st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf]))
+
+
+def falling(columns):
+    lists = np.empty(columns.shape, np.int32)
+    sort_falling(columns, lists)
+    return lists
 
 
 @given(arrays(np.float32, array_shapes(min_dims=2, max_dims=2, max_side=40), elements=NUMBERS))

@@ -351,7 +351,7 @@ class Sampled(Factorization):
             assert isinstance(sampler, Sampler)
             if self._folding is None:
                 negatives = folding_sampler(sampler, self._own_basis.by_context)
-                negatives.refresh(self.item_embeddings_)
+                negatives.refresh(self.item_embeddings_, threads)
                 self._folding = negatives.tables
             most = max(1, int(histories.lengths.max(initial=0)))
             found = fold_in(

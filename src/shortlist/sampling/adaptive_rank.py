@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import number, whole
+from shortlist._threads import run_chunks
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, Exclude, Negatives, Sampler
-from shortlist.sampling.sorting import falling
+from shortlist.sampling.sorting import sort_falling
 from shortlist.sampling.tables import ADAPTIVE, Tables
+
+_COLUMNS = 16  # coordinates that a thread sorts at a time
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,23 @@ class AdaptiveRankNegatives(Negatives):
             return self._settings.refresh
         return max(1, math.ceil(self.n_items * math.log2(max(2, self.n_items))))
 
-    def refresh(self, item_embeddings: Array) -> None:
+    def refresh(self, item_embeddings: Array, threads: int | None = None) -> None:
         """Sort the items along each coordinate, from the largest to the smallest."""
         if item_embeddings.ndim != 2 or len(item_embeddings) != self.n_items:
             raise SettingError(
                 f"item embeddings have shape {item_embeddings.shape}; expected {self.n_items} rows, one an item"
             )
-        columns = np.ascontiguousarray(item_embeddings.T, np.float32)
-        # By float64, in which the mean of a constant is not rounded, and its deviation 0.
-        sigma = columns.std(axis=1, dtype=np.float64).astype(np.float32)
-        lists, gamma = falling(columns), float(self._settings.gamma)
-        self._tables = self._plain_tables._replace(lists=lists, sigma=sigma, gamma=gamma)
+        width = item_embeddings.shape[1]
+        lists, sigma = np.empty((width, self.n_items), np.int32), np.empty(width, np.float32)
+
+        def work(start: int, stop: int) -> None:
+            columns = np.ascontiguousarray(item_embeddings[:, start:stop].T, np.float32)
+            # By float64, in which the mean of a constant is not rounded, and its deviation 0.
+            sigma[start:stop] = columns.std(axis=1, dtype=np.float64)
+            sort_falling(columns, lists[start:stop])
+
+        run_chunks(work, [(start, min(start + _COLUMNS, width)) for start in range(0, width, _COLUMNS)], threads)
+        self._tables = self._plain_tables._replace(lists=lists, sigma=sigma, gamma=float(self._settings.gamma))
 
     @property
     def tables(self) -> Tables:

@@ -63,7 +63,7 @@ class Negatives(ABC):
         """How many draws one `refresh` is good for; None where q does not depend on item embeddings."""
         return None
 
-    def refresh(self, item_embeddings: Array) -> None:
+    def refresh(self, item_embeddings: Array, threads: int | None = None) -> None:
         """Follow the model: take note of its current item embeddings. Most samplers have no use for them."""
         return
 

@@ -13,22 +13,18 @@ Array: TypeAlias = npt.NDArray[Any]
 _DIGIT = 11  # bits: three passes over a float32, with counts that fit the first cache
 
 
-def falling(columns: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
-    """For each row of numbers their positions from the largest to the smallest; equal ones as they stand.
+@kernel
+def sort_falling(columns: Array, lists: Array) -> None:
+    """Fill `lists` with each row's positions from its largest number to the smallest; equal ones as they stand.
 
-    As `np.argsort(-columns, axis=1, kind="stable")`, some eight times as fast.
+    As `np.argsort(-columns, axis=1, kind="stable")`, some eight times as fast: radix sorts, bound by three scattered
+    writes of 8 bytes a number, which stay in the cache.
 
-    >>> falling(np.array([[0.5, -2.0, 3.0]], dtype=np.float32)).tolist()
+    >>> lists = np.empty((1, 3), np.int32)
+    >>> sort_falling(np.array([[0.5, -2.0, 3.0]], dtype=np.float32), lists)
+    >>> lists.tolist()
     [[2, 0, 1]]
     """
-    lists = np.empty(columns.shape, np.int32)
-    _sort(columns, lists)
-    return lists
-
-
-@kernel
-def _sort(columns: Array, lists: Array) -> None:
-    """Radix sorts; bound by three scattered writes of 8 bytes a number, which stay in the cache."""
     n = columns.shape[1]
     size = 1 << _DIGIT
     keys, next_keys, order = np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.int32)

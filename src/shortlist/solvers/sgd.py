@@ -154,7 +154,7 @@ class SampledSteps:
     def finish(self) -> None:
         """Learn every context once more from its own pairs, given the items; see `fold_in`."""
         items = unit_rows(self.items, self.rules.cosine)  # as they will be when others are folded in
-        self.folding.refresh(items)
+        self.folding.refresh(items, self.threads)
         found = fold_in(
             self.by_context,
             self.strengths,
@@ -274,7 +274,7 @@ class SampledSteps:
             yield run
 
     def _refresh(self) -> None:
-        self.negatives.refresh(unit_rows(self.items, self.rules.cosine))
+        self.negatives.refresh(unit_rows(self.items, self.rules.cosine), self.threads)
 
     def _ranked_epoch(self, rules: Rules, model: Model) -> None:
         """Contexts in random order, in blocks whose scores of all items are computed at once."""
