@@ -2,7 +2,7 @@
 
     python benchmarks/sgd.py speed --data FOLDER [--sets gowalla anime-30pct] [--dims 64 128] [--turns 5]
     python benchmarks/sgd.py tune PEER --data FOLDER [--sets gowalla anime-30pct] [--trials 20] [--epochs 60]
-    python benchmarks/sgd.py race --data FOLDER [--sets gowalla anime-30pct] [--turns 3]
+    python benchmarks/sgd.py race --data FOLDER [--sets gowalla anime-30pct] [--turns 5]
 
 `speed`: positives a second, float32, two threads, every pair of the set learnt from, negatives checked against the
 history; an epoch is as many samples as there are pairs. Peers have a bias for every item beside its d coordinates,
@@ -71,7 +71,7 @@ PACKAGES = ("scipy", "numba", "implicit", "cornac", "lightfm-next")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, turns in (("speed", 5), ("race", 3)):
+    for name, turns in (("speed", 5), ("race", 5)):
         one = commands.add_parser(name)
         one.add_argument("--turns", type=int, default=turns)
         one.add_argument("--who", nargs="+", choices=(*PEERS, *OURS), default=[*PEERS, *OURS])
