@@ -248,9 +248,9 @@ def test_the_lists_of_adaptive_ranks_follow_the_model():
     loop = steps(data, sampler=AdaptiveRank(5.0, refresh=300))
     seen, refresh = [], loop.negatives.refresh
 
-    def note(items):
+    def note(items, threads):
         seen.append(items.copy())
-        refresh(items)
+        refresh(items, threads)
 
     loop.negatives.refresh = note
     loop.epoch()

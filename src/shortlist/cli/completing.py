@@ -29,7 +29,7 @@ SETTINGS = {
     "bpr": (*_SAMPLED, "temperature"),
     "adaptivebpr": (*_SAMPLED, "temperature", "gamma"),
     "warp": (*_SAMPLED, "rounds", "margin", "penalty"),
-    "lambdamf": (*_SAMPLED, "temperature", "metric", "ranks", "candidates"),
+    "lambdamf": (*_SAMPLED, "temperature", "sampler", "metric", "ranks", "candidates"),
     "logisticmf": (*_SAMPLED, "temperature"),
     "hingemf": (*_SAMPLED, "temperature"),
     "squaremf": (*_SAMPLED, "temperature"),

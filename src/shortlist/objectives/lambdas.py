@@ -87,7 +87,7 @@ class LambdaRank:
             norms.astype(np.float32),
             int(name == "ap"),
             int(self.candidates),
-            _mean_changes(self, n_items) if self.ranks == "sampled" and name != "ap" else np.zeros((1, 1), np.float32),
+            np.zeros((1, 1), np.float32) if name == "ap" else _mean_changes(self, n_items),  # also for folding in
         )
 
     def _gains(self, n_items: int) -> npt.NDArray[np.float64]:
@@ -112,7 +112,7 @@ class Lambdas(NamedTuple):
     norms: npt.NDArray[np.float32]  # by the length of the history
     by_positives: int  # whether the ranks of the other positives matter
     candidates: int
-    changes: npt.NDArray[np.float32]  # where ranks are sampled: by how many candidates score higher; not for AP
+    changes: npt.NDArray[np.float32]  # for estimated ranks: by how many candidates score higher; not for AP
 
 
 @lean_kernel
