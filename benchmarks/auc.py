@@ -5,7 +5,7 @@
 Each method gets as many trials (d = 64, 40 epochs, settings drawn at random from the ranges below), all judged by AUC
 and by NDCG@20 on the validation part. The best by each of the two is measured on the test part by both: a method that
 is good at one of them had the choice. Intervals are of the difference to BPR that was chosen in the same way, over the
-same contexts. What it printed is in docs/benchmarks.md.
+same contexts.
 """
 
 from __future__ import annotations

@@ -65,8 +65,11 @@ def quotients(values: list[float], others: list[float]) -> list[float]:
 
 
 def command() -> str:
-    """What was typed, as anyone can type it again: with FOLDER for the folder of the data."""
+    """What was typed, as anyone can type it again: with FOLDER for the folder of the data, and without a log."""
     words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--record")]
+    if "--json" in words:
+        at = words.index("--json")
+        del words[at : at + 2]
     for k, word in enumerate(words[:-1]):
         if word == "--data":
             words[k + 1] = "FOLDER"

@@ -236,6 +236,7 @@ __global__ void __launch_bounds__(256) steps(Rules rules, Tables tables) {
 }
 
 extern "C" int epoch(int dim, Rules rules, Tables tables, int blocks, cudaStream_t stream) {
+    if (rules.n_negatives > MOST) return -1;
     switch (dim) {
         case 64: steps<2><<<blocks, 256, 0, stream>>>(rules, tables); break;
         case 128: steps<4><<<blocks, 256, 0, stream>>>(rules, tables); break;

@@ -135,7 +135,7 @@ def _reject(
     W, H = model.contexts, model.items
     negatives, rounds, least, waiting = work.negatives, work.rounds, work.least, work.waiting
     for k in range(rules.n_negatives):
-        n_waiting = end - begin if tables.n_items > 1 else 0
+        n_waiting = end - begin if tables.n_items > 1 else 0  # else there is nothing to propose
         for at in range(end - begin):
             negatives[at, k] = -1
         for at in range(n_waiting):
