@@ -39,13 +39,14 @@ class Saved:
     contexts: npt.NDArray[np.float32]
     items: npt.NDArray[np.float32]
     past: Past
-    best: tuple[float, int, npt.NDArray[np.float32]] | None  # the figure, its epoch, the items
+    best: tuple[float, int, npt.NDArray[np.float32], npt.NDArray[np.float32] | None] | None
+    # the figure, its epoch, the items, and the contexts where they do not follow from these
     memory: dict[str, npt.NDArray[Any]]  # what else its loop remembered
 
     def resume(self, loop: Loop, stopping: Stopping | None) -> None:
         """Let the loop go on, and let `stopping` judge as if it had been there."""
         if self.best is not None and stopping is not None:
-            stopping.best, stopping.best_epoch, stopping.items = self.best
+            stopping.best, stopping.best_epoch, stopping.items, stopping.contexts = self.best
         loop.recall(self.past.number, self.memory)
 
 
@@ -128,6 +129,8 @@ class Checkpoint:
             judged = [*(one.validation for one in past.training), past.validation]
             arrays["validation"] = np.array([_NONE if one is None else one for one in judged], np.float64)
             arrays["best_items"] = items_then
+            if loop.joint:
+                arrays["best_contexts"] = contexts if stopping.contexts is None else stopping.contexts
             extra |= {"best": max(_NONE, stopping.best), "best_epoch": stopping.best_epoch}
         save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
         self._written = time.perf_counter()
@@ -168,8 +171,10 @@ def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Sav
     }
     if judged := "best" in stored.extra:
         sizes |= {"validation": (last,), "best_items": sizes["items"]}
+        if "best_contexts" in arrays:
+            sizes["best_contexts"] = sizes["contexts"]
     for name, size in sizes.items():
-        wanted = np.dtype(np.float32 if name in ("contexts", "items", "best_items") else np.float64)
+        wanted = np.dtype(np.float32 if name.endswith(("contexts", "items")) else np.float64)
         if name not in arrays:
             raise ValueError(f"it has no array {name}")
         if arrays[name].shape != size or arrays[name].dtype != wanted:
@@ -187,7 +192,7 @@ def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Sav
         epoch = whole("its best epoch", stored.extra.get("best_epoch"), least=0)
         if epoch > last:
             raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
-        best = (figure, epoch, arrays["best_items"]) if epoch else None
+        best = (figure, epoch, arrays["best_items"], arrays.get("best_contexts")) if epoch else None
     memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
     return Saved(arrays["contexts"], arrays["items"], past, best, memory)
 

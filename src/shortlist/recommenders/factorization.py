@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Factorization(DotProduct):
-    """A dot product learnt in epochs, in which contexts follow from items: a recommender adds the epochs.
+    """A dot product learnt in epochs: a recommender adds these.
 
     What depends on the data only, and is needed both in learning and in answering, is its *basis*.
     """
@@ -133,18 +133,24 @@ class Factorization(DotProduct):
         self.context_embeddings_ = contexts  # type: ignore[misc]
 
     def _stopping(self, interactions: Interactions, plan: Plan, basis: Any, threads: int | None) -> Stopping:
-        """Judges items by the metric: contexts are folded in from their histories, as `fit` would end with them."""
+        """Judges embeddings by the metric.
+
+        Contexts that follow from the items, or are not in training, are folded in from their histories.
+        """
         from shortlist.evaluation.evaluate import figure
 
         assert plan.validation is not None
         _refuse_leak(interactions, plan.validation)
-        split = replace(plan.validation, fold_in=True)
+        folded = replace(plan.validation, fold_in=True)
         model = copy.copy(self)
         model._remember(interactions)
 
-        def measure(items: Embeddings) -> float:
+        def measure(items: Embeddings, contexts: Embeddings | None) -> float:
             model._set_items(items, basis)
-            return figure(model, split, plan.metric, threads)
+            if contexts is None:
+                return figure(model, folded, plan.metric, threads)
+            model._set_contexts(contexts)
+            return figure(model, plan.validation, plan.metric, threads)
 
         return Stopping(measure, plan.patience * self._every_of(plan))
 

@@ -98,8 +98,7 @@ class Sampled(Factorization):
         schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
         horizon: after how many epochs it is there; 0: after `epochs`.
         init_scale: start values are N(0, (init_scale/√d)²); biases begin at 0.
-        fold_in_epochs: passes over a history to find a context's embedding. `fit` ends by doing so for all contexts:
-            then a context is answered as its history is.
+        fold_in_epochs: passes over a history to find the embedding of a context that was not there in training.
         seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
             several threads do not wait for each other, and the model varies a little from run to run.
     """
@@ -319,9 +318,6 @@ class Sampled(Factorization):
             (State.of(kind, contexts.shape), State.of(kind, items.shape)),
             self.schedule,
             int(self.horizon or epochs),
-            int(self.fold_in_epochs),
-            folding_sampler(sampler, rows, negatives),
-            int(self.dim),
             int(self.seed),
             threads,
         )
@@ -340,7 +336,7 @@ class Sampled(Factorization):
         self._folding: Any = None
 
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
-        """What `fit` ends with for contexts with these histories: see `shortlist.solvers.sgd.fold_in`."""
+        """Contexts with these histories, the items being as they are: see `shortlist.solvers.sgd.fold_in`."""
         self._require_form()
         objective, sampler, _ = self.composition()
         if isinstance(objective, Softmax):
@@ -382,8 +378,8 @@ class Sampled(Factorization):
         self._require_finite(longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width)
 
 
-def folding_sampler(sampler: Sampler, histories: Rows, own: Negatives | None = None) -> Negatives:
+def folding_sampler(sampler: Sampler, histories: Rows) -> Negatives:
     """The sampler for a context by itself, which has no batch: InBatch is popularity then."""
     if isinstance(sampler, InBatch):
         return Popularity(1.0, sampler.exclude).over(histories)
-    return sampler.over(histories) if own is None else own
+    return sampler.over(histories)

@@ -48,7 +48,6 @@ def softmax_loop(
         rates=model._rates(),
         ridges=model._ridges(),
         schedule=lambda done: learning_rate(model.schedule, done, int(model.horizon or epochs)),
-        fold_in=lambda now: _folding(model, unit_rows(now, model._cosine), threads)(rows, weights, threads),
         seed=int(model.seed),
         threads=threads,
     )

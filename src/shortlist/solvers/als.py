@@ -76,7 +76,7 @@ class Alternation(WholeRows):
         """The last half-step for the contexts."""
         self._last(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
 
-    def restore(self, items: npt.NDArray[np.float32]) -> None:
+    def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
         """Take these items and forget the contexts."""
         self._items[:] = items
         self._contexts[:] = 0

@@ -53,7 +53,7 @@ class DeviceAlternation(WholeRows):
         """The contexts, solved for to the end."""
         self._solver.finish()
 
-    def restore(self, items: npt.NDArray[np.float32]) -> None:
+    def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
         """Take these items and forget the contexts."""
         self._solver.restore(items)
 

@@ -38,10 +38,10 @@ class Loop(Protocol):
         """One pass over both sides."""
 
     def finish(self) -> None:
-        """Solve for the contexts to the end, given the items."""
+        """Solve for the contexts to the end, given the items; nothing where they are `joint`."""
 
-    def restore(self, items: Embeddings) -> None:
-        """Take these items; contexts are nothing until they are solved for."""
+    def restore(self, items: Embeddings, contexts: Embeddings | None) -> None:
+        """Take these embeddings; contexts that are not given are nothing until they are solved for."""
 
     def loss(self) -> LossParts:
         """The loss of the embeddings as they are."""
@@ -56,6 +56,10 @@ class Loop(Protocol):
         """Go on after so many epochs with that; ValueError where it does not fit."""
 
     @property
+    def joint(self) -> bool:
+        """Whether contexts are learnt beside the items, and do not follow from them."""
+
+    @property
     def samples(self) -> int:
         """Steps of an epoch, 0 where it has none."""
 
@@ -63,6 +67,7 @@ class Loop(Protocol):
 class WholeRows:
     """What a loop adds whose steps are for whole rows, and whose embeddings are all that it knows."""
 
+    joint = False
     samples = 0
 
     def memory(self) -> dict[str, npt.NDArray[Any]]:
@@ -93,7 +98,7 @@ def run(
     past: Past | None = None,
     keep: Callable[[Past], object] | None = None,
 ) -> list[Epoch]:
-    """Run epochs until there were enough, and end with the contexts solved for; returns what is told of each.
+    """Run epochs until there were enough, and end with the contexts solved for, where they are; returns what is told of each.
 
     The last epoch's loss is that of the result, unless the best epoch's items come back at the end (`stopping`).
 
@@ -116,7 +121,8 @@ def run(
             seconds = time.perf_counter() - began
             validation = None
             if stopping is not None and (number % every == 0 or number == epochs):
-                validation = stopping.judge(number, loop.embeddings()[1])
+                contexts, items = loop.embeddings()
+                validation = stopping.judge(number, items, contexts if loop.joint else None)
             if keep is not None:
                 keep(Past(number, tuple(training), seconds, validation))
         over = number == epochs or (stopping is not None and stopping.over(number))
@@ -129,6 +135,6 @@ def run(
             break
     if stopping is not None:
         assert stopping.items is not None
-        loop.restore(stopping.items)
+        loop.restore(stopping.items, stopping.contexts)
         loop.finish()
     return training

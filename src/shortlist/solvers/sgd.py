@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -93,9 +93,6 @@ class SampledSteps:
         states: what the optimizer remembers of contexts and of items.
         schedule: how learning rates go on.
         horizon: after how many epochs the schedule is at its end.
-        passes: over a context's own pairs, to find its embedding at the end.
-        folding: the sampler for that.
-        dim: how many coordinates an embedding has beside biases.
         seed: of all that is drawn.
         threads: how many to use.
         number: of epochs that are done already.
@@ -112,9 +109,6 @@ class SampledSteps:
     states: tuple[State, State]
     schedule: Schedule
     horizon: int
-    passes: int
-    folding: Negatives
-    dim: int
     seed: int
     threads: int | None = None
     number: int = 0
@@ -129,6 +123,8 @@ class SampledSteps:
             np.empty(n, np.float32) if len(self.strengths) > 1 else self.strengths,
         )
         self._sums = np.zeros(3)
+
+    joint: ClassVar[bool] = True
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -152,28 +148,12 @@ class SampledSteps:
         require_finite(self.number, *self.embeddings())
 
     def finish(self) -> None:
-        """Learn every context once more from its own pairs, given the items; see `fold_in`."""
-        items = unit_rows(self.items, self.rules.cosine)  # as they will be when others are folded in
-        self.folding.refresh(items, self.threads)
-        found = fold_in(
-            self.by_context,
-            self.strengths,
-            items,
-            dim=self.dim,
-            tables=self.folding.tables,
-            weigher=self.weigher,
-            rules=self.rules,
-            passes=self.passes,
-            seed=self.seed,
-            threads=self.threads,
-        )
-        self.contexts[:] = found
-        require_finite(self.number, *self.embeddings())
+        """Nothing: contexts are as the epochs left them."""
 
-    def restore(self, items: Floats) -> None:
-        """Take these items; contexts are nothing until they are learnt."""
-        self.items[:] = items
-        self.contexts[:] = 0
+    def restore(self, items: Floats, contexts: Floats | None) -> None:
+        """Take these embeddings."""
+        assert contexts is not None
+        self.items[:], self.contexts[:] = items, contexts
 
     def embeddings(self) -> tuple[Floats, Floats]:
         """Of contexts and of items: the arrays themselves."""

@@ -111,11 +111,12 @@ class SoftmaxSteps:
         rates: its rates by coordinate for contexts and for items; a coordinate whose rate is 0 stays.
         ridges: λ by coordinate for contexts and for items.
         schedule: multiplies the rates, given the epochs done as a fraction.
-        fold_in: from the items to the contexts that a fit ends with; without it, they are as the epochs left them.
         seed: see above.
         threads: how many to use.
         memory: bytes for the exponentials of a batch; a larger one is worked through in parts.
     """
+
+    joint = True
 
     def __init__(
         self,
@@ -135,7 +136,6 @@ class SoftmaxSteps:
         rates: tuple[Floats, Floats],
         ridges: tuple[Floats, Floats],
         schedule: Schedule | None = None,
-        fold_in: Callable[[Floats], Floats] | None = None,
         seed: int = 0,
         threads: int | None = None,
         memory: int = DEFAULT_MEMORY,
@@ -150,7 +150,7 @@ class SoftmaxSteps:
         self._normalize, self._exclude, self._negatives = normalize, exclude, negatives
         self._batch, self._kind = whole("batch", batch), kind
         self._states, self._rates, self._ridges = states, rates, ridges
-        self._schedule, self._fold_in, self._seed = schedule, fold_in, seed
+        self._schedule, self._seed = schedule, seed
         self._threads, self._pass = threads, Pass(threads, memory)
         self._mean = np.zeros(1)  # loss of the last epoch
         if negatives is None:
@@ -189,14 +189,12 @@ class SoftmaxSteps:
         return len(self._rows)
 
     def finish(self) -> None:
-        """Solve for the contexts once more, given the items."""
-        if self._fold_in is not None:
-            self._contexts[:] = self._fold_in(self._items)
+        """Nothing: contexts are as the epochs left them."""
 
-    def restore(self, items: Floats) -> None:
-        """Take these items; contexts are nothing until they are solved for."""
-        self._items[:] = items
-        self._contexts[:] = 0
+    def restore(self, items: Floats, contexts: Floats | None) -> None:
+        """Take these embeddings."""
+        assert contexts is not None
+        self._items[:], self._contexts[:] = items, contexts
 
     def memory(self) -> dict[str, npt.NDArray[Any]]:
         """What going on needs beside the embeddings: the optimizer's state, and what the last epoch's loss was."""

@@ -5,36 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+Embeddings: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass
 class Stopping:
     """Ends a fit when a figure, the higher the better, has not risen above its best for `patience` epochs.
 
-    Of the best epoch, the first of them where several are alike, it keeps the items; the contexts follow from these.
+    Of the best epoch, the first of them where several are alike, it keeps the items, and the contexts where they do not
+    follow from these.
 
     >>> figures = iter([0.1, 0.3, 0.2, 0.3])
-    >>> stopping = Stopping(lambda items: next(figures), patience=2)
+    >>> stopping = Stopping(lambda items, contexts: next(figures), patience=2)
     >>> for epoch in range(1, 5):
     ...     _ = stopping.judge(epoch, np.full((1, 1), epoch, np.float32))
     >>> stopping.over(4), stopping.best_epoch, stopping.items.item()
     (True, 2, 2.0)
     """
 
-    measure: Callable[[npt.NDArray[np.float32]], float]  # of a model with these items
+    measure: Callable[[Embeddings, Embeddings | None], float]  # of a model with these items, and contexts if given
     patience: int
     best: float = -math.inf
     best_epoch: int = 0
-    items: npt.NDArray[np.float32] | None = None
+    items: Embeddings | None = None
+    contexts: Embeddings | None = None
 
-    def judge(self, number: int, items: npt.NDArray[np.float32]) -> float:
-        """The figure of this epoch; its items are kept if it is the best so far."""
-        value = float(self.measure(items))
+    def judge(self, number: int, items: Embeddings, contexts: Embeddings | None = None) -> float:
+        """The figure of this epoch; its embeddings are kept if it is the best so far."""
+        value = float(self.measure(items, contexts))
         if value > self.best:
             self.best, self.best_epoch, self.items = value, number, items.copy()
+            self.contexts = None if contexts is None else contexts.copy()
         return value
 
     def over(self, number: int) -> bool:
