@@ -10,7 +10,7 @@ ours have none. BPR: one learning rate, and one λ for all but LightFM; WARP: Ad
 has a process of its own, in turns, and does so many epochs from the start (a WARP's become slower as it learns, so it
 has to be the same ones); what counts is their mean. The clock runs around epochs, as `sgd_peers.py` says for each peer
 and `Epoch.seconds` for us: setting up, compiling and measuring are not in it. Beside the time stands what was learnt in
-it: of random pairs of an observed and an unobserved item, how many are in order (ours after what `fit` ends with).
+it: of random pairs of an observed and an unobserved item, how many are in order.
 
 `tune`: a peer's settings, d = 64, by validation NDCG@20 (5,000 contexts), measured eight times on the way; first over
 the whole space, then around the best; the last trial is the best one once more, with three times the epochs. A trial
@@ -21,7 +21,7 @@ of gowalla's training pairs, and a random tenth of all pairs of anime-30pct.
 
 `race`: a peer does the epochs that its study chose, and its validation NDCG@20 at the end is the goal;
 counted is our time, at the settings of our study, until the goal is reached, measured between epochs and outside of the
-clock. What `fit` does after the last epoch counts too: figures are those of the model that comes out of it.
+clock.
 
 Peers are in an environment of their own: `make bench-sgd` makes it.
 """
@@ -35,7 +35,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -226,10 +225,7 @@ def to_goal(
             if epoch.validation >= goal:
                 raise Enough
 
-        loop = fit_ours(who, dim, settings, seed, split, after)
-        began = time.perf_counter()
-        loop.finish()  # contexts are learnt once more: the figures are of what comes then, so it belongs to the time
-        found["finish"] = time.perf_counter() - began
+        fit_ours(who, dim, settings, seed, split, after)
         return found
 
     def told(spent: float, *embeddings: np.ndarray) -> None:
@@ -241,17 +237,13 @@ def to_goal(
     return found
 
 
-def fit_ours(who: str, dim: int, settings: dict[str, Any], seed: int, split: sl.splits.Split, after: Any) -> Any:
-    """Fit until whoever listens has enough; returns what ran the epochs."""
-    model, loops = model_of(who, dim, settings, seed), []
-    make = model._loop
-    model._loop = lambda *arguments: loops.append(make(*arguments)) or loops[0]
+def fit_ours(who: str, dim: int, settings: dict[str, Any], seed: int, split: sl.splits.Split, after: Any) -> None:
+    """Fit until whoever listens has enough."""
     with contextlib.suppress(Enough):
-        model.fit(
+        model_of(who, dim, settings, seed).fit(
             split.train, validation=split, metric=METRIC, patience=settings["epochs"], every=1, callbacks=after,
             threads=THREADS, progress=False,
         )  # fmt: skip
-    return loops[0]
 
 
 def ask(log: Path | None, **question: Any) -> dict[str, Any]:
@@ -426,7 +418,7 @@ def race(name: str, who: list[str], data: Path, turns: int, users: int, log: Pat
             for theirs, mine in zip(runs[peer], runs[ours]):
                 reached = [k for k, value in enumerate(mine[METRIC]) if value >= theirs[METRIC][-1]]
                 epochs.append(reached[0] + 1 if reached else math.inf)
-                spent.append(mine["finish"] + sum(mine["seconds"][: reached[0] + 1]) if reached else math.inf)
+                spent.append(sum(mine["seconds"][: reached[0] + 1]) if reached else math.inf)
                 ratios.append(spent[-1] / sum(theirs["seconds"]))
             print(
                 f"{peer:<18}{median(one[METRIC][-1] for one in runs[peer]):>9.4f}{chosen[peer]['epochs']:>8}"
@@ -440,9 +432,8 @@ def race(name: str, who: list[str], data: Path, turns: int, users: int, log: Pat
                     question=f"{OURS[ours]} to the peer's validation NDCG@20, {name}, d = {DIM}", ours=label(ours),
                     against=label(peer), what="time / peer's time", ratios=ratios, packages=PACKAGES,
                 )  # fmt: skip
-        finish = median(one["finish"] for one in runs[ours])
         value = median(max(one[METRIC]) for one in runs[ours])
-        print(f"ours: NDCG@20 up to {value:.4f}, {finish:.2f} s after the epochs; {chosen[ours]}", flush=True)
+        print(f"ours: NDCG@20 up to {value:.4f}; {chosen[ours]}", flush=True)
 
 
 if __name__ == "__main__":

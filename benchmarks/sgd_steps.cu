@@ -11,7 +11,7 @@ enum { MOST = 16 };  // negatives of a positive
 struct Rules {
     int n_pairs, n_items, words;  // words: of a context's bits
     int n_negatives, sampler, weigher, rounds, candidates;
-    int frozen, cosine, adagrad, hinge;
+    int cosine, adagrad, hinge;
     float context_rate, item_rate, context_ridge, item_ridge;
     float margin, sharpness, gamma;
     unsigned long long seed;
@@ -216,20 +216,15 @@ __global__ void __launch_bounds__(256) steps(Rules rules, Tables tables) {
                             (rules.hinge ? (difference < 1 ? -1.f : 0.f) : -1 / (1 + __expf(difference)));
             slope += g;
             add_gradient(of_context, -g, w, b, dot, of_w, of_b, rules.cosine);
-            if (!rules.frozen) {
-                float of_item[N] = {};
-                add_gradient(of_item, -g, b, w, dot, of_b, of_w, rules.cosine);
-                move(tables.H, tables.H_squares, j, lane, b, of_item, rules.item_rate, rules.item_ridge, rules.adagrad);
-            }
+            float of_item[N] = {};
+            add_gradient(of_item, -g, b, w, dot, of_b, of_w, rules.cosine);
+            move(tables.H, tables.H_squares, j, lane, b, of_item, rules.item_rate, rules.item_ridge, rules.adagrad);
         }
         if (!touched) continue;
         add_gradient(of_context, slope, w, h, dot_i, of_w, of_h, rules.cosine);
-        if (!rules.frozen) {
-            float of_item[N] = {};
-            add_gradient(of_item, slope, h, w, dot_i, of_h, of_w, rules.cosine);
-            move(tables.H, tables.H_squares, i, lane, h, of_item, rules.item_rate, rules.item_ridge * touched,
-                 rules.adagrad);
-        }
+        float of_item[N] = {};
+        add_gradient(of_item, slope, h, w, dot_i, of_h, of_w, rules.cosine);
+        move(tables.H, tables.H_squares, i, lane, h, of_item, rules.item_rate, rules.item_ridge * touched, rules.adagrad);
         move(tables.W, tables.W_squares, c, lane, w, of_context, rules.context_rate, rules.context_ridge * touched,
              rules.adagrad);
     }

@@ -6,10 +6,10 @@
 
 All but `prepare` need NumPy, PyTorch, CUDA's compiler and a GPU, on which an epoch of gowalla takes some milliseconds:
 `sgd_steps.cu` takes the steps of `shortlist.solvers.sgd_kernels`, some thousand at a time. Each trial fits on the
-training part, learns the contexts anew from their pairs as `fit` ends with, and is judged on the validation part (what
-a context has in training is left out). Learning rates fall to 0 over the epochs of a trial. `search` draws the settings
-of its first trials from wide ranges, and the others around the best so far; trials that the study has already count, so
-that a search can be done in parts. Every trial is a line of the study. The test split is not read.
+training part and is judged on the validation part (what a context has in training is left out). Learning rates fall to
+0 over the epochs of a trial. `search` draws the settings of its first trials from wide ranges, and the others around
+the best so far; trials that the study has already count, so that a search can be done in parts. Every trial is a line
+of the study. The test split is not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from ials_study import by_context
 CUT = 20
 METRICS = (f"recall@{CUT}", f"ndcg@{CUT}")
 BLOCKS = 264  # of 8 warps
-PASSES = 20  # over a context's own pairs, at the end
 UNIFORM, ADAPTIVE, REJECTION = 0, 1, 2
 SAMPLERS = {"BPR": UNIFORM, "AdaptiveBPR": ADAPTIVE, "WARP": REJECTION}
 WEIGHERS = {"BPR": 0, "AdaptiveBPR": 0, "WARP": 1, "LambdaMF": 2}
@@ -142,7 +141,7 @@ class Rules(ctypes.Structure):
     """As in sgd_steps.cu."""
 
     _fields_ = [(name, ctypes.c_int) for name in (
-        "n_pairs", "n_items", "words", "n_negatives", "sampler", "weigher", "rounds", "candidates", "frozen", "cosine",
+        "n_pairs", "n_items", "words", "n_negatives", "sampler", "weigher", "rounds", "candidates", "cosine",
         "adagrad", "hinge",
     )] + [(name, ctypes.c_float) for name in (
         "context_rate", "item_rate", "context_ridge", "item_ridge", "margin", "sharpness", "gamma",
@@ -251,18 +250,16 @@ class Fit:
         self.lists = columns.sort(dim=1, descending=True).indices.to(self.torch.int32)
         self.sigma = columns.std(dim=1, correction=0)
 
-    def run(self, share: float, frozen: bool = False) -> None:
+    def run(self, share: float) -> None:
         """A step for every pair."""
         torch, problem, rules = self.torch, self.problem, self.rules
         order = torch.randperm(len(problem.items), device="cuda", generator=self.generator, dtype=torch.int32)
         part = len(order)
-        sorted_anew = rules.sampler == ADAPTIVE and not frozen
-        if sorted_anew:
+        if rules.sampler == ADAPTIVE:
             part = int(self.problem.n_items * np.log2(self.problem.n_items) / rules.n_negatives)
         rules.context_rate = rules.item_rate = self.settings["learning_rate"] * share
-        rules.frozen = int(frozen)
         for start in range(0, len(order), part):
-            if sorted_anew:
+            if rules.sampler == ADAPTIVE:
                 self.refresh()
             own = order[start : start + part]
             self.turn += 1
@@ -275,18 +272,6 @@ class Fit:
             stream = torch.cuda.current_stream().cuda_stream
             if error := problem.epoch(self.settings["dim"], rules, tables, BLOCKS, stream):
                 raise SystemExit(f"CUDA says {error}")
-
-    def fold_in(self) -> None:
-        """Learn the contexts anew, from the means of their items; the items stay."""
-        torch, problem = self.torch, self.problem
-        self.H = self.directions().contiguous()
-        sums = torch.zeros_like(self.W).index_add_(0, problem.contexts, self.H[problem.items])
-        self.W = sums / problem.lengths.clamp(min=1)[:, None]
-        self.W_squares.zero_()
-        if self.rules.sampler == ADAPTIVE:
-            self.refresh()
-        for turn in range(PASSES):
-            self.run(1 - turn / PASSES, frozen=True)
 
 
 def omega(counts: np.ndarray, exponent: float) -> np.ndarray:
@@ -333,11 +318,8 @@ def trial(problem: Problem, model: str, settings: dict[str, Any], limit: float) 
             if not torch.isfinite(fit.H.sum()):
                 state = "pruned"
                 break
-    trained = problem.measure(fit.W, fit.directions())
-    fit.fold_in()
-    found = problem.measure(fit.W, fit.H)
+    found = problem.measure(fit.W, fit.directions())
     values = {name: round(one, 6) for name, one in zip(METRICS, found)}
-    print(f"   before folding in {trained[1]:.4f}, {(time.perf_counter() - began) / epochs * 1e3:.1f} ms an epoch")
     return settings | {"state": state} | values | {"seconds": round(time.perf_counter() - began, 1)}
 
 

@@ -76,23 +76,26 @@ def test_another_order_of_contexts_and_items_gives_the_same_scores_in_that_order
 class Counter(WholeRows):
     """A loop whose only item has had so many epochs."""
 
-    def __init__(self, done=0):
-        self.items, self.finished = np.full((1, 1), done, np.float32), 0
+    def __init__(self, done=0, joint=False):
+        self.items, self.finished, self.joint = np.full((1, 1), done, np.float32), 0, joint
+        self.contexts = 10 * self.items
 
     def epoch(self):
         self.items += 1
+        self.contexts += 10
 
     def finish(self):
         self.finished += 1
 
-    def restore(self, items):
+    def restore(self, items, contexts):
         self.items[:] = items
+        self.contexts[:] = -1 if contexts is None else contexts
 
     def loss(self):
         return LossParts(10 - float(self.items.item()), self.finished, 0)
 
     def embeddings(self):
-        return self.items, self.items
+        return self.contexts, self.items
 
 
 def test_the_last_epoch_tells_of_the_result():
@@ -101,16 +104,23 @@ def test_the_last_epoch_tells_of_the_result():
     assert [(one.loss.observed, one.loss.unobserved) for one in training] == [(9, 0), (8, 0), (7, 1)]
 
 
+@pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("patience", [1, 2, 9])
-def test_the_best_items_come_back_and_contexts_are_solved_for_once(patience):
+def test_the_best_items_come_back_and_contexts_are_solved_for_once(patience, joint):
     figures = [0.2, 0.5, 0.5, 0.4, 0.6, 0.1]
-    loop = Counter()
-    stopping = Stopping(lambda items: figures[int(items.item()) - 1], patience)
+    loop = Counter(joint=joint)
+
+    def measure(items, contexts):
+        assert (contexts is not None) == joint
+        return figures[int(items.item()) - 1]
+
+    stopping = Stopping(measure, patience)
     training = run(loop, 6, stopping=stopping)
     assert [one.validation for one in training] == figures[: len(training)]
     assert stopping.best_epoch == {1: 2, 2: 2, 9: 5}[patience]
     assert len(training) == {1: 3, 2: 4, 9: 6}[patience]
     assert loop.items.item() == stopping.best_epoch
+    assert loop.contexts.item() == (10 * stopping.best_epoch if joint else -1)
     assert loop.finished == 1
 
 

@@ -282,8 +282,13 @@ def fitted(request):
     return sl.MatrixFactorization(**settings).fit(events(weighted=True), threads=1)
 
 
-def test_it_is_what_the_fit_ends_with(fitted):
-    np.testing.assert_allclose(fitted._fold_in(fitted.seen_), fitted.context_embeddings_, rtol=1e-4, atol=1e-5)
+def test_it_is_near_to_what_was_learnt_beside_the_items(fitted):
+    """Not the same: a trained context has seen the items of every epoch."""
+    trained, found = (
+        one @ fitted.item_embeddings_.T for one in (fitted.context_embeddings_, fitted._fold_in(fitted.seen_))
+    )
+    alike = [np.corrcoef(a, b)[0, 1] for a, b in zip(trained, found)]
+    assert np.median(alike) > 0.9
 
 
 def test_it_does_not_depend_on_the_place_or_the_threads(fitted):
@@ -322,6 +327,13 @@ def test_no_history_is_zero(fitted):
     found = fitted.fold_in([[], ["i03", "i06"], []])
     assert not found[[0, 2]].any()
     assert found[1].any()
+
+
+def test_a_context_without_pairs_is_as_if_it_had_no_history(fitted):
+    data = events(weighted=True)
+    model = sl.MatrixFactorization(**fitted.settings()).fit(data.select(np.flatnonzero(data.context_codes != 3)))
+    assert not model.context_embeddings_[3].any()
+    assert model.context_embeddings_[[2, 4]].any(axis=1).all()
 
 
 def test_it_knows_taste(fitted):
@@ -390,11 +402,13 @@ def test_seeds_differ_and_are_kept_to():
 
 
 def test_a_context_with_everything_has_nothing_to_learn_from():
-    """No negative is left: pairwise losses stay at the mean of the items, pointwise ones know positives only."""
+    """No negative is left: pairwise losses stay where they begin, at the mean of the items where it is folded in;
+    pointwise ones know positives only."""
     data = sl.Interactions.from_frame({"u": [0, 0, 0, 1, 1, 2], "i": [0, 1, 2, 0, 1, 2]}, context="u", item="i")
     ranked = sl.BPR(dim=2, epochs=3).fit(data, threads=1)
-    np.testing.assert_allclose(ranked.context_embeddings_[0], ranked.item_embeddings_.mean(axis=0), rtol=1e-5)
+    begun = replace(ranked, epochs=1).fit(data, threads=1)
+    np.testing.assert_array_equal(ranked.context_embeddings_[0], begun.context_embeddings_[0])
+    np.testing.assert_allclose(ranked.fold_in([[0, 1, 2]])[0], ranked.item_embeddings_.mean(axis=0), rtol=1e-5)
     assert np.isfinite(ranked.item_embeddings_).all()
     pointwise = sl.LogisticMF(dim=2, epochs=3).fit(data, threads=1)
-    assert (pointwise.recommend([0], n=3, exclude_seen=False).scores[0] > 0).all()
-    assert replace(ranked, epochs=1).fit(data, threads=1).context_embeddings_.shape == (3, 2)
+    assert (pointwise.fold_in([[0, 1, 2]]) @ pointwise.item_embeddings_.T > 0).all()

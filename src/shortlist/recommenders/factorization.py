@@ -139,9 +139,10 @@ class Factorization(DotProduct):
         """
         from shortlist.evaluation.evaluate import figure
 
-        assert plan.validation is not None
-        _refuse_leak(interactions, plan.validation)
-        folded = replace(plan.validation, fold_in=True)
+        own = plan.validation
+        assert own is not None
+        _refuse_leak(interactions, own)
+        folded = replace(own, fold_in=True)
         model = copy.copy(self)
         model._remember(interactions)
 
@@ -150,7 +151,7 @@ class Factorization(DotProduct):
             if contexts is None:
                 return figure(model, folded, plan.metric, threads)
             model._set_contexts(contexts)
-            return figure(model, plan.validation, plan.metric, threads)
+            return figure(model, own, plan.metric, threads)
 
         return Stopping(measure, plan.patience * self._every_of(plan))
 

@@ -285,6 +285,7 @@ class Sampled(Factorization):
         if start is not None:
             both = self.biases and isinstance(start, Sampled) and start._form.biases
             known_embeddings(start, interactions, sides[0], sides[1], 2 if both else 0)
+        sides[0][interactions.by_context.lengths == 0] = 0  # as no history is folded in to; nothing is learnt of them
         return sides[0], sides[1]
 
     def _loop(

@@ -12,7 +12,6 @@ from shortlist.errors import SettingError
 from shortlist.objectives import Softmax
 from shortlist.objectives.weighting import strengths
 from shortlist.sampling import Everything, InBatch, Popularity, Uniform
-from shortlist.scoring.pair import unit_rows
 from shortlist.solvers.optimizers import CODES, State
 from shortlist.solvers.sgd import learning_rate
 from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SharedNegatives, SoftmaxSteps

@@ -98,7 +98,7 @@ def run(
     past: Past | None = None,
     keep: Callable[[Past], object] | None = None,
 ) -> list[Epoch]:
-    """Run epochs until there were enough, and end with the contexts solved for, where they are; returns what is told of each.
+    """Run epochs until there were enough, and end with the contexts solved for; returns what is told of each.
 
     The last epoch's loss is that of the result, unless the best epoch's items come back at the end (`stopping`).
 
