@@ -38,7 +38,7 @@ WEIGHERS = {"BPR": 0, "AdaptiveBPR": 0, "WARP": 1, "LambdaMF": 2}
 Range = tuple[float, float, bool] | list[Any]  # low, high, whether by its logarithm; or values
 COMMON: dict[str, Range] = {
     "dim": [128, 256],
-    "epochs": (50, 400, True),
+    "epochs": (50, 600, True),
     "learning_rate": (0.02, 0.5, True),
     "regularization": (1e-5, 0.01, True),
     "n_negatives": [1, 2, 4, 8],

@@ -41,9 +41,9 @@ LOOKS = (*range(2, 20, 2), 20, 23, 26, 30, 35, 40, 50, 60, 80, 100)
 METRICS = (f"recall@{CUT}", f"ndcg@{CUT}")
 NAMES = (
     "dim", "temperature", "learning_rate", "schedule", "batch", "init_scale", "positive_context_exponent",
-    "positive_item_exponent", "exclude", "regularization", "optimizer", "epochs",
+    "positive_item_exponent", "exclude", "regularization", "optimizer", "init", "epochs",
 )  # fmt: skip
-WORDS = ("schedule", "exclude", "optimizer")
+WORDS = ("schedule", "exclude", "optimizer", "init")
 WHOLE = ("dim", "batch", "epochs")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 GRIDS: dict[str, list[Any]] = {  # of `around`; numbers in (…,) are factors
@@ -57,6 +57,7 @@ GRIDS: dict[str, list[Any]] = {  # of `around`; numbers in (…,) are factors
     "exclude": ["positive", "history"],
     "regularization": [0.0, 1e-6, 1e-5],
     "optimizer": ["adam", "adagrad"],
+    "init": ["random", "svd"],
     "epochs": [8, 15, 30],
 }
 
@@ -137,6 +138,19 @@ class Problem:
         begin = torch.repeat_interleave(self.indptr[contexts] - (size.cumsum(0) - size), size)
         return self.indices[begin + torch.arange(len(begin), device=self.device)], size
 
+    def singular_vectors(self, dim: int) -> tuple[Any, Any, Any]:
+        """As `shortlist.solvers.spectral`."""
+        import torch
+
+        row = torch.repeat_interleave(self.lengths)
+        values = (self.lengths[row].float() * self.counts[self.indices].float()) ** -0.5
+        shape = (self.n_contexts, self.n_items)
+        matrix = torch.sparse_coo_tensor(torch.stack([row, self.indices]), values, shape).coalesce()
+        torch.set_float32_matmul_precision("highest")
+        torch.manual_seed(0)
+        U, s, V = torch.svd_lowrank(matrix, q=dim + 16, niter=4)
+        return U[:, :dim], s[:dim], V[:, :dim]
+
     def measure(self, W: Any, H: Any) -> dict[str, float]:
         """Mean recall and NDCG at the cut over the contexts with a truth, by scores of full precision."""
         import torch
@@ -163,6 +177,10 @@ class Fit:
             torch.randn((n, dim), generator=self.random, device=problem.device) * settings["init_scale"] / dim**0.5
             for n in (problem.n_contexts, problem.n_items)
         )
+        if settings["init"] == "svd":
+            U, s, V = problem.singular_vectors(dim)
+            for side, vectors in ((self.W, U), (self.H, V)):
+                side.copy_(normalized(vectors * s.sqrt())[0] * settings["init_scale"])
         self.of_contexts = Optimizer(settings["optimizer"], self.W)
         self.of_items = Optimizer(settings["optimizer"], self.H)
         self.weight_of_contexts = omega(problem.lengths, settings["positive_context_exponent"])
@@ -355,6 +373,7 @@ def drawn(rng: np.random.Generator, dim: int, most: int) -> dict[str, Any]:
         "exclude": str(rng.choice(["positive", "history"])),
         "regularization": float(rng.choice([0.0, 0.0, 0.0, round_(10 ** rng.uniform(-7, -4))])),
         "optimizer": "adam",
+        "init": str(rng.choice(["random", "svd"])),
     }
     return settings | {"epochs": most if settings["schedule"] == "constant" else int(rng.integers(most // 4, most + 1))}
 
@@ -372,6 +391,8 @@ def nearby(rng: np.random.Generator, line: dict[str, Any], dim: int, most: int, 
         settings["batch"] = int(np.clip(settings["batch"] * 2.0 ** rng.choice([-1, 1]), 64, 4096))
     if rng.random() < 0.15:
         settings["exclude"] = {"positive": "history", "history": "positive"}[settings["exclude"]]
+    if rng.random() < 0.15:
+        settings["init"] = {"random": "svd", "svd": "random"}[settings["init"]]
     if rng.random() < 0.15:
         settings["schedule"] = str(rng.choice(["constant", "linear", "cosine"]))
     if rng.random() < 0.2:

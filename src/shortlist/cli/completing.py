@@ -16,7 +16,7 @@ _SAMPLED = (
     *("dim", "epochs", "init_scale", "seed", "learning_rate", "regularization", "context_regularization"),
     *("item_regularization", "bias_regularization", "regularization_exponent", "biases", "normalize", "n_negatives"),
     *("weighting", "strength_as", "positive_context_exponent", "positive_item_exponent", "optimizer", "schedule"),
-    *("horizon", "fold_in_epochs"),
+    *("horizon", "fold_in_epochs", "init"),
 )
 SETTINGS = {
     "ials": (*_FACTORIZATION, "solver", "block", "device"),

@@ -97,7 +97,9 @@ class Sampled(Factorization):
         optimizer: `"sgd"`, `"adagrad"` or `"adam"`; rows that a step does not touch stay as they are.
         schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
         horizon: after how many epochs it is there; 0: after `epochs`.
-        init_scale: start values are N(0, (init_scale/√d)²); biases begin at 0.
+        init: how start values are found: `"random"`, N(0, (init_scale/√d)²), or `"svd"`, from the leading singular
+            vectors of the observed pairs, each row of length `init_scale`. Biases begin at 0.
+        init_scale: see `init`.
         fold_in_epochs: passes over a history to find the embedding of a context that was not there in training.
         seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
             several threads do not wait for each other, and the model varies a little from run to run.
@@ -123,6 +125,7 @@ class Sampled(Factorization):
     schedule: Schedule = "constant"
     horizon: int = 0
     fold_in_epochs: int = 20
+    init: Literal["random", "svd"] = "random"
 
     @abstractmethod
     def composition(self) -> Composition:
@@ -145,6 +148,7 @@ class Sampled(Factorization):
         one_of("strength_as", self.strength_as, ("weight", "label"))
         one_of("optimizer", self.optimizer, tuple(OPTIMIZERS))
         one_of("schedule", self.schedule, SCHEDULES)
+        one_of("init", self.init, ("random", "svd"))
         objective, sampler, weight = self.composition()
         self._check_negatives(objective)
         if self.strength_as == "label" and not isinstance(objective, Pointwise):
@@ -279,6 +283,12 @@ class Sampled(Factorization):
     ) -> tuple[Embeddings | None, Embeddings]:
         sizes = (interactions.n_contexts, interactions.n_items)
         sides = [initial_embeddings(n, self.dim, self.init_scale, self.seed, k) for k, n in zip((1, 0), sizes)]
+        if self.init == "svd" and start is None:
+            from shortlist.solvers.spectral import singular_vectors, spread_along
+
+            U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed), threads)
+            for one, vectors in zip(sides, (U, V)):
+                spread_along(one, vectors, s, float(self.init_scale))
         if self.biases:
             of_context, of_item = self._by_coordinate(0, 1, 0)[-2:], self._by_coordinate(0, 0, 1)[-2:]
             sides = [np.hstack([one, np.tile(last, (len(one), 1))]) for one, last in zip(sides, (of_context, of_item))]
