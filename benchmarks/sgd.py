@@ -56,13 +56,13 @@ SAME = {  # settings of `speed`; LightFM's λ means something else, and without 
     "warp": {"learning_rate": 0.05, "regularization": 0.0},
     "lightfm-bpr": {"learning_rate": 0.05, "regularization": 0.0},
 }
-SPACE = {  # of `tune`: learning rate, λ; LightFM's shrinks all embeddings in every step, the others' those it touches
+SPACE = {  # of `tune`: learning rate, λ, margin; LightFM's λ shrinks all embeddings in every step, its margin is 1
     "implicit-bpr": ((0.01, 0.1), (5e-4, 0.05)),
     "cornac-bpr": ((0.02, 0.2), (2e-4, 0.02)),
     "lightfm-bpr": ((0.01, 0.1), (1e-8, 1e-5)),
     "lightfm-warp": ((0.01, 0.1), (1e-8, 1e-5)),
     "shortlist-bpr": ((0.02, 0.2), (2e-4, 0.02)),
-    "shortlist-warp": ((0.02, 0.2), (1e-5, 0.01)),
+    "shortlist-warp": ((0.02, 0.2), (1e-3, 0.02), (1.0, 10.0)),
 }
 PACKAGES = ("scipy", "numba", "implicit", "cornac", "lightfm-next")
 
@@ -346,19 +346,19 @@ def tune(name: str, who: str, data: Path, n: int, epochs: int, users: int, seed:
     if who in OURS:
         compile_ours(who)
     low, high = np.log10(np.array(SPACE[who])).T
+    names = ("learning_rate", "regularization", "margin")[: len(low)]
     rows = trials(path)
-    points = qmc.Halton(2, seed=seed).random(len(rows) + n)[len(rows) :]
+    points = qmc.Halton(len(low), seed=seed).random(len(rows) + n)[len(rows) :]
     rng = np.random.default_rng([seed, len(rows)])
     print(f"\n{name}, {who}: {len(split.train):,} pairs to learn from, {split.truth.n_contexts:,} contexts asked")
     leader: list[tuple[int, float, float]] = []  # the curve of the best of now
     for k in range(n):
         point = low + (points[k] if rows else 0.5) * (high - low)
         if k >= 0.6 * n:
-            at = np.log10([best(rows, METRIC)[one] for one in ("learning_rate", "regularization")])
-            near = at + rng.normal(0, 0.12, 2) * (high - low)
+            at = np.log10([best(rows, METRIC)[one] for one in names])
+            near = at + rng.normal(0, 0.12, len(low)) * (high - low)
             point = at if k == n - 1 else np.clip(near, low, high)
-        learning_rate, regularization = (float(f"{10**value:.3g}") for value in point)
-        settings = {"dim": DIM, "learning_rate": learning_rate, "regularization": regularization}
+        settings = {"dim": DIM} | {name: float(f"{10**value:.3g}") for name, value in zip(names, point)}
         trial = Trial(split, epochs, leader)
         try:
             attempt(who, matrix, split, settings | {"epochs": epochs if k < n - 1 else 3 * epochs}, trial, seed)

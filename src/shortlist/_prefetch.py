@@ -22,9 +22,9 @@ def intrinsic(typed: Callable[..., Any]) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, A: Any, i: Any, j: Any) -> Any:
-    """Ask for the cache line of A[i, j], which will be read soon; A is a matrix of float32 in row-major order."""
-    if not isinstance(A, types.Array) or (A.dtype, A.layout, A.ndim) != (types.float32, "C", 2):
-        raise TypingError(f"prefetch takes a float32 matrix in row-major order; this is {A}")
+    """Ask for the cache line of A[i, j], which will be read soon; A is a matrix in row-major order."""
+    if not isinstance(A, types.Array) or (A.layout, A.ndim) != ("C", 2):
+        raise TypingError(f"prefetch takes a matrix in row-major order; this is {A}")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(A)(context, builder, values[0])

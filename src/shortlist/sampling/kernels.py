@@ -204,22 +204,60 @@ def n_parts(width: int) -> int:
 
 
 @lean_kernel
+def propose_places(
+    state: Array, tables: Tables, c: int, W: Array, parts: Array, coordinates: Array, places: Array
+) -> None:
+    """For AdaptiveRank, places in its lists, which are sent for; their items are for `settled_adaptive` to look at."""
+    get_ready(tables, W, c, parts)
+    total, span = _total(parts, W.shape[1]), _span(tables)
+    for k in range(len(places)):
+        coordinates[k], places[k] = _place(state, tables, c, W, parts, total, span)
+        prefetch(tables.lists, coordinates[k], places[k])
+
+
+@lean_kernel
+def settled_adaptive(state: Array, tables: Tables, c: int, i: int, j: int, W: Array, parts: Array) -> int:
+    """What was proposed or, where that is excluded, another item; see `settled`."""
+    if not excluded(tables, c, i, j):
+        return j
+    get_ready(tables, W, c, parts)
+    return _draw_adaptive(state[1:], tables, c, i, W, parts)
+
+
+@lean_kernel
 def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array) -> int:
     """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
-    width = W.shape[1]
-    total = 0.0
-    for b in range(-(-width // _SIDE)):
-        total += parts[b]
-    n_items, gamma = tables.n_items, tables.gamma
-    span = np.expm1(-n_items / gamma)
+    total, span = _total(parts, W.shape[1]), _span(tables)
     for _ in range(_TRIES):
-        u = unit(state)
-        f = _coordinate(W, c, tables.sigma, parts, u * total) if total > 0 else int(u * width)
-        r = min(int(-gamma * np.log1p(unit(state) * span)), n_items - 1)
-        j = int(tables.lists[f, r if W[c, f] >= 0 else n_items - 1 - r])
+        f, place = _place(state, tables, c, W, parts, total, span)
+        j = int(tables.lists[f, place])
         if not excluded(tables, c, i, j):
             return j
     return -1
+
+
+@lean_kernel
+def _total(parts: Array, width: int) -> float:
+    """The sum of |φ_f|σ_f."""
+    total = 0.0
+    for b in range(-(-width // _SIDE)):
+        total += parts[b]
+    return total
+
+
+@lean_kernel
+def _span(tables: Tables) -> float:
+    """−(1 − exp(−|I|/γ)): what the law of ranks has below |I|."""
+    return float(np.expm1(-tables.n_items / tables.gamma))
+
+
+@lean_kernel
+def _place(state: Array, tables: Tables, c: int, W: Array, parts: Array, total: float, span: float) -> tuple[int, int]:
+    """A list, and a place in it."""
+    u = unit(state)
+    f = _coordinate(W, c, tables.sigma, parts, u * total) if total > 0 else int(u * W.shape[1])
+    r = min(int(-tables.gamma * np.log1p(unit(state) * span)), tables.n_items - 1)
+    return f, (r if W[c, f] >= 0 else tables.n_items - 1 - r)
 
 
 @lean_kernel

@@ -17,6 +17,7 @@ from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
 from shortlist.objectives.lambdas import metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
+from shortlist.sampling.filter import send_for_bit
 from shortlist.sampling.kernels import (
     another,
     draw_one,
@@ -24,17 +25,19 @@ from shortlist.sampling.kernels import (
     excluded,
     get_ready,
     propose,
+    propose_places,
     send_for,
     settled,
+    settled_adaptive,
     sow,
 )
-from shortlist.sampling.tables import REJECTION, UNIFORM, Tables
+from shortlist.sampling.tables import ADAPTIVE, HISTORY, REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
 from shortlist.solvers.optimizers import SGD, State
 from shortlist.solvers.sgd_order import shuffle
 from shortlist.solvers.sgd_steps import TOLD, move_three, step
-from shortlist.solvers.sgd_tables import AHEAD, LAMBDA, PAIRWISE, PLAIN, Model, Pairs, Rules, Weigher, Work
-from shortlist.solvers.sgd_weights import exact_rank, score_candidates, weight_of
+from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Model, Pairs, Rules, Weigher, Work
+from shortlist.solvers.sgd_weights import exact_rank, weigh
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -92,15 +95,16 @@ def _run(
                     negatives[s - begin, k] = propose(state, tables, c)
         if tables.code == REJECTION:
             _reject(state, pairs, begin, end, tables, rules, model, work)
+        elif tables.code == ADAPTIVE:
+            _look_up(state, pairs, begin, end, tables, model, work)
         for s in range(begin, end):
             c, i = pairs.contexts[s], pairs.items[s]
-            get_ready(tables, model.contexts, c, work.parts)
-            if weigher.code == LAMBDA:
-                score_candidates(state, weigher.lambdas, tables, rules, model, c, work)
             for k in range(m):
                 j = negatives[s - begin, k]
                 if tables.code == UNIFORM:
                     j = settled(state, tables, c, i, j)
+                elif tables.code == ADAPTIVE:
+                    j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
                 elif tables.code != REJECTION:
                     j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
                 if j >= 0:
@@ -108,8 +112,19 @@ def _run(
                     if rules.optimizer != SGD and rules.frozen == 0:
                         _send_for_state(model.item_state, j)
                 negatives[s - begin, k] = j
-                rounds = work.rounds[s - begin, k]
-                weights[s - begin, k] = weight_of(weigher, tables, rules, model, c, i, j, rounds, work)
+            weigh(
+                state,
+                weigher,
+                tables,
+                rules,
+                model,
+                c,
+                i,
+                negatives[s - begin],
+                work.rounds[s - begin],
+                work,
+                weights[s - begin],
+            )
         for s in range(begin, end):
             step(pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
         begin = end
@@ -122,6 +137,21 @@ def _send_for_state(state: State, r: int) -> None:
         send_for(state.first, r)
     if len(state.second) > 1:
         send_for(state.second, r)
+
+
+@fast_lean_kernel
+def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, model: Model, work: Work) -> None:
+    """Proposals of AdaptiveRank for the pairs of a block: first places in its lists, then what stands there."""
+    negatives, coordinates = work.negatives, work.rounds
+    for s in range(begin, end):
+        at = s - begin
+        propose_places(state, tables, pairs.contexts[s], model.contexts, work.parts, coordinates[at], negatives[at])
+    for s in range(begin, end):
+        for k in range(negatives.shape[1]):
+            j = tables.lists[coordinates[s - begin, k], negatives[s - begin, k]]
+            if tables.exclude == HISTORY:
+                send_for_bit(tables.bits, tables.offset, pairs.contexts[s], j)
+            negatives[s - begin, k] = j
 
 
 @fast_lean_kernel

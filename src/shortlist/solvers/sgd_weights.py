@@ -12,29 +12,34 @@ from shortlist.objectives.lambdas import Lambdas, metric_change
 from shortlist.sampling.kernels import below, send_for
 from shortlist.sampling.tables import Tables
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.sgd_tables import PENALTY, PLAIN, Model, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import LAMBDA, PENALTY, Model, Rules, Weigher, Work
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
 @fast_lean_kernel
-def weight_of(
+def weigh(
+    state: Array,
     weigher: Weigher,
     tables: Tables,
     rules: Rules,
     model: Model,
     c: int,
     i: int,
-    j: int,
-    rounds: int,
+    negatives: Array,
+    rounds: Array,
     work: Work,
-) -> Any:
-    """α̃ of the pair of i and j for context c."""
-    if weigher.code == PLAIN or j < 0:
-        return np.float32(1)
-    if weigher.code == PENALTY:
-        return weigher.penalties[(tables.n_items - 1) // rounds]
-    return _sampled_change(weigher.lambdas, tables, rules, model, c, i, j, work)
+    weights: Array,
+) -> None:
+    """α̃ of the pairs of i and each negative for context c; negatives that there are not have 1."""
+    if weigher.code == LAMBDA:
+        score_candidates(state, weigher.lambdas, tables, rules, model, c, work)
+        _sampled_changes(weigher.lambdas, tables, rules, model, c, i, negatives, work, weights)
+        return
+    for k in range(len(negatives)):
+        weights[k] = 1
+        if weigher.code == PENALTY and negatives[k] >= 0:
+            weights[k] = weigher.penalties[(tables.n_items - 1) // rounds[k]]
 
 
 @fast_lean_kernel
@@ -51,21 +56,35 @@ def score_candidates(
 
 
 @fast_lean_kernel
-def _sampled_change(
-    lambdas: Lambdas, tables: Tables, rules: Rules, model: Model, c: int, i: int, j: int, work: Work
-) -> Any:
+def _sampled_changes(
+    lambdas: Lambdas,
+    tables: Tables,
+    rules: Rules,
+    model: Model,
+    c: int,
+    i: int,
+    negatives: Array,
+    work: Work,
+    weights: Array,
+) -> None:
     """|ΔM| of ranks that are estimated from how many candidates score higher; see `LambdaRank`."""
-    W, H, scores, ranks = model.contexts, model.items, work.scores, work.ranks
-    n = lambdas.candidates
-    a = _above(scores, n, pair_score(W, c, H, i, rules.cosine))
-    b = _above(scores, n, pair_score(W, c, H, j, rules.cosine))
+    W, H, scores, ranks, n = model.contexts, model.items, work.scores, work.ranks, lambdas.candidates
+    own = _above(scores, n, pair_score(W, c, H, i, rules.cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
-    if lambdas.by_positives == 0:
-        return lambdas.changes[a, b] / lambdas.norms[end - begin]
-    for e in range(begin, end):
-        above = _above(scores, n, pair_score(W, c, H, tables.indices[e], rules.cosine))
-        ranks[e - begin] = mean_rank(above, n, tables.n_items)
-    return metric_change(lambdas, mean_rank(a, n, tables.n_items), mean_rank(b, n, tables.n_items), ranks, end - begin)
+    if lambdas.by_positives:
+        for e in range(begin, end):
+            above = _above(scores, n, pair_score(W, c, H, tables.indices[e], rules.cosine))
+            ranks[e - begin] = mean_rank(above, n, tables.n_items)
+    for k in range(len(negatives)):
+        weights[k] = 1
+        if negatives[k] < 0:
+            continue
+        above = _above(scores, n, pair_score(W, c, H, negatives[k], rules.cosine))
+        if lambdas.by_positives:
+            a, b = mean_rank(own, n, tables.n_items), mean_rank(above, n, tables.n_items)
+            weights[k] = metric_change(lambdas, a, b, ranks, end - begin)
+        else:
+            weights[k] = lambdas.changes[own, above] / lambdas.norms[end - begin]
 
 
 @fast_lean_kernel
