@@ -64,6 +64,7 @@ SPACE = {  # of `tune`: learning rate, λ, margin; LightFM's λ shrinks all embe
     "shortlist-bpr": ((0.02, 0.2), (2e-4, 0.02)),
     "shortlist-warp": ((0.02, 0.2), (1e-3, 0.02), (1.0, 10.0)),
 }
+MORE = {"shortlist-warp": {"biases": True, "n_negatives": 2, "schedule": "linear"}}  # of ours in `tune` and `race`
 PACKAGES = ("scipy", "numba", "implicit", "cornac", "lightfm-next")
 
 
@@ -240,7 +241,7 @@ def to_goal(
 def fit_ours(who: str, dim: int, settings: dict[str, Any], seed: int, split: sl.splits.Split, after: Any) -> None:
     """Fit until whoever listens has enough."""
     with contextlib.suppress(Enough):
-        model_of(who, dim, settings, seed).fit(
+        model_of(who, dim, MORE.get(who, {}) | settings, seed).fit(
             split.train, validation=split, metric=METRIC, patience=settings["epochs"], every=1, callbacks=after,
             threads=THREADS, progress=False,
         )  # fmt: skip
