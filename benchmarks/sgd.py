@@ -16,8 +16,8 @@ it: of random pairs of an observed and an unobserved item, how many are in order
 the whole space, then around the best; the last trial is the best one once more, with three times the epochs. A trial
 ends when it is past its best, or behind the best one by a sixth after as many epochs. Trials are kept in
 benchmarks/studies, in <set>-peer-<name>.csv; ours, `shortlist-bpr` and `shortlist-warp`, which are tuned by the same
-search, in <set>-sgd-<name>.csv; where there are some already, it goes on with them. Validation is the published subset
-of gowalla's training pairs, and a random tenth of all pairs of anime-30pct.
+search (WARP's margin, too), in <set>-sgd-<name>.csv; where there are some already, it goes on with them. Validation is
+the published subset of gowalla's training pairs, and a random tenth of all pairs of anime-30pct.
 
 `race`: a peer does the epochs that its study chose, and its validation NDCG@20 at the end is the goal;
 counted is our time, at the settings of our study, until the goal is reached, measured between epochs and outside of the
@@ -360,9 +360,12 @@ def tune(name: str, who: str, data: Path, n: int, epochs: int, users: int, seed:
             near = at + rng.normal(0, 0.12, len(low)) * (high - low)
             point = at if k == n - 1 else np.clip(near, low, high)
         settings = {"dim": DIM} | {name: float(f"{10**value:.3g}") for name, value in zip(names, point)}
+        most = epochs if k < n - 1 else 3 * epochs
+        if "schedule" in MORE.get(who, {}):
+            settings["horizon"] = most
         trial = Trial(split, epochs, leader)
         try:
-            attempt(who, matrix, split, settings | {"epochs": epochs if k < n - 1 else 3 * epochs}, trial, seed)
+            attempt(who, matrix, split, settings | {"epochs": most}, trial, seed)
         except (ValueError, FloatingPointError, sl.ShortlistError) as error:  # it diverged
             print(f"  {who} {settings}: {str(error)[:80]}")
         if not trial.curve:

@@ -31,6 +31,7 @@ PRESETS = [
     ),
     (sl.LambdaMF(**SMALL, ranks="exact"), {"weight": LambdaRank("ndcg", "exact")}),
     (sl.LogisticMF(**SMALL), {"objective": Pointwise("logistic")}),
+    (sl.LogisticMF(**SMALL, exclude="positive"), {"objective": Pointwise("logistic"), "sampler": Uniform("positive")}),
     (sl.HingeMF(**SMALL, temperature=2.0), {"objective": Pointwise("hinge", temperature=2.0)}),
     (sl.SquareMF(**SMALL), {"objective": Pointwise("square")}),
     (

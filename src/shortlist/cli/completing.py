@@ -30,9 +30,9 @@ SETTINGS = {
     "adaptivebpr": (*_SAMPLED, "temperature", "gamma"),
     "warp": (*_SAMPLED, "rounds", "margin", "penalty"),
     "lambdamf": (*_SAMPLED, "temperature", "sampler", "metric", "ranks", "candidates"),
-    "logisticmf": (*_SAMPLED, "temperature"),
-    "hingemf": (*_SAMPLED, "temperature"),
-    "squaremf": (*_SAMPLED, "temperature"),
+    "logisticmf": (*_SAMPLED, "temperature", "exclude"),
+    "hingemf": (*_SAMPLED, "temperature", "exclude"),
+    "squaremf": (*_SAMPLED, "temperature", "exclude"),
     "softmaxmf": (*_SAMPLED, "temperature", "beta", "exclude", "batch"),
     "matrixfactorization": (*_SAMPLED, "objective", "sampler", "weight", "batch"),
 }

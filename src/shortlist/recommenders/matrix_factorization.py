@@ -210,6 +210,7 @@ class _PointwiseMF(_Preset):
 
     biases: bool = True
     n_negatives: int = 4
+    exclude: Exclude = "history"
 
     @classmethod
     def space(cls) -> Space:
@@ -221,40 +222,43 @@ class _PointwiseMF(_Preset):
 class LogisticMF(_PointwiseMF):
     """Logistic matrix factorization with biases: is (c, i) observed or not? (pointwise, negatives drawn uniformly)
 
-    It minimises Σ_{(c,i)∈S} ln(1 + e^{−ŷ}) + Σ_c m·|I_c|/(|I| − |I_c|)·Σ_{j∉I_c} ln(1 + e^{ŷ}), as the factorization of
-    Rendle et al. (2020) does.
+    It minimises Σ_{(c,i)∈S} ln(1 + e^{−ŷ}) + Σ_c m·|I_c|/(|I| − |I_c|)·Σ_{j∉I_c} ln(1 + e^{ŷ}). The factorization of
+    Rendle et al. (2020) draws negatives from all items, as `exclude="positive"` does but for the item of the pair.
 
-    The settings are those of `MatrixFactorization` without its parts.
+    Args:
+        exclude: what is not drawn as a negative: `"history"`, all items of the context, or `"positive"`, that of the
+            pair only.
+
+    The other settings are those of `MatrixFactorization` without its parts.
     """  # noqa: D415
 
     def composition(self) -> Composition:
         """Pointwise logistic, uniform, without weights."""
-        return Composition(Pointwise("logistic", temperature=self.temperature), Uniform(), None)
+        return Composition(Pointwise("logistic", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HingeMF(_PointwiseMF):
     """Matrix factorization with biases under the pointwise hinge loss: observed pairs above 1, others below −1.
 
-    The settings are those of `MatrixFactorization` without its parts.
+    The settings are those of `LogisticMF`.
     """
 
     def composition(self) -> Composition:
         """Pointwise hinge, uniform, without weights."""
-        return Composition(Pointwise("hinge", temperature=self.temperature), Uniform(), None)
+        return Composition(Pointwise("hinge", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SquareMF(_PointwiseMF):
     """Matrix factorization with biases under the pointwise square loss: observed pairs near 1, others near 0.
 
-    `IALS` minimises a loss of this kind over all pairs, without sampling. The settings are those of
-    `MatrixFactorization` without its parts.
+    `IALS` minimises a loss of this kind over all pairs, without sampling. The settings are those of `LogisticMF`.
     """
 
     def composition(self) -> Composition:
         """Pointwise square, uniform, without weights."""
-        return Composition(Pointwise("square", temperature=self.temperature), Uniform(), None)
+        return Composition(Pointwise("square", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
