@@ -20,7 +20,7 @@ import numpy as np
 import published
 import shortlist as sl
 from machine import describe
-from rendering import figure, table
+from rendering import figure, signed, table
 
 SETS = ("ml-1m-strong", "goodbooks-strong", "anime-strong")
 METRICS = ("auc", "ndcg@20")
@@ -65,7 +65,7 @@ def main() -> None:
 
 def told(ends: tuple[float, float]) -> str:
     """An interval of a difference."""
-    return f"{ends[0]:+.4f} to {ends[1]:+.4f}" if any(ends) else ""
+    return f"{signed(ends[0])} to {signed(ends[1])}" if any(ends) else ""
 
 
 def compared(name: str, data: Path, trials: int) -> list[dict[str, Any]]:

@@ -62,9 +62,9 @@ SPACE = {  # of `tune`: learning rate, λ, margin; LightFM's λ shrinks all embe
     "lightfm-bpr": ((0.01, 0.1), (1e-8, 1e-5)),
     "lightfm-warp": ((0.01, 0.1), (1e-8, 1e-5)),
     "shortlist-bpr": ((0.02, 0.2), (2e-4, 0.02)),
-    "shortlist-warp": ((0.02, 0.2), (1e-3, 0.02), (1.0, 10.0)),
+    "shortlist-warp": ((0.02, 0.1), (1e-3, 0.02), (1.0, 4.0)),
 }
-MORE = {"shortlist-warp": {"biases": True, "n_negatives": 2, "schedule": "linear"}}  # of ours in `tune` and `race`
+MORE = {"shortlist-warp": {"biases": True}}  # of ours in `tune` and `race`; peers have them, too
 PACKAGES = ("scipy", "numba", "implicit", "cornac", "lightfm-next")
 
 
@@ -361,8 +361,6 @@ def tune(name: str, who: str, data: Path, n: int, epochs: int, users: int, seed:
             point = at if k == n - 1 else np.clip(near, low, high)
         settings = {"dim": DIM} | {name: float(f"{10**value:.3g}") for name, value in zip(names, point)}
         most = epochs if k < n - 1 else 3 * epochs
-        if "schedule" in MORE.get(who, {}):
-            settings["horizon"] = most
         trial = Trial(split, epochs, leader)
         try:
             attempt(who, matrix, split, settings | {"epochs": most}, trial, seed)
