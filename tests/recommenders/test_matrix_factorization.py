@@ -397,6 +397,22 @@ def test_what_an_optimizer_remembers_must_fit(tmp_path):
         sl.BPR(dim=4, epochs=3, optimizer="adam").fit(data, checkpoint=tmp_path / "c", threads=1)
 
 
+def test_the_best_contexts_must_be_there(tmp_path):
+    from dataclasses import replace
+
+    from shortlist.storage import load_model, save_model
+
+    split = sl.splits.by_time(events(120, 36), test=0.2)
+    plan = {"validation": split, "checkpoint": tmp_path / "c", "every": 1, "threads": 1}
+    sl.BPR(dim=4, epochs=2).fit(split.train, **plan)
+    stored = load_model(tmp_path / "c")
+    without = {name: array for name, array in stored.arrays.items() if name != "best_contexts"}
+    assert len(without) == len(stored.arrays) - 1
+    save_model(tmp_path / "c", replace(stored, arrays=without))
+    with pytest.raises(sl.StorageError, match="is not usable: it has no array best_contexts"):
+        sl.BPR(dim=4, epochs=3).fit(split.train, **plan)
+
+
 # --- stopping and progress -------------------------------------------------------------------------------------------
 
 

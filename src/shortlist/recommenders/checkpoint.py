@@ -46,6 +46,8 @@ class Saved:
     def resume(self, loop: Loop, stopping: Stopping | None) -> None:
         """Let the loop go on, and let `stopping` judge as if it had been there."""
         if self.best is not None and stopping is not None:
+            if loop.joint and self.best[3] is None:
+                raise ValueError("it has no array best_contexts")
             stopping.best, stopping.best_epoch, stopping.items, stopping.contexts = self.best
         loop.recall(self.past.number, self.memory)
 

@@ -134,7 +134,7 @@ class DeviceSolver:
         contexts, items = (one.to("cpu", copy=True).numpy() for one in (self._contexts, self._items))
         return contexts, items
 
-    def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
+    def restore(self, items: npt.NDArray[np.float32]) -> None:
         """Take these items and forget the contexts."""
         self._items.copy_(torch.tensor(items))
         self._contexts.zero_()
