@@ -295,6 +295,20 @@ class Problem:
         return {f"recall@{self.cut}": float(recall.mean()), f"ndcg@{self.cut}": float(ndcg.mean())}
 
 
+def singular_vectors(contexts: Any, items: Any, n_contexts: int, n_items: int, dim: int) -> tuple[Any, Any, Any]:
+    """As `shortlist.solvers.spectral`, on a GPU: U, s and V of the pairs that these columns name."""
+    import torch
+
+    of_context, of_item = torch.bincount(contexts).float() ** -0.5, torch.bincount(items).float() ** -0.5
+    where = torch.stack([contexts, items]).long()
+    values = of_context[where[0]] * of_item[where[1]]
+    matrix = torch.sparse_coo_tensor(where, values, (n_contexts, n_items)).coalesce()
+    torch.set_float32_matmul_precision("highest")
+    torch.manual_seed(0)
+    U, s, V = torch.svd_lowrank(matrix, q=dim + 16, niter=4)
+    return U[:, :dim], s[:dim], V[:, :dim]
+
+
 def by_context(scores: Callable[[int, int], Any], seen: Any, truth: Any, cut: int) -> tuple[Any, Any]:
     """Recall and NDCG at the cut of every context with a truth; what was seen is left out.
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from ials_study import by_context
+from ials_study import by_context, singular_vectors
 
 CUT = 20
 METRICS = (f"recall@{CUT}", f"ndcg@{CUT}")
@@ -45,6 +45,7 @@ COMMON: dict[str, Range] = {
     "positive_context_exponent": (-0.6, 0.0, False),
     "positive_item_exponent": (-0.4, 0.2, False),
     "init_scale": [0.1, 1.0],
+    "init": ["random"],
     "optimizer": ["sgd"],
     "normalize": [False],
     "temperature": [1.0],
@@ -184,6 +185,13 @@ class Problem:
         history = [indices[indptr[c] : indptr[c + 1]] for c in asked]
         self.seen = (put(np.concatenate([[0], np.cumsum(lengths[asked])])), put(np.concatenate(history)))
         self.epoch = compiled()
+        self.vectors: dict[int, tuple[Any, Any, Any]] = {}
+
+    def start(self, dim: int) -> tuple[Any, Any, Any]:
+        """The leading singular vectors and values."""
+        if dim not in self.vectors:
+            self.vectors[dim] = singular_vectors(self.contexts, self.items, self.n_contexts, self.n_items, dim)
+        return self.vectors[dim]
 
     def measure(self, W: Any, H: Any) -> tuple[float, float]:
         """Recall and NDCG of a model."""
@@ -215,6 +223,10 @@ class Fit:
         self.generator = generator
         shape = lambda n: torch.randn(n, dim, device="cuda", generator=generator) * scale  # noqa: E731
         self.W, self.H = shape(problem.n_contexts), shape(problem.n_items)
+        if settings["init"] == "svd":
+            U, s, V = problem.start(dim)
+            for side, vectors in ((self.W, U), (self.H, V)):
+                side.copy_(torch.nn.functional.normalize(vectors * s.sqrt()) * settings["init_scale"])
         self.W_squares, self.H_squares = torch.zeros_like(self.W), torch.zeros_like(self.H)
         put = lambda array: torch.as_tensor(array, device="cuda", dtype=torch.float32)  # noqa: E731
         self.context_weights = put(omega(problem.context_lengths, settings["positive_context_exponent"]))

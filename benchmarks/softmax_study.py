@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from ials_study import by_context
+from ials_study import by_context, singular_vectors
 
 STUDY = Path(__file__).parent / "studies" / "gowalla-softmaxmf.csv"
 CUT = 20
@@ -138,19 +138,6 @@ class Problem:
         begin = torch.repeat_interleave(self.indptr[contexts] - (size.cumsum(0) - size), size)
         return self.indices[begin + torch.arange(len(begin), device=self.device)], size
 
-    def singular_vectors(self, dim: int) -> tuple[Any, Any, Any]:
-        """As `shortlist.solvers.spectral`."""
-        import torch
-
-        row = torch.repeat_interleave(self.lengths)
-        values = (self.lengths[row].float() * self.counts[self.indices].float()) ** -0.5
-        shape = (self.n_contexts, self.n_items)
-        matrix = torch.sparse_coo_tensor(torch.stack([row, self.indices]), values, shape).coalesce()
-        torch.set_float32_matmul_precision("highest")
-        torch.manual_seed(0)
-        U, s, V = torch.svd_lowrank(matrix, q=dim + 16, niter=4)
-        return U[:, :dim], s[:dim], V[:, :dim]
-
     def measure(self, W: Any, H: Any) -> dict[str, float]:
         """Mean recall and NDCG at the cut over the contexts with a truth, by scores of full precision."""
         import torch
@@ -178,7 +165,8 @@ class Fit:
             for n in (problem.n_contexts, problem.n_items)
         )
         if settings["init"] == "svd":
-            U, s, V = problem.singular_vectors(dim)
+            own = torch.repeat_interleave(problem.lengths)
+            U, s, V = singular_vectors(own, problem.indices, problem.n_contexts, problem.n_items, dim)
             for side, vectors in ((self.W, U), (self.H, V)):
                 side.copy_(normalized(vectors * s.sqrt())[0] * settings["init_scale"])
         self.of_contexts = Optimizer(settings["optimizer"], self.W)

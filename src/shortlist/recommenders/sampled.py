@@ -23,7 +23,7 @@ from shortlist.objectives.omega import Omega
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
-from shortlist.recommenders.space import Grows, Real, Space
+from shortlist.recommenders.space import Choice, Grows, Real, Space, When
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler
 from shortlist.sampling.everything import Everything
@@ -173,11 +173,13 @@ class Sampled(Factorization):
 
     @classmethod
     def space(cls) -> Space:
-        """Learning rate and regularization on log scales, the dimension last."""
+        """Learning rate and regularization on log scales, where to begin, the dimension last."""
         return {
             "dim": Grows(64, 128, 256),
             "learning_rate": Real(3e-3, 0.3, log=True),
             "regularization": Real(1e-5, 0.1, log=True),
+            "init": Choice("random", "svd"),
+            "init_scale": Real(0.1, 4.0, log=True, when=When("init", "svd")),
         }
 
     # --- what a step is ----------------------------------------------------------------------------------------------
