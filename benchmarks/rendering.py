@@ -1,4 +1,4 @@
-"""The board as text: from the stored results to the two regions of docs/benchmarks.md that nobody edits by hand."""
+"""The board as text: from the stored results to the regions of docs/benchmarks.md that nobody edits by hand."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ SHORT = {
 
 
 def write(page: Path = PAGE) -> None:
-    """Render both regions anew."""
+    """Render the regions anew."""
     page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def rendered(text: str) -> str:
     """A page with its regions as the stored results are."""
-    for name, content in (("quality", quality()), ("speed", speed()), ("tuning", tuning())):
+    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts}
+    for name, content in ((name, of_now()) for name, of_now in regions.items()):
         begin, end = f"<!-- board: {name} -->", f"<!-- end of board: {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise SystemExit(f"the page has no place for the board of {name}: it needs the lines {begin} and {end}")
@@ -212,6 +213,22 @@ def done_both_ways(found: list[dict[str, Any]], metric: str) -> list[tuple[dict[
     cold = complete(found, metric)
     warm = [one for one in found if one["state"] == "complete" and "start" in one]
     return [(one, other) for one in warm for other in cold if searched(one) == searched(other)]
+
+
+# --- starts ----------------------------------------------------------------------------------------------------------
+
+
+def starts() -> str:
+    """How far factorizations by sampling get on gowalla's validation, by how they begin."""
+    metric, lines = data_set("gowalla").validation, []
+    for name in ("BPR", "AdaptiveBPR", "WARP", "LambdaMF", "SoftmaxMF"):
+        ended = complete(trials(STUDIES / f"gowalla-{name.lower()}.csv"), metric)
+        line = [name]
+        for init in ("random", "svd"):
+            own = [one[metric] for one in ended if (one["init"], one["dim"]) == (init, 256)]
+            line += [f"{len(own)}", figure(max(own))]
+        lines.append(line)
+    return table(["recommender", "trials at random", "the best", "trials from singular vectors", "the best"], lines)
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from shortlist._settings import number, whole
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.lambdas import Ranks
 from shortlist.recommenders.sampled import MOST_DRAWS, Composition, Sampled
-from shortlist.recommenders.space import Grows, Real, Space, Whole
+from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
 from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
 from shortlist.solvers.optimizers import OptimizerName
@@ -306,11 +306,12 @@ class SoftmaxMF(Sampled):
 
     @classmethod
     def space(cls) -> Space:
-        """Temperature and learning rate, the dimension last."""
+        """Temperature and learning rate, where to begin, the dimension last."""
         return {
             "dim": Grows(64, 128, 256),
             "temperature": Real(0.05, 0.15, log=True),
             "learning_rate": Real(5e-4, 0.01, log=True),
+            "init": Choice("random", "svd"),
             "positive_context_exponent": Real(-0.5, 0.2),
             "positive_item_exponent": Real(-0.1, 0.3),
         }
