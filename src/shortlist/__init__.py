@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.explanation import Explanation
+    from shortlist.recommenders.factorization_machine import FactorizationMachine
+    from shortlist.recommenders.feature_ials import FeatureIALS
     from shortlist.recommenders.ials import IALS
     from shortlist.recommenders.icd import ICD
     from shortlist.recommenders.matrix_factorization import (
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
     )
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
+    from shortlist.recommenders.rank_als import RankALS
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
+    from shortlist.recommenders.tensors import PARAFAC, Tucker
     from shortlist.tuning import Tuned, tune
 
 _HOME = {
@@ -68,6 +72,8 @@ _HOME = {
     "EASE": "shortlist.recommenders.ease",
     "Evaluation": "shortlist.evaluation",
     "Explanation": "shortlist.recommenders.explanation",
+    "FactorizationMachine": "shortlist.recommenders.factorization_machine",
+    "FeatureIALS": "shortlist.recommenders.feature_ials",
     "Features": "shortlist.data.features.table",
     "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
@@ -78,7 +84,9 @@ _HOME = {
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
     "NotFittedError": "shortlist.errors",
+    "PARAFAC": "shortlist.recommenders.tensors",
     "Popularity": "shortlist.recommenders.popularity",
+    "RankALS": "shortlist.recommenders.rank_als",
     "Recommendations": "shortlist.recommenders.answers",
     "Recommender": "shortlist.recommenders.base",
     "SLIM": "shortlist.recommenders.slim",
@@ -89,6 +97,7 @@ _HOME = {
     "Split": "shortlist.data.splits",
     "SquareMF": "shortlist.recommenders.matrix_factorization",
     "StorageError": "shortlist.errors",
+    "Tucker": "shortlist.recommenders.tensors",
     "Tuned": "shortlist.tuning",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
@@ -113,6 +122,7 @@ __all__ = [  # noqa: RUF022
     "Interactions", "Vocabulary", "Features", "AlignedFeatures", "Split", "splits", "datasets",
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
+    "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
     "Recommendations", "Explanation", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling",

@@ -18,9 +18,18 @@ _SAMPLED = (
     *("weighting", "strength_as", "positive_context_exponent", "positive_item_exponent", "optimizer", "schedule"),
     *("horizon", "fold_in_epochs", "init"),
 )
+_MULTILINEAR = (*_FACTORIZATION, "solver", "steps", "loss")
 SETTINGS = {
     "ials": (*_FACTORIZATION, "solver", "block", "device"),
     "icd": _FACTORIZATION,
+    "rankals": (
+        *("dim", "epochs", "init_scale", "seed", "solver", "steps", "regularization", "regularization_exponent"),
+        *("item_exponent", "weighting"),
+    ),
+    "parafac": (*_MULTILINEAR, "part_strength"),
+    "tucker": (*_MULTILINEAR, "part_strength", "first_dim", "part_dim"),
+    "factorizationmachine": (*_MULTILINEAR, "context_ids", "item_ids", "within"),
+    "featureials": (*_FACTORIZATION, "solver", "steps", "feature_strength"),
     "ease": ("regularization", "weighting"),
     "slim": ("weighting", "l1", "l2", "positive", "tolerance", "sweeps"),
     "itemknn": ("weighting", "neighbours", "similarity", "shrinkage", "asymmetry", "k1", "b"),

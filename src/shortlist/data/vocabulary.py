@@ -14,7 +14,7 @@ from shortlist.errors import DataError, SettingError, UnknownIdError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Id: TypeAlias = Any  # an int, a str, or a tuple of them
-Unknown: TypeAlias = Literal["raise", "skip", "mark"]
+Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
 _JOIN_FROM = 4096  # length of a Series from which a hash join beats a Python dictionary
 _MOST = np.iinfo(np.int32).max

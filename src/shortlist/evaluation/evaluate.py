@@ -91,7 +91,7 @@ def _evaluated(
     codes = None
     if not split.fold_in:
         way_out = "fit the model on split.train"
-        codes = model.contexts_.encode(split.truth.contexts.frame, what="context", way_out=way_out)
+        codes = model._context_codes(split.truth.contexts.frame, way_out)
         if warn:
             _warn_if_fitted_on_other_data(model, codes, history)
     labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
@@ -175,7 +175,7 @@ def _require_model(model: Recommender) -> None:
 
 
 def _warn_if_fitted_on_other_data(model: Recommender, codes: Array, history: Rows) -> None:
-    own = model.seen_.take(codes)
+    own = model._histories(codes)
     if not (np.array_equal(own.indptr, history.indptr) and np.array_equal(own.indices, history.indices)):
         warnings.warn(
             "the model was not fitted on split.train: what it has seen of these contexts is not the split's history, "

@@ -16,13 +16,10 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
-from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
-from shortlist.objectives.weighting import Weighting
 from shortlist.recommenders.base import as_list, rows_of_lists
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
-from shortlist.recommenders.factorization import Factorization
-from shortlist.recommenders.space import Grows, Real, Space
+from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
@@ -32,51 +29,12 @@ from shortlist.solvers.systems import at, row_system
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Alternating(Factorization):
+class Alternating(PointwiseFactorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a recommender adds how a side is improved."""
-
-    regularization: float = 0.003
-    unobserved_weight: float = 0.1
-    regularization_exponent: float = 1.0
-    unobserved_item_exponent: float = 0.0
-    unobserved_context_exponent: float = 0.0
-    weighting: Weighting = "binary"
-    strength_as: StrengthAs = "weight"
-    observed_weight: float = 1.0
-    convention: Convention = "added"
-
-    def _check(self) -> None:
-        super()._check()
-        self.objective()
-
-    @classmethod
-    def space(cls) -> Space:
-        """Weights on log scales, the dimension last (Rendle et al. 2021); then which weights go with popularity."""
-        return {
-            "dim": Grows(64, 128, 256),
-            "regularization": Real(1e-5, 0.1, log=True),
-            "unobserved_weight": Real(3e-3, 3.0, log=True),
-            "unobserved_item_exponent": Real(-0.3, 1.0),
-            "unobserved_context_exponent": Real(-0.5, 0.75),
-        }
 
     @abstractmethod
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:
         """How a side is improved, the other being as it is; and how the contexts are solved for at the end."""
-
-    def objective(self) -> PointwiseSquare:
-        """The loss that is minimised, as an object."""
-        return PointwiseSquare(
-            unobserved_weight=self.unobserved_weight,
-            regularization=self.regularization,
-            regularization_exponent=self.regularization_exponent,
-            weighting=self.weighting,
-            strength_as=self.strength_as,
-            observed_weight=self.observed_weight,
-            convention=self.convention,
-            unobserved_item_exponent=self.unobserved_item_exponent,
-            unobserved_context_exponent=self.unobserved_context_exponent,
-        )
 
     # --- learning ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from os import PathLike
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import polars as pl
 
 from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
+from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
 from shortlist.data.splits import Split
@@ -28,6 +29,9 @@ from shortlist.recommenders.space import Space
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.epochs import Callback
+
+if TYPE_CHECKING:
+    from shortlist.storage import StoredModel
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 _WAY_OUT = "leave them out of the question; recommend and fold_in do so with unknown='skip'"
@@ -55,6 +59,7 @@ class Recommender(ABC):
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
     _in_epochs: ClassVar[bool] = False  # whether it learns in epochs, as its settings then say how many
+    _described: ClassVar[bool] = False  # whether it learns from features too
 
     def __post_init__(self) -> None:
         self._check()
@@ -103,6 +108,8 @@ class Recommender(ABC):
         every: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         start: Recommender | None = None,
+        context_features: Features | None = None,
+        item_features: Features | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         progress: bool | None = None,
         threads: int | None = None,
@@ -125,14 +132,28 @@ class Recommender(ABC):
                 the same data goes on from it, to the very model that would have come without a break; only `epochs`
                 may have grown. It stays there after the last epoch; remove it when it is of no more use.
             start: a fitted model to begin from; its embeddings are taken by ids.
+            context_features: what is known of contexts, for `FactorizationMachine` and `FeatureIALS`; others refuse it.
+                Contexts that have features and no events become known too.
+            item_features: likewise of items; those that nobody has had become part of the catalogue.
             callbacks: one or several, called after each epoch with an `Epoch`, where the recommender learns in epochs.
             progress: show a progress bar; by default where standard error is a terminal.
             threads: how many to use; all CPUs by default. The result does not depend on it, but for factorizations by
                 sampling, where threads do not wait for each other: with 1 the same seed gives the same model.
         """
-        plan = Plan(validation, metric, patience, every, checkpoint, start)
+        plan = Plan(
+            validation,
+            metric,
+            patience,
+            every,
+            checkpoint,
+            start,
+            context_features=context_features,
+            item_features=item_features,
+        )
         if not self._in_epochs:
             plan.refuse_for(type(self).__name__)
+        if not self._described:
+            plan.refuse_features(type(self).__name__)
         return self._learn(interactions, plan, "fit", callbacks, progress, threads)
 
     def _learn(
@@ -213,7 +234,8 @@ class Recommender(ABC):
             allow: recommend only these items: one list for all, or one per query. Unknown ids are passed over.
             deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
             unknown: what to do about contexts, or items of a history, that are not known: `"raise"` an error, or
-                `"skip"` them (contexts left out are listed in the answer's `skipped`).
+                `"skip"` them (contexts left out are listed in the answer's `skipped`). Models of contexts with several
+                parts also know `"average"`: an unknown part counts as an average one, as long as another is known.
             memory: what blocks of scores may take, bytes or text such as "256MB".
             threads: how many to use; all CPUs by default.
 
@@ -333,6 +355,18 @@ class Recommender(ABC):
         assert contexts is not None
         codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
         return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
+
+    def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
+        """The codes of contexts; −1 for those that were not there in training and can be answered all the same."""
+        return self.contexts_.encode(contexts, what="context", way_out=way_out)
+
+    def _histories(self, codes: Codes) -> Rows:
+        """What the contexts with these codes have had; nothing where the code is −1."""
+        if not (codes < 0).any():
+            return self.seen_.take(codes)
+        seen = self.seen_
+        longer = Rows(np.append(seen.indptr, seen.indptr[-1]), seen.indices, seen.values, seen.n_columns)
+        return longer.take(np.where(codes < 0, seen.n_rows, codes))
 
     @staticmethod
     def _known(
@@ -455,10 +489,21 @@ class Recommender(ABC):
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
         tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
-        save_model(path, StoredModel(kind=name, settings=self.settings(), arrays=arrays, tables=tables))
+        stored = StoredModel(kind=name, settings=self.settings(), arrays=arrays, tables=tables)
+        self._store_more(stored)
+        save_model(path, stored)
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], contexts: Vocabulary, items: Vocabulary) -> None:
+    def _store_more(self, stored: StoredModel) -> None:
+        """Add what else a model keeps, such as features."""
+        return
+
+    def _restore_more(self, stored: StoredModel) -> None:
+        """Take what `_store_more` added out of what was stored; nothing of it may be left."""
+        return
+
+    def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary) -> None:
         """Take learnt state from storage, checking that it fits together."""
+        arrays = stored.arrays
         required = {"seen.indptr", "seen.indices", *self._arrays}
         if missing := sorted(required - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")

@@ -70,17 +70,18 @@ class Checkpoint:
         """Whether to write now, if writing may take that share of the time; None: always."""
         return share is None or time.perf_counter() - self._written >= self._took / share
 
-    def read(self, shape: tuple[int, int, int], epochs: int) -> Saved | None:
+    def read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved | None:
         """What is there, None where nothing is; StorageError where that is of another fit, or of anything else.
 
         Args:
-            shape: how many contexts, items and dimensions there are.
+            contexts: the shape of what is learnt of contexts.
+            items: likewise of items.
             epochs: how many there will be.
         """
         with storage_errors(f"cannot use the checkpoint '{self._path}'", _ELSEWHERE):
-            return self._read(shape, epochs)
+            return self._read(contexts, items, epochs)
 
-    def _read(self, shape: tuple[int, int, int], epochs: int) -> Saved | None:
+    def _read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved | None:
         if not (self._path / MANIFEST).exists():
             there = os.path.lexists(self._path)
             if there and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
@@ -93,7 +94,7 @@ class Checkpoint:
         if different := _differences(stored, self._settings, self._identity):
             raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
         try:
-            saved = _saved(stored, shape, epochs)
+            saved = _saved(stored, contexts, items, epochs)
         except ValueError as error:
             raise self.unusable(error) from error
         if saved.past.number > epochs:
@@ -161,13 +162,13 @@ def _differences(stored: StoredModel, settings: dict[str, Any], identity: dict[s
     return ", ".join(found)
 
 
-def _saved(stored: StoredModel, shape: tuple[int, int, int], epochs: int) -> Saved:
+def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved:
     # Copies: what is loaded is read-only, and its parts would keep each other in memory.
     arrays = {name: array.copy() for name, array in stored.arrays.items()}
     last = whole("its epoch", stored.extra.get("epoch"))
     sizes: dict[str, tuple[int, ...]] = {
-        "contexts": (shape[0], shape[2]),
-        "items": (shape[1], shape[2]),
+        "contexts": contexts,
+        "items": items,
         "losses": (last - 1, 3),
         "seconds": (last,),
     }

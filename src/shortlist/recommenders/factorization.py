@@ -82,16 +82,27 @@ class Factorization(DotProduct):
         """How many epochs there will be, where what an epoch does depends on it."""
         return None
 
+    def _shapes(self, interactions: Interactions) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of what is learnt of contexts, and of items."""
+        return (interactions.n_contexts, self._width), (interactions.n_items, self._width)
+
+    def _checked_start(self, start: object) -> DotProduct:
+        """A model that this one can begin from."""
+        return checked_start(start, self.dim)
+
+    def _identity(self) -> dict[str, Any]:
+        """What else a checkpoint must agree with, by name."""
+        return {}
+
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
         epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
-        start = None if plan.start is None else checked_start(plan.start, self.dim)
+        start = None if plan.start is None else self._checked_start(plan.start)
         basis = self._basis(interactions.by_context)
         stopping = None if plan.validation is None else self._stopping(interactions, plan, basis, threads)
         checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan, epochs)
-        shape = (interactions.n_contexts, interactions.n_items, self._width)
-        saved = None if checkpoint is None else checkpoint.read(shape, epochs)
+        saved = None if checkpoint is None else checkpoint.read(*self._shapes(interactions), epochs)
         past: Past | None = None
         if saved is None:
             loop = self._loop(interactions, basis, *self._start(interactions, start, threads), threads, epochs)
@@ -165,11 +176,12 @@ class Factorization(DotProduct):
             "the pairs or their weights": digest(interactions.by_context),
             "the start": None,
             "the validation": None,
+            **self._identity(),
         }
         if (horizon := self._horizon(epochs)) is not None:
             identity["the number of epochs, which the learning rate depends on,"] = horizon
         if plan.start is not None:
-            start = checked_start(plan.start, self.dim)
+            start = self._checked_start(plan.start)
             learnt = (start.context_embeddings_, start.item_embeddings_)
             identity["the start"] = digest(start.contexts_, start.items_, *learnt)
         if plan.validation is not None:

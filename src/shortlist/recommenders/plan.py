@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from shortlist._settings import whole
+from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError
 from shortlist.metrics import parse_metric
@@ -26,6 +27,8 @@ class Plan:
     checkpoint: str | PathLike[str] | None = None
     start: Recommender | None = None
     epochs: int | None = None  # instead of the recommender's own setting
+    context_features: Features | None = None
+    item_features: Features | None = None
     checkpoint_share: float | None = None  # of the time, that writing checkpoints may take; None: after every epoch
 
     def __post_init__(self) -> None:
@@ -41,8 +44,22 @@ class Plan:
         whole("patience", self.patience)
         if self.every is not None:
             whole("every", self.every)
+        for name in ("context_features", "item_features"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, Features):
+                raise SettingError(
+                    f"{name} is of type {type(given).__name__}; expected Features, made by Features.read or .from_frame"
+                )
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
             raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
+
+    def refuse_features(self, name: str) -> None:
+        """For recommenders that know ids only: say so where features were given."""
+        if given := [one for one in ("context_features", "item_features") if getattr(self, one) is not None]:
+            raise SettingError(
+                f"{name} learns from ids only, so there is no {' or '.join(given)}; leave it out, or fit a "
+                "FactorizationMachine or FeatureIALS"
+            )
 
     def refuse_for(self, name: str) -> None:
         """For recommenders that do not learn in epochs: say so where something of this was asked for."""

@@ -18,6 +18,8 @@ REGISTRY: dict[str, str] = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "BPR": "shortlist.recommenders.matrix_factorization",
     "EASE": "shortlist.recommenders.ease",
+    "FactorizationMachine": "shortlist.recommenders.factorization_machine",
+    "FeatureIALS": "shortlist.recommenders.feature_ials",
     "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
     "ICD": "shortlist.recommenders.icd",
@@ -25,10 +27,13 @@ REGISTRY: dict[str, str] = {
     "LambdaMF": "shortlist.recommenders.matrix_factorization",
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
+    "PARAFAC": "shortlist.recommenders.tensors",
     "Popularity": "shortlist.recommenders.popularity",
+    "RankALS": "shortlist.recommenders.rank_als",
     "SLIM": "shortlist.recommenders.slim",
     "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
     "SquareMF": "shortlist.recommenders.matrix_factorization",
+    "Tucker": "shortlist.recommenders.tensors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
@@ -59,13 +64,14 @@ def load(path: str | PathLike[str]) -> Any:
         )
     if stored.kind not in REGISTRY:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
-    if stored.tables.keys() != {"contexts", "items"}:
-        found = ", ".join(sorted(stored.tables)) or "none"
-        raise StorageError(f"{path} has these tables of ids: {found:.200}; expected contexts and items")
     try:
         model = recommender_class(stored.kind)(**stored.settings)
+        model._restore_more(stored)
+        if stored.tables.keys() != {"contexts", "items"}:
+            found = ", ".join(sorted(stored.tables)) or "none"
+            raise StorageError(f"it has these tables of ids: {found:.200}; expected contexts and items")
         contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
-        model._restore(stored.arrays, contexts, items)
+        model._restore(stored, contexts, items)
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     except (TypeError, ValueError, OverflowError, ShortlistError) as error:

@@ -18,7 +18,7 @@ def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     An eigenvector's sign is free; here its largest entry is positive. One thread of BLAS: more gain little, lose much
     where the machine is busy, and round in another way.
     """
-    _refuse_large(G)
+    refuse_large(G)
     with single_threaded_blas():
         values, Q = np.linalg.eigh(G)
     values, Q = np.maximum(values[::-1], 0.0), Q[:, ::-1]
@@ -26,7 +26,8 @@ def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     return values, Q * np.where(Q[largest, np.arange(len(values))] < 0, -1.0, 1.0)
 
 
-def _refuse_large(G: npt.NDArray[np.float64]) -> None:
+def refuse_large(G: npt.NDArray[np.float64]) -> None:
+    """Refuse a Gramian that float32 cannot hold."""
     if not np.isfinite(G).all():
         raise SettingError(
             "the embeddings are too large: their inner products do not fit float32; lower init_scale, or raise "
@@ -71,7 +72,7 @@ class Diagonal:
 
     def __init__(self, embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]) -> None:
         G = gramian(embeddings, omega)
-        _refuse_large(G)
+        refuse_large(G)
         self.embeddings, self.spectrum = embeddings, np.diagonal(G).copy()
         self._Q: npt.NDArray[np.float32] | None = None
         scale = np.sqrt(np.outer(self.spectrum, self.spectrum))

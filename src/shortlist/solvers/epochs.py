@@ -38,7 +38,10 @@ class Loop(Protocol):
         """One pass over both sides."""
 
     def finish(self) -> None:
-        """Solve for the contexts to the end, given the items; nothing where they are `joint`."""
+        """Solve for the contexts to the end, given the items; nothing where steps on pairs learn both."""
+
+    def outcome(self) -> tuple[Embeddings, Embeddings | None]:
+        """What the fit would end with, were this its last epoch: items, and contexts where they are `joint`."""
 
     def restore(self, items: Embeddings, contexts: Embeddings | None) -> None:
         """Take these embeddings; contexts that are not given are nothing until they are solved for."""
@@ -69,6 +72,15 @@ class WholeRows:
 
     joint = False
     samples = 0
+
+    def embeddings(self) -> tuple[Embeddings, Embeddings]:
+        """Of contexts and of items."""
+        raise NotImplementedError
+
+    def outcome(self) -> tuple[Embeddings, Embeddings | None]:
+        """The items, and the contexts where they do not follow from these."""
+        contexts, items = self.embeddings()
+        return items, contexts if self.joint else None
 
     def memory(self) -> dict[str, npt.NDArray[Any]]:
         """Nothing."""
@@ -121,8 +133,7 @@ def run(
             seconds = time.perf_counter() - began
             validation = None
             if stopping is not None and (number % every == 0 or number == epochs):
-                contexts, items = loop.embeddings()
-                validation = stopping.judge(number, items, contexts if loop.joint else None)
+                validation = stopping.judge(number, *loop.outcome())
             if keep is not None:
                 keep(Past(number, tuple(training), seconds, validation))
         over = number == epochs or (stopping is not None and stopping.over(number))

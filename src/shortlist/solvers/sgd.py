@@ -159,6 +159,10 @@ class SampledSteps:
         """Of contexts and of items: the arrays themselves."""
         return self.contexts, self.items
 
+    def outcome(self) -> tuple[Floats, Floats]:
+        """Items and contexts as they are."""
+        return self.items, self.contexts
+
     def memory(self) -> dict[str, npt.NDArray[Any]]:
         """What going on needs beside the embeddings: the optimizer's state, and what the last epoch's loss was."""
         return remembered(self.states) | {"sums": self._sums}

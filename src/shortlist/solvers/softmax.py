@@ -222,6 +222,10 @@ class SoftmaxSteps:
         """Of contexts and of items: the arrays themselves."""
         return self._contexts, self._items
 
+    def outcome(self) -> tuple[Floats, Floats]:
+        """Items and contexts as they are."""
+        return self._items, self._contexts
+
     def _random(self, counter: int) -> np.random.Generator:
         key = np.array([self._seed, self.number], np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 1, counter]))

@@ -365,6 +365,37 @@ class Features:
             unknown=self._unknown | other._unknown,
         )
 
+    def append(self, other: Features) -> Features:
+        """The rows of both, which have the same fields, as `encode` makes them; where both have an id, the other's row.
+
+        >>> films = Features.from_frame({"film": [1, 2], "genre": ["Drama", "War"]}, id="film")
+        >>> more = films.append(films.encode({"film": [3, 2], "genre": ["War", "Drama"]}))
+        >>> more.ids, more[2]
+        ([1, 2, 3], {'genre=Drama': 1.0})
+        """
+        if not isinstance(other, Features):
+            raise SettingError(f"expected Features, got {type(other).__name__}")
+        if self.feature_names != other.feature_names:
+            raise SettingError(
+                f"the other features have the fields {', '.join(one.name for one in other.fields)} with "
+                f"{other.n_features:,} features, these {', '.join(one.name for one in self.fields)} with "
+                f"{self.n_features:,}; make them with .encode(…) of these"
+            )
+        from_text = self._from_text or other._from_text
+        ours, theirs = comparable(
+            self._vocabulary.frame, other._vocabulary.frame, "the other features", by_spelling=from_text
+        )
+        everyone = Vocabulary(ours).extend(theirs)
+        places = np.arange(len(everyone))
+        places[everyone.encode(theirs)] = len(self) + np.arange(len(other))
+        both = Rows(
+            np.concatenate([self._rows.indptr, self._rows.indptr[-1] + other._rows.indptr[1:]]),
+            np.concatenate([self._rows.indices, other._rows.indices]),
+            np.concatenate([triples(self._rows).values, triples(other._rows).values]),
+            self.n_features,
+        )
+        return Features(everyone, self.fields, both.take(places), from_text=from_text)
+
     # --- kept --------------------------------------------------------------------------------------------------------
 
     def to_parts(self, prefix: str = "") -> Parts:

@@ -1,0 +1,100 @@
+"""The pairwise square loss over all of S × I, in closed form (sections 3.2 and 5.2; RankALS)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number, one_of
+from shortlist.data.rows import Rows
+from shortlist.errors import SettingError
+from shortlist.objectives.omega import Omega
+from shortlist.objectives.pointwise import gramian
+from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseSquare:
+    """Square loss on the difference of an observed item's score and any item's; the objective of `RankALS`.
+
+        L = Σ_{(c,i)∈S} a_{c,i} Σ_{j∈I} a_j·(ŷ(i|c) − ŷ(j|c) − 1)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
+
+        a_{c,i} = f(w)        the pair's strength
+        a_j = ω_j / |I|       with ω_j = n_j^ρ / mean(n^ρ) and n_j = max(1, |C_j|), so that Σ_j a_j = 1
+        λ_c = λ·n_c^ν         with n_c = Σ_i a_{c,i}
+        λ_i = λ·(Σ_{c∈C_i} a_{c,i} + a_i·Σ_c n_c)^ν
+
+    The sum over j runs over all items, those of the context included. The article's loss has a_j = 1, which is |I|
+    times as much beside λ. There is no ½ anywhere. If all scores of a context rise by the same, the loss does not see
+    it.
+
+    It is never summed over S × I: with z = Σ_j a_jψ_j and G = Σ_j a_jψ_jψ_jᵀ
+
+        Σ_i a_{c,i}·(ŷ_i − 1)² − 2⟨φ_c, z⟩·Σ_i a_{c,i}·(ŷ_i − 1) + n_c·φ_cᵀGφ_c
+
+    is what context c adds: O(|S|d + (|C| + |I|)d²) for all of them.
+
+    Args:
+        regularization: λ.
+        regularization_exponent: ν; 0 is the same λ for every row.
+        item_exponent: ρ.
+        weighting: f, see `strengths`.
+    """
+
+    regularization: float = 0.003
+    regularization_exponent: float = 1.0
+    item_exponent: float = 0.0
+    weighting: Weighting = "binary"
+
+    def __post_init__(self) -> None:
+        number("regularization", self.regularization)
+        number("regularization_exponent", self.regularization_exponent)
+        number("item_exponent", self.item_exponent, -math.inf)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+
+    def shares(self, by_context: Rows) -> npt.NDArray[np.float32]:
+        """a_j of every item; their sum is 1."""
+        omega = Omega.of(by_context.column_counts(), self.item_exponent).values
+        shares: npt.NDArray[np.float32] = np.broadcast_to(
+            omega / np.float32(by_context.n_columns), by_context.n_columns
+        )
+        return np.ascontiguousarray(shares)
+
+    def strengths(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """a_{c,i} of the pairs; one element may stand for all."""
+        found = strengths(rows.values, self.weighting)
+        if not np.isfinite(found).all():
+            raise SettingError(f"the weights are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
+        return found
+
+    def weights(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """Σ a_{c,i} over the pairs of each row: n_c, for rows of contexts."""
+        strength = np.broadcast_to(self.strengths(rows), len(rows)).astype(np.float64)
+        total = np.concatenate([[0.0], np.cumsum(strength)])
+        return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
+
+    def loss(
+        self,
+        by_context: Rows,
+        context_embeddings: npt.NDArray[np.float32],
+        item_embeddings: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> float:
+        """The loss without its regularizer."""
+        shares, n = self.shares(by_context), self.weights(by_context)
+        exact = context_embeddings.astype(np.float64)
+        G = gramian(item_embeddings, shares, threads)
+        z = shares.astype(np.float64) @ item_embeddings
+        row_of = np.repeat(np.arange(by_context.n_rows), by_context.lengths)
+        a = np.broadcast_to(self.strengths(by_context), len(by_context)).astype(np.float64)
+        off = np.empty(len(a))  # ŷ − 1
+        step = 1 << 18
+        for start in range(0, len(a), step):
+            span = slice(start, start + step)
+            pairs = item_embeddings[by_context.indices[span]]
+            off[span] = np.einsum("pd,pd->p", context_embeddings[row_of[span]], pairs, dtype=np.float64) - 1
+        first, second = (np.bincount(row_of, a * one, by_context.n_rows) for one in (off * off, off))
+        return float((first - 2 * (exact @ z) * second + n * np.einsum("cd,cd->c", exact @ G, exact)).sum())

@@ -1,0 +1,214 @@
+"""Recommenders that know features: of the catalogue's items, of contexts, and of such as nobody has seen yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+
+from shortlist._threads import Step
+from shortlist.data.features.table import Features
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Vocabulary
+from shortlist.errors import DataError, SettingError, StorageError
+from shortlist.recommenders.multilinear import Multilinear
+from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.warm_start import grown
+from shortlist.solvers.epochs import Callback
+
+if TYPE_CHECKING:
+    from shortlist.storage import StoredModel
+
+_SIDES = ("context", "item")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DescribedMultilinear(Multilinear):
+    """Features of contexts and items. Who has no events is not learnt from, and is scored by what its features say."""
+
+    _described: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.context_features_: Features | None = None
+        self.item_features_: Features | None = None
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _learn(
+        self,
+        interactions: Interactions,
+        plan: Plan,
+        who: str,
+        callbacks: Callback | Sequence[Callback],
+        progress: bool | None,
+        threads: int | None,
+        step: Step | None = None,
+    ) -> Self:
+        self._check_events(interactions, who)
+        for side in _SIDES:
+            interactions = _with_described(interactions, getattr(plan, f"{side}_features"), side)
+        return super()._learn(interactions, plan, who, callbacks, progress, threads, step)
+
+    def _prepare(self, interactions: Interactions, plan: Plan) -> None:
+        self.context_features_, self.item_features_ = plan.context_features, plan.item_features
+        super()._prepare(interactions, plan)
+
+    def _identity(self) -> dict[str, Any]:
+        from shortlist.recommenders.checkpoint import digest
+
+        return {
+            f"the features of {side}s": None if (one := getattr(self, f"{side}_features_")) is None
+            else digest(one.vocabulary, one.rows)
+            for side in _SIDES
+        }  # fmt: skip
+
+    def partial_fit(
+        self,
+        interactions: Interactions,
+        *,
+        epochs: int = 2,
+        context_features: Features | None = None,
+        item_features: Features | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+        progress: bool | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Learn from more events, as for other factorizations; the model keeps its features.
+
+        `context_features` and `item_features` are of such ids as have come since; they have the fields of the old ones,
+        as `features.encode(…)` makes them.
+        """
+        self._require_fit()
+        self._check_events(interactions, "partial_fit")
+        plan = Plan(
+            start=self,
+            epochs=epochs,
+            context_features=self._more("context", context_features),
+            item_features=self._more("item", item_features),
+        )
+        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
+
+    def _more(self, side: str, new: Features | None) -> Features | None:
+        """The features of a side and such of new ids."""
+        known: Features | None = getattr(self, f"{side}_features_")
+        if new is None:
+            return known
+        if not isinstance(new, Features):
+            raise SettingError(f"{side}_features is of type {type(new).__name__}; expected Features")
+        if known is None:
+            raise SettingError(f"this {type(self).__name__} was fitted without features of {side}s; fit it with them")
+        return known.append(new)
+
+    # --- newcomers ---------------------------------------------------------------------------------------------------
+
+    def add_items(self, features: Features) -> Self:
+        """Take new items into the catalogue, from their features alone; nothing is learnt, and it takes no time.
+
+        Args:
+            features: of items that are not known yet, with the fields of those that the model was fitted with:
+                `model.item_features_.encode(frame)` makes them.
+
+        >>> import shortlist as sl
+        >>> shop = sl.datasets.load("online-retail")
+        >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=5)
+        >>> model = sl.FeatureIALS(dim=8, epochs=2).fit(shop.interactions, item_features=titles)
+        >>> new = titles.encode({"product": ["N1"], "title": ["RED RETROSPOT BAG"]}, unknown="missing")
+        >>> "N1" in model.add_items(new).items_
+        True
+        """
+        return self._add("item", features)
+
+    def add_contexts(self, features: Features) -> Self:
+        """Make new contexts known, from their features alone, as `add_items` does for items."""
+        return self._add("context", features)
+
+    def _add(self, side: str, features: Features) -> Self:
+        self._require_fit()
+        merged = self._more(side, features)
+        assert merged is not None
+        vocabulary: Vocabulary = self.contexts_ if side == "context" else self.items_
+        longer = _extended(vocabulary, merged, side)
+        more = len(longer) - len(vocabulary)
+        seen = self.seen_
+        if side == "context":
+            indptr = np.append(seen.indptr, np.full(more, seen.indptr[-1]))
+            self.contexts_, self.seen_ = longer, Rows(indptr, seen.indices, seen.values, seen.n_columns)
+            self.context_features_ = merged
+        else:
+            self.items_, self.seen_ = longer, replace(seen, n_columns=len(longer))
+            self.item_features_ = merged
+        self._structure = self._structured(self.contexts_, self.items_, self.seen_)
+        self._set_contexts(self.context_parameters_)
+        self._set_items(self.item_parameters_, self._basis(self.seen_))
+        self._set_popularity()
+        return self
+
+    # --- storage -----------------------------------------------------------------------------------------------------
+
+    def _store_more(self, stored: StoredModel) -> None:
+        for side in _SIDES:
+            features: Features | None = getattr(self, f"{side}_features_")
+            if features is not None:
+                parts = features.to_parts(f"{side}_features.")
+                stored.extra[f"{side}_features"] = parts.settings
+                stored.arrays.update(parts.arrays)
+                stored.tables.update(parts.tables)
+
+    def _restore_more(self, stored: StoredModel) -> None:
+        for side in _SIDES:
+            prefix = f"{side}_features."
+            settings = stored.extra.get(f"{side}_features")
+            if settings is None:
+                continue
+            if not isinstance(settings, dict):
+                raise StorageError(f"{side}_features is of type {type(settings).__name__}; expected settings")
+            arrays = {name: stored.arrays.pop(name) for name in list(stored.arrays) if name.startswith(prefix)}
+            tables = {name: stored.tables.pop(name) for name in list(stored.tables) if name.startswith(prefix)}
+            setattr(self, f"{side}_features_", Features.from_parts(settings, arrays, tables, prefix))
+
+
+def _with_described(interactions: Interactions, features: Features | None, side: str) -> Interactions:
+    """The same events, with those known that have features and no events."""
+    if features is None:
+        return interactions
+    vocabulary = interactions.contexts if side == "context" else interactions.items
+    longer = _extended(vocabulary, features, side)
+    if longer is vocabulary:
+        return interactions
+    contexts, items = (longer, interactions.items) if side == "context" else (interactions.contexts, longer)
+    return interactions.with_codes(contexts, items, interactions.context_codes, interactions.item_codes, slice(None))
+
+
+def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabulary:
+    """The ids, and those that only features have."""
+    names = features.vocabulary.names
+    if len(names) < len(vocabulary.names):
+        return vocabulary  # features of parts of contexts
+    cold = features.align(vocabulary).cold.vocabulary.frame
+    if not cold.height:
+        return vocabulary
+    try:
+        return vocabulary.extend(cold.rename(dict(zip(cold.columns, vocabulary.names))).cast(vocabulary.frame.schema))
+    except (pl.exceptions.PolarsError, DataError) as error:
+        why = str(error).partition("\n")[0]
+        raise DataError(f"ids of the features of {side}s are not like those of the events: {why}") from None
+
+
+def described(features: Features | None, vocabulary: Vocabulary) -> Rows | None:
+    """The features' rows in the order of a vocabulary; by some of its columns, where features are of parts of an id."""
+    if features is None:
+        return None
+    names = features.vocabulary.names
+    if len(names) == len(vocabulary.names):
+        return features.align(vocabulary).rows
+    if missing := [name for name in names if name not in vocabulary.names]:
+        raise DataError(
+            f"the features are by {', '.join(names)}, and contexts have no {missing[0]!r}; they have "
+            f"{', '.join(vocabulary.names)}"
+        )
+    return features.rows_for(vocabulary.frame.select(names), unknown="missing")

@@ -1,0 +1,57 @@
+"""What factorizations under the pointwise square loss share: its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
+from shortlist.objectives.weighting import Weighting
+from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.space import Grows, Real, Space
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PointwiseFactorization(Factorization):
+    """The settings of `PointwiseSquare`; a recommender adds how embeddings are made and found."""
+
+    regularization: float = 0.003
+    unobserved_weight: float = 0.1
+    regularization_exponent: float = 1.0
+    unobserved_item_exponent: float = 0.0
+    unobserved_context_exponent: float = 0.0
+    weighting: Weighting = "binary"
+    strength_as: StrengthAs = "weight"
+    observed_weight: float = 1.0
+    convention: Convention = "added"
+
+    def _check(self) -> None:
+        super()._check()
+        self._pointwise()
+
+    @classmethod
+    def space(cls) -> Space:
+        """Weights on log scales, the dimension last (Rendle et al. 2021); then which weights go with popularity."""
+        return {
+            "dim": Grows(64, 128, 256),
+            "regularization": Real(1e-5, 0.1, log=True),
+            "unobserved_weight": Real(3e-3, 3.0, log=True),
+            "unobserved_item_exponent": Real(-0.3, 1.0),
+            "unobserved_context_exponent": Real(-0.5, 0.75),
+        }
+
+    def objective(self) -> PointwiseSquare:
+        """The loss that is minimised, as an object."""
+        return self._pointwise()
+
+    def _pointwise(self) -> PointwiseSquare:
+        return PointwiseSquare(
+            unobserved_weight=self.unobserved_weight,
+            regularization=self.regularization,
+            regularization_exponent=self.regularization_exponent,
+            weighting=self.weighting,
+            strength_as=self.strength_as,
+            observed_weight=self.observed_weight,
+            convention=self.convention,
+            unobserved_item_exponent=self.unobserved_item_exponent,
+            unobserved_context_exponent=self.unobserved_context_exponent,
+        )

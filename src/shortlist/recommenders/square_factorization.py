@@ -1,0 +1,36 @@
+"""What multilinear recommenders add that know both square losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shortlist._settings import one_of
+from shortlist.objectives.pairwise_square import PairwiseSquare
+from shortlist.objectives.pointwise import PointwiseSquare
+from shortlist.recommenders.multilinear import Multilinear
+from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
+
+SquareLossName: TypeAlias = Literal["pointwise", "pairwise"]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SquareFactorization(PointwiseFactorization, Multilinear):
+    """A multilinear model under `PointwiseSquare` or `PairwiseSquare`."""
+
+    loss: SquareLossName = "pointwise"
+
+    def _check(self) -> None:
+        super()._check()
+        one_of("loss", self.loss, ("pointwise", "pairwise"))
+
+    def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]
+        """The loss that is minimised, as an object."""
+        if self.loss == "pointwise":
+            return self._pointwise()
+        return PairwiseSquare(
+            regularization=self.regularization,
+            regularization_exponent=self.regularization_exponent,
+            item_exponent=self.unobserved_item_exponent,
+            weighting=self.weighting,
+        )

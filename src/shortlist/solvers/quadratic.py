@@ -1,0 +1,451 @@
+"""A square loss as a function of one side's embeddings, the other side's being as they are.
+
+Whatever the embeddings Φ are made of, given the other side's Ψ both square losses are
+
+    L(Φ) = ⟨Φ, 𝒜Φ⟩ − 2⟨B, Φ⟩ + what does not depend on Φ
+
+with a symmetric 𝒜 ≥ 0 that is never written down: it is applied, at the cost of the observed pairs and of a Gramian of
+Ψ. Algorithm 4 of the article needs no more. For parameters θ in which Φ = Jθ + rest is linear, half of the gradient is
+Jᵀ(𝒜Φ − B), and half of the Hessian Jᵀ𝒜J (as printed, ∇φ ⊗ ∇φ, the Hessian lacks ψ: ∇ŷ = ⟨∇φ, ψ⟩).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_kernel
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.data.rows import Rows
+
+Array: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float32]
+NONE = np.zeros(1, np.float32)
+_NO_LEVEL = np.zeros(0, np.float32)
+
+
+class Gains(NamedTuple):
+    """What moving each row along a direction of its own by one would do to the loss, as coordinate descent asks it.
+
+    Half of the first derivative and half of the second, by row. Where rows are coupled, moving row k by δ moves the
+    slope of every other row j along its direction P_j by −δ·(⟨B_jP_j, a_kP_k⟩ + a_j⟨P_j, B_kP_k⟩): `pull` is a_k P_k,
+    `push` is B_kP_k, both in the coordinates that move.
+    """
+
+    slope: npt.NDArray[np.float64]
+    curvature: npt.NDArray[np.float64]
+    pull: Floats | None = None
+    push: Floats | None = None
+
+
+class Quadratic(Protocol):
+    """𝒜 and B of some rows, the others being as they are. Arrays have these rows, and all coordinates."""
+
+    coupled: bool  # whether 𝒜 has anything between two rows
+
+    def apply(self, P: Floats) -> Floats:
+        """𝒜P, for a P that is 0 in all other rows."""
+
+    def slope(self, Phi: Floats) -> Floats:
+        """𝒜Φ − B, half of the gradient."""
+
+    def diagonal(self) -> Floats:
+        """The diagonal of 𝒜."""
+
+    def part(self, rows: npt.NDArray[np.int64]) -> Quadratic:
+        """That of some of these rows."""
+
+    def moved(self, change: Floats) -> None:
+        """These rows have moved by so much."""
+
+    def descent(self, Phi: Floats) -> Descent:
+        """For coordinate descent in these rows, which are Φ now."""
+
+
+class Descent(Protocol):
+    """Scores of the observed pairs, kept up to date while coordinates of the rows move one after the other."""
+
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+        """What moving along P would do; P has a column for each of the coordinates `dims`, in which alone rows move."""
+
+    def moved(self, steps: Floats) -> None:
+        """Each row has moved by its step, times its direction in the last `gains`."""
+
+
+class RowWise:
+    """Rows that do not know of each other: `PointwiseSquare` on both sides, `PairwiseSquare` for contexts.
+
+    A row's block of 𝒜 is dense·G + Σ quad·ψψᵀ − s zᵀ − z sᵀ, and its B is Σ lin·ψ − shift·z; s, z and shift are 0 in
+    the pointwise loss. Arrays of one element stand for all.
+    """
+
+    coupled = False
+
+    def __init__(
+        self,
+        rows: Rows,
+        other: Floats,
+        G: Floats,
+        *,
+        quad: Floats,
+        lin: Floats,
+        dense: Floats,
+        z: Floats | None = None,
+        threads: int | None = None,
+        s: Floats | None = None,
+    ) -> None:
+        self.rows, self.other, self.G = rows, other, G
+        self.quad, self.lin, self.dense, self.z, self.threads = quad, lin, dense, z, threads
+        self.s: Floats | None = s
+        if z is not None and s is None:
+            self.s = np.zeros((rows.n_rows, other.shape[1]), np.float32)
+            add_pairs(rows, NONE, -lin, other, self.s, self.s, threads)
+
+    def apply(self, P: Floats) -> Floats:
+        """𝒜P. Bound by the gathered rows of the other side."""
+        return self._with_pairs(P, NONE)
+
+    def slope(self, Phi: Floats) -> Floats:
+        """𝒜Φ − B."""
+        out = self._with_pairs(Phi, self.lin)
+        if self.z is not None:
+            out += self.dense[:, None] * self.z
+        return out
+
+    def _with_pairs(self, P: Floats, lin: Floats) -> Floats:
+        out: Floats = P @ self.G
+        out *= self.dense[:, None]
+        if self.z is not None and self.s is not None:
+            out -= self.s * (P @ self.z)[:, None] + np.einsum("rd,rd->r", self.s, P)[:, None] * self.z
+        add_pairs(self.rows, self.quad, lin, self.other, P, out, self.threads)
+        return out
+
+    def diagonal(self) -> Floats:
+        """Of every row's block."""
+        out: Floats = np.diagonal(self.G) * self.dense[:, None]
+        if len(out) != self.rows.n_rows:
+            out = np.repeat(out, self.rows.n_rows, axis=0)
+        if self.z is not None and self.s is not None:
+            out -= 2 * self.s * self.z
+        add_squares(self.rows, self.quad, self.other, out, self.threads)
+        return out
+
+    def part(self, rows: npt.NDArray[np.int64]) -> RowWise:
+        """Some of the rows."""
+        pairs = pairs_of(self.rows, rows)
+        return RowWise(
+            self.rows.take(rows),
+            self.other,
+            self.G,
+            quad=_some(self.quad, pairs),
+            lin=_some(self.lin, pairs),
+            dense=_some(self.dense, rows),
+            z=self.z,
+            threads=self.threads,
+            s=None if self.s is None else self.s[rows],
+        )
+
+    def moved(self, change: Floats) -> None:
+        """Nothing that others see."""
+
+    def descent(self, Phi: Floats) -> RowDescent:
+        """See `Quadratic`."""
+        return RowDescent(self, Phi)
+
+
+class RowDescent:
+    """Coordinate descent in rows that do not know of each other. A coordinate costs O(|S| + n·d)."""
+
+    def __init__(self, quadratic: RowWise, Phi: Floats) -> None:
+        self._q = quadratic
+        self._pairs = Pairs(quadratic.rows, quadratic.other, Phi, quadratic.threads)
+
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+        """See `Descent`."""
+        q = self._q
+        slope, curvature, _ = self._pairs.gains(P, dims, q.quad, q.lin, _NO_LEVEL)
+        slope += q.dense * np.einsum("rt,rt->r", P, Phi @ q.G[:, dims], dtype=np.float64)
+        curvature += q.dense * np.einsum("rt,rt->r", P @ q.G[np.ix_(dims, dims)], P, dtype=np.float64)
+        if q.z is not None and q.s is not None:
+            along_s, along_z = np.einsum("rt,rt->r", P, q.s[:, dims]), P @ q.z[dims]
+            slope -= along_s * (Phi @ q.z) + along_z * (np.einsum("rd,rd->r", q.s, Phi) - q.dense)
+            curvature -= 2.0 * along_s * along_z
+        return Gains(slope, curvature)
+
+    def moved(self, steps: Floats) -> None:
+        """See `Descent`."""
+        self._pairs.moved(steps)
+
+
+class CoupledItems:
+    """`PairwiseSquare` by its items, which know of each other through z = Σa_jψ_j and v = ΣB_jψ_j.
+
+        (𝒜Ψ)_k = B_k(ψ_k − z) + a_k(Gψ_k − v),   B's row k: Σ_{c∈C_k} a_ck φ_c − a_k q
+
+    with B_k = Σ_{c∈C_k} a_ck φ_cφ_cᵀ, G = Σ n_cφ_cφ_cᵀ and q = Σ n_cφ_c; Σ_j a_j = 1.
+
+    Args:
+        rows: by item, its contexts.
+        other: Φ.
+        G: see above.
+        q: see above.
+        strength: a_ck by pair.
+        share: a_k by item.
+        z: of all items, and likewise v; they are kept up to date.
+        v: see z.
+        threads: how many to use.
+    """
+
+    coupled = True
+
+    def __init__(
+        self,
+        rows: Rows,
+        other: Floats,
+        G: Floats,
+        q: Floats,
+        *,
+        strength: Floats,
+        share: Floats,
+        z: Floats,
+        v: Floats,
+        threads: int | None = None,
+    ) -> None:
+        self.rows, self.other, self.G, self.q, self.threads = rows, other, G, q, threads
+        self.strength, self.share, self.z, self.v = strength, share, z, v
+        weights = np.broadcast_to(strength, len(rows))
+        self._of_contexts = np.bincount(rows.indices, weights, rows.n_columns).astype(
+            np.float32
+        )  # Σ_k a_ck, by context
+
+    def _shared(self, P: Floats) -> tuple[Floats, Floats, Floats]:
+        """What z and v become by P: dz, dv; and B_k(P_k − dz) on the way."""
+        dz: Floats = self.share @ P
+        out = np.zeros_like(P)
+        add_pairs(self.rows, self.strength, NONE, self.other, P - dz, out, self.threads)
+        dv: Floats = out.sum(axis=0) + (self._of_contexts * (self.other @ dz)) @ self.other
+        return dz, dv, out
+
+    def apply(self, P: Floats) -> Floats:
+        """𝒜P: one pass over the pairs, since Σ_kB_k dz = Σ_c (Σ_k a_ck)⟨φ_c, dz⟩φ_c."""
+        _, dv, out = self._shared(P)
+        out += self.share[:, None] * (P @ self.G - dv)
+        return out
+
+    def slope(self, Phi: Floats) -> Floats:
+        """𝒜Ψ − B, of all items as they are."""
+        out: Floats = self.share[:, None] * (Phi @ self.G - self.v + self.q)
+        add_pairs(self.rows, self.strength, self.strength, self.other, Phi - self.z, out, self.threads)
+        return out
+
+    def diagonal(self) -> Floats:
+        """(1 − 2a_k)·diag B_k + a_k·diag G."""
+        out = np.zeros((self.rows.n_rows, self.other.shape[1]), np.float32)
+        add_squares(self.rows, self.strength, self.other, out, self.threads)
+        out *= 1 - 2 * self.share[:, None]
+        out += self.share[:, None] * np.diagonal(self.G)
+        return out
+
+    def part(self, rows: npt.NDArray[np.int64]) -> CoupledItems:
+        """Some of the items; z and v are the same arrays, those of all."""
+        some = self.rows.take(rows)
+        strength = _some(self.strength, pairs_of(self.rows, rows))
+        state = {"z": self.z, "v": self.v, "threads": self.threads}
+        return CoupledItems(some, self.other, self.G, self.q, strength=strength, share=self.share[rows], **state)  # type: ignore[arg-type]
+
+    def moved(self, change: Floats) -> None:
+        """Bring z and v up to date."""
+        dz, dv, _ = self._shared(change)
+        self.z += dz
+        self.v += dv
+
+    def descent(self, Phi: Floats) -> CoupledDescent:
+        """See `Quadratic`."""
+        return CoupledDescent(self, Phi)
+
+
+class CoupledDescent:
+    """Coordinate descent in items that are coupled.
+
+    Beside the scores it keeps x_c = ⟨φ_c, z⟩ and r_c = Σ_k a_ck⟨φ_c, ψ_k⟩ over all items k, since v = Σ_c r_cφ_c.
+    """
+
+    def __init__(self, quadratic: CoupledItems, Phi: Floats) -> None:
+        self._q = quadratic
+        self._pairs = Pairs(quadratic.rows, quadratic.other, Phi, quadratic.threads)
+        self._x: Floats = quadratic.other @ quadratic.z
+        self._last: tuple[Floats, npt.NDArray[np.int64]] | None = None
+
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+        """See `Descent`."""
+        q = self._q
+        slope, curvature, push = self._pairs.gains(P, dims, q.strength, q.strength, self._x, push=True)
+        dense = Phi @ q.G[:, dims] - q.v[dims] + q.q[dims]
+        slope += q.share * np.einsum("rt,rt->r", P, dense, dtype=np.float64)
+        curvature += q.share * np.einsum("rt,rt->r", P @ q.G[np.ix_(dims, dims)], P, dtype=np.float64)
+        self._last = P, dims
+        return Gains(slope, curvature, q.share[:, None] * P, push)
+
+    def moved(self, steps: Floats) -> None:
+        """See `Descent`; z, v and x follow."""
+        assert self._last is not None
+        q, (P, dims) = self._q, self._last
+        self._pairs.moved(steps)
+        dz = (q.share * steps) @ P
+        q.z[dims] += dz
+        self._x += q.other[:, dims] @ dz
+        turned = np.zeros(q.rows.n_columns, np.float32)
+        _scatter(q.rows.indptr, q.rows.indices, q.strength, self._pairs.along, steps, turned)
+        q.v += turned @ q.other
+
+
+class Pairs:
+    """The scores of the observed pairs of some rows, and how they change along the rows' directions: ∇ŷ."""
+
+    def __init__(self, rows: Rows, other: Floats, Phi: Floats, threads: int | None) -> None:
+        self._rows, self._other, self._threads = rows, other, threads
+        self._chunks = balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads))
+        self.scores, self.along = (np.empty(len(rows), np.float32) for _ in range(2))
+
+        def score(start: int, stop: int) -> None:
+            _score(rows.indptr, rows.indices, other, Phi, self.scores, start, stop)
+
+        run_chunks(score, self._chunks, threads)
+
+    def gains(
+        self,
+        P: Floats,
+        dims: npt.NDArray[np.int64],
+        quad: Floats,
+        lin: Floats,
+        level: Floats,
+        push: bool = False,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Floats | None]:
+        """For each row Σ(quad·(ŷ − level) − lin)·∇ŷ and Σ quad·∇ŷ²; and Σ quad·∇ŷ·ψ where `push` asks for it.
+
+        `level` is by column, empty where it is 0.
+        """
+        rows = self._rows
+        sums = np.zeros((rows.n_rows, 2))
+        pushed = np.zeros((rows.n_rows, len(dims) if push else 0), np.float32)
+        columns, P = np.ascontiguousarray(self._other[:, dims]), np.ascontiguousarray(P)
+
+        def add(start: int, stop: int) -> None:
+            _gains(
+                rows.indptr, rows.indices, quad, lin, level, columns, P, self.scores, self.along,
+                sums, pushed, start, stop,
+            )  # fmt: skip
+
+        run_chunks(add, self._chunks, self._threads)
+        return sums[:, 0], sums[:, 1], pushed if push else None
+
+    def moved(self, steps: Floats) -> None:
+        """Each row has moved by its step along its direction."""
+        self.scores += np.repeat(steps, self._rows.lengths) * self.along
+
+
+def pairs_of(rows: Rows, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the pairs of these rows stand."""
+    lengths = rows.lengths[chosen]
+    ends = np.cumsum(lengths)
+    return np.repeat(rows.indptr[chosen] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
+
+
+def _some(array: Floats, index: npt.NDArray[np.int64]) -> Floats:
+    return array if len(array) == 1 else array[index]
+
+
+def add_pairs(
+    rows: Rows, quad: Floats, lin: Floats, other: Floats, P: Floats, out: Floats, threads: int | None
+) -> None:
+    """out_r += Σ (quad·⟨P_r, ψ⟩ − lin)·ψ over the pairs of each row."""
+
+    def add(start: int, stop: int) -> None:
+        _add_pairs(rows.indptr, rows.indices, quad, lin, other, P, out, start, stop)
+
+    run_chunks(add, balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads)), threads)
+
+
+def add_squares(rows: Rows, quad: Floats, other: Floats, out: Floats, threads: int | None) -> None:
+    """out_r += Σ quad·ψ² over the pairs of each row."""
+
+    def add(start: int, stop: int) -> None:
+        _add_squares(rows.indptr, rows.indices, quad, other, out, start, stop)
+
+    run_chunks(add, balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads)), threads)
+
+
+@fast_kernel
+def _add_pairs(
+    indptr: Array, indices: Array, quad: Array, lin: Array, other: Array, P: Array, out: Array, start: int, stop: int
+) -> None:
+    """Bound by the gathered rows, 4d bytes a pair, each used for a product and for a sum while it is in the cache."""
+    d = other.shape[1]
+    for r in range(start, stop):
+        for e in range(indptr[r], indptr[r + 1]):
+            i = indices[e]
+            score = np.float32(0)
+            for f in range(d):
+                score += P[r, f] * other[i, f]
+            a = quad[e if len(quad) > 1 else 0] * score - lin[e if len(lin) > 1 else 0]
+            for f in range(d):
+                out[r, f] += a * other[i, f]
+
+
+@fast_kernel
+def _add_squares(indptr: Array, indices: Array, quad: Array, other: Array, out: Array, start: int, stop: int) -> None:
+    for r in range(start, stop):
+        for e in range(indptr[r], indptr[r + 1]):
+            a, i = quad[e if len(quad) > 1 else 0], indices[e]
+            for f in range(other.shape[1]):
+                out[r, f] += a * other[i, f] * other[i, f]
+
+
+@fast_kernel
+def _score(indptr: Array, indices: Array, other: Array, Phi: Array, scores: Array, start: int, stop: int) -> None:
+    for r in range(start, stop):
+        for e in range(indptr[r], indptr[r + 1]):
+            i, score = indices[e], np.float32(0)
+            for f in range(other.shape[1]):
+                score += Phi[r, f] * other[i, f]
+            scores[e] = score
+
+
+@fast_kernel
+def _gains(
+    indptr: Array,
+    indices: Array,
+    quad: Array,
+    lin: Array,
+    level: Array,
+    columns: Array,
+    P: Array,
+    scores: Array,
+    along: Array,
+    sums: Array,
+    pushed: Array,
+    start: int,
+    stop: int,
+) -> None:
+    """One pass over the pairs with a few floats each: bound by the 12 bytes a pair of index, score and ∇ŷ."""
+    for r in range(start, stop):
+        for e in range(indptr[r], indptr[r + 1]):
+            i, y = indices[e], np.float32(0)
+            for t in range(columns.shape[1]):
+                y += P[r, t] * columns[i, t]
+            along[e] = y
+            a = quad[e if len(quad) > 1 else 0]
+            below = level[i] if len(level) > 0 else np.float32(0)
+            sums[r, 0] += (a * (scores[e] - below) - lin[e if len(lin) > 1 else 0]) * y
+            sums[r, 1] += a * y * y
+            for t in range(pushed.shape[1]):
+                pushed[r, t] += a * y * columns[i, t]
+
+
+@fast_kernel
+def _scatter(indptr: Array, indices: Array, quad: Array, along: Array, steps: Array, out: Array) -> None:
+    for r in range(len(indptr) - 1):
+        for e in range(indptr[r], indptr[r + 1]):
+            out[indices[e]] += quad[e if len(quad) > 1 else 0] * along[e] * steps[r]

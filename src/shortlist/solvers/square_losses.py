@@ -1,0 +1,157 @@
+"""Both square losses as quadratics of either side, with what their regularizers scale with."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.rows import Rows
+from shortlist.objectives.pairwise_square import PairwiseSquare
+from shortlist.objectives.pointwise import PointwiseSquare, Terms, gramian
+from shortlist.solvers.basis import refuse_large
+from shortlist.solvers.quadratic import CoupledItems, Quadratic, RowWise
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Sizes: TypeAlias = npt.NDArray[np.float64]
+
+
+class SquareLoss(Protocol):
+    """A square loss on given pairs; contexts and items are embedded by Φ and Ψ."""
+
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """By context and by item, the weight that its losses sum to: λ_c = λ·size^ν."""
+
+    def of_contexts(self, Psi: Floats) -> Quadratic:
+        """As a function of Φ."""
+
+    def of_items(self, Phi: Floats, Psi: Floats) -> Quadratic:
+        """As a function of Ψ, which is now as given."""
+
+    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[Quadratic, Sizes]:
+        """As a function of the embeddings of other contexts with these histories; and their sizes."""
+
+    def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
+        """The loss without its regularizer: of the observed pairs, and of all pairs."""
+
+
+def square_loss(
+    objective: PointwiseSquare | PairwiseSquare,
+    by_context: Rows,
+    by_item: Rows | None = None,
+    threads: int | None = None,
+) -> SquareLoss:
+    """The loss that an objective describes, on these pairs. Without `by_item` it is made when it is first needed."""
+    if isinstance(objective, PairwiseSquare):
+        return Pairwise(objective, by_context, by_item, threads)
+    return Pointwise(objective, by_context, by_item, threads)
+
+
+class _OnPairs:
+    def __init__(self, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+        self._by_context, self._given, self._threads = by_context, by_item, threads
+
+    @cached_property
+    def _by_item(self) -> Rows:
+        return self._by_context.transpose() if self._given is None else self._given
+
+
+class Pointwise(_OnPairs):
+    """`PointwiseSquare`: a row's normal equations have dense·G + Σ excess·ψψᵀ."""
+
+    def __init__(self, objective: PointwiseSquare, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+        super().__init__(by_context, by_item, threads)
+        self._objective = objective
+        self._omegas = objective.omegas(by_context)
+
+    @cached_property
+    def _terms(self) -> tuple[Terms, Terms]:
+        of_contexts, of_items = (omega.values for omega in self._omegas)
+        contexts = self._objective.terms(self._by_context, of_contexts, of_items)
+        return contexts, self._objective.terms(self._by_item, of_items, of_contexts)
+
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """|I_c| + α₀|I| and |C_i| + α₀|C|."""
+        return self._size(self._by_context), self._size(self._by_item)
+
+    def _size(self, rows: Rows) -> Sizes:
+        return np.asarray(rows.lengths + self._objective.unobserved_weight * rows.n_columns, np.float64)
+
+    def of_contexts(self, Psi: Floats) -> RowWise:
+        """See `SquareLoss`."""
+        return self._quadratic(self._by_context, self._terms[0], Psi)
+
+    def of_items(self, Phi: Floats, Psi: Floats) -> RowWise:
+        """See `SquareLoss`."""
+        return self._quadratic(self._by_item, self._terms[1], Phi)
+
+    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[RowWise, Sizes]:
+        """See `SquareLoss`."""
+        of_contexts, of_items = self._omegas
+        terms = self._objective.terms(histories, of_contexts.new(histories.lengths), of_items.values)
+        return self._quadratic(histories, terms, Psi), self._size(histories)
+
+    def _quadratic(self, rows: Rows, terms: Terms, other: Floats) -> RowWise:
+        G = _finite(gramian(other, terms.omega, self._threads))
+        weights: dict[str, Any] = {"quad": terms.excess, "lin": terms.target, "dense": terms.dense}
+        return RowWise(rows, other, G, **weights, threads=self._threads)
+
+    def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
+        """See `SquareLoss`."""
+        found = self._objective.loss(self._by_context, self._by_item, Phi, Psi, self._threads, self._omegas)
+        return found.observed, found.unobserved
+
+
+class Pairwise(_OnPairs):
+    """`PairwiseSquare`: contexts by themselves, items joined by z and v."""
+
+    def __init__(self, objective: PairwiseSquare, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+        super().__init__(by_context, by_item, threads)
+        self._objective = objective
+        self._shares = objective.shares(by_context)
+        self._n = objective.weights(by_context)
+
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """n_c, and Σ_c a_{c,i} + a_i·Σ_c n_c."""
+        return self._n, self._objective.weights(self._by_item) + self._shares * self._n.sum()
+
+    def of_contexts(self, Psi: Floats) -> RowWise:
+        """See `SquareLoss`."""
+        return self.of_strangers(self._by_context, Psi)[0]
+
+    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[RowWise, Sizes]:
+        """See `SquareLoss`."""
+        a, n = self._objective.strengths(histories), self._objective.weights(histories)
+        G, z = _finite(gramian(Psi, self._shares, self._threads)), self._shares @ Psi
+        return RowWise(histories, Psi, G, quad=a, lin=a, dense=n.astype(np.float32), z=z, threads=self._threads), n
+
+    def of_items(self, Phi: Floats, Psi: Floats) -> CoupledItems:
+        """See `SquareLoss`."""
+        n = self._n.astype(np.float32)
+        found = CoupledItems(
+            self._by_item,
+            Phi,
+            _finite(gramian(Phi, n, self._threads)),
+            n @ Phi,
+            strength=self._objective.strengths(self._by_item),
+            share=self._shares,
+            z=np.zeros(Phi.shape[1], np.float32),
+            v=np.zeros(Phi.shape[1], np.float32),
+            threads=self._threads,
+        )
+        found.moved(Psi)
+        return found
+
+    def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
+        """See `SquareLoss`; nothing is apart for pairs that were not observed."""
+        return self._objective.loss(self._by_context, Phi, Psi, self._threads), 0.0
+
+
+def _finite(G: npt.NDArray[np.float64]) -> Floats:
+    refuse_large(G)
+    return G.astype(np.float32)
