@@ -3,6 +3,7 @@
 from shortlist.objectives.lambdas import LambdaRank
 from shortlist.objectives.losses import loss_slopes, loss_values
 from shortlist.objectives.omega import Omega
+from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.penalties import Linear, Penalty, Reciprocal, Step, TopN
 from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
 from shortlist.objectives.sampled import OBJECTIVES, Pairwise, Pointwise, Softmax
@@ -24,6 +25,7 @@ __all__ = [
     "LossParts",
     "Omega",
     "Pairwise",
+    "PairwiseSquare",
     "Penalty",
     "Pointwise",
     "PointwiseSquare",

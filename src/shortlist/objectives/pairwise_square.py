@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._numba import fast_kernel
 from shortlist._settings import number, one_of
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
 from shortlist.objectives.pointwise import gramian
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+
+Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +93,27 @@ class PairwiseSquare:
         exact = context_embeddings.astype(np.float64)
         G = gramian(item_embeddings, shares, threads)
         z = shares.astype(np.float64) @ item_embeddings
-        row_of = np.repeat(np.arange(by_context.n_rows), by_context.lengths)
-        a = np.broadcast_to(self.strengths(by_context), len(by_context)).astype(np.float64)
-        off = np.empty(len(a))  # ŷ − 1
-        step = 1 << 18
-        for start in range(0, len(a), step):
-            span = slice(start, start + step)
-            pairs = item_embeddings[by_context.indices[span]]
-            off[span] = np.einsum("pd,pd->p", context_embeddings[row_of[span]], pairs, dtype=np.float64) - 1
-        first, second = (np.bincount(row_of, a * one, by_context.n_rows) for one in (off * off, off))
-        return float((first - 2 * (exact @ z) * second + n * np.einsum("cd,cd->c", exact @ G, exact)).sum())
+        sums = np.zeros((by_context.n_rows, 2))
+        a = self.strengths(by_context)
+
+        def add(start: int, stop: int) -> None:
+            _sums(by_context.indptr, by_context.indices, a, context_embeddings, item_embeddings, sums, start, stop)
+
+        run_chunks(add, balanced_chunks(by_context.lengths + 1, 8 * thread_count(threads)), threads)
+        everywhere = np.einsum("cd,cd->c", exact @ G, exact)
+        return float((sums[:, 0] - 2 * (exact @ z) * sums[:, 1] + n * everywhere).sum())
+
+
+@fast_kernel
+def _sums(
+    indptr: Array, indices: Array, strength: Array, W: Array, H: Array, sums: Array, start: int, stop: int
+) -> None:
+    """For each row Σa(ŷ−1)² and Σa(ŷ−1) over its observed pairs. Bound by the bytes of the gathered rows of H."""
+    for c in range(start, stop):
+        for e in range(indptr[c], indptr[c + 1]):
+            i, score = indices[e], np.float32(0)
+            for f in range(W.shape[1]):
+                score += W[c, f] * H[i, f]
+            a = strength[e if len(strength) > 1 else 0]
+            sums[c, 0] += a * (score - 1) ** 2
+            sums[c, 1] += a * (score - 1)

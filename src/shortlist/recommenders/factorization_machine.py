@@ -72,12 +72,14 @@ class _Fields:
 
     def adopt(self, other: _Fields, theirs: Embeddings, own: Embeddings) -> None:
         """Take what belongs to the same ids and features."""
-        for ours, known, span, there in zip(self.parts, other.parts, self.spans, other.spans):
+        # Embeddings may be shorter there; weights, the last column, belong to each other.
+        for mine, there in ((own[:, :-1], theirs[:, :-1]), (own[:, -1:], theirs[:, -1:])):
             if self.ids and other.ids:
-                by_ids(ours, known, theirs[there], own[span])
-        names, known_names = (() if one.features is None else one.features.feature_names for one in (self, other))
-        if names and names == known_names:
-            own[self.n_ids :] = theirs[other.n_ids :]
+                for ours, known, span, place in zip(self.parts, other.parts, self.spans, other.spans):
+                    by_ids(ours, known, there[place], mine[span])
+            names, known_names = (() if one.features is None else one.features.feature_names for one in (self, other))
+            if names and names == known_names:
+                mine[self.n_ids :, : there.shape[1]] = there[other.n_ids :]
 
 
 class _Machine(Structure):
@@ -220,9 +222,6 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
     @property
     def _latent(self) -> int:
         return int(self.dim)
-
-    def _like(self) -> tuple[str, ...]:
-        return ("dim", "context_ids", "item_ids", "within")
 
     def _structured(self, contexts: Vocabulary, items: Vocabulary, by_context: Rows) -> Structure:
         for side, ids in (("context", self.context_ids), ("item", self.item_ids)):

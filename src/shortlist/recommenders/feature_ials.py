@@ -67,7 +67,7 @@ class _Rows:
         by_ids(ours, known, theirs[0], own[0])
         names = [None if one.features is None else one.features.feature_names for one in (self, other)]
         if names[0] is not None and names[0] == names[1]:
-            own[1][:] = theirs[1]
+            own[1][:, : theirs[1].shape[1]] = theirs[1]
 
 
 class _TwoSides(Structure):

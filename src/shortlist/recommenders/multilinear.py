@@ -25,6 +25,7 @@ from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.warm_start import checked_start, refuse_strangers
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.multilinear import Side, packed_size, unpacked
 from shortlist.solvers import multilinear as solver
@@ -58,7 +59,7 @@ class Structure(ABC):
 
     @abstractmethod
     def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
-        """Put parameters of a like model into `own` wherever they belong to the same id."""
+        """Put parameters of a like model, of as many dimensions or fewer, into `own` wherever the ids are the same."""
 
     @abstractmethod
     def context_side(self, parameters: list[Embeddings]) -> Side:
@@ -142,6 +143,7 @@ class Multilinear(Factorization):
         own = self._structure.initial(self.init_scale, self.seed)
         if start is not None:
             assert isinstance(start, Multilinear)
+            refuse_strangers(start, interactions)
             self._structure.adopt(start._structure, (start._of_contexts(), start._of_items()), own)
         contexts, items = (np.concatenate([one.reshape(-1, 1) for one in side]) for side in own)
         return contexts, items
@@ -151,18 +153,7 @@ class Multilinear(Factorization):
             raise SettingError(
                 f"start is {start!r:.80}; expected a fitted recommender of the same kind, {type(self).__name__}"
             )
-        start._require_fit()
-        for name in self._like():
-            if getattr(start, name) != getattr(self, name):
-                raise SettingError(
-                    f"{name} of the start is {getattr(start, name)!r}, here it is {getattr(self, name)!r}; a fit may "
-                    f"begin from a model with the same {name}"
-                )
-        return start
-
-    def _like(self) -> tuple[str, ...]:
-        """Settings that a start must have alike: parameters would not fit otherwise."""
-        return ("dim",)
+        return checked_start(start, self.dim)
 
     def _loop(
         self,
@@ -341,9 +332,10 @@ def _columns(rows: Rows, chosen: npt.NDArray[np.int64] | None) -> Rows:
 
 
 def by_ids(ours: Vocabulary, theirs: Vocabulary, source: Embeddings, target: Embeddings) -> None:
-    """Copy the rows of ids that both have."""
+    """Copy the rows of ids that both have, into as many columns as the source has and the target has room for."""
     codes = theirs.encode(ours.frame, unknown="mark")
-    target[codes >= 0] = source[codes[codes >= 0]]
+    width = min(source.shape[1], target.shape[1])
+    target[codes >= 0, :width] = source[codes[codes >= 0], :width]
 
 
 def means(table: npt.NDArray[np.float32], codes: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

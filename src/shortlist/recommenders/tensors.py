@@ -68,8 +68,6 @@ class _Parts(Structure):
         assert isinstance(other, _Parts)
         for k, (ours, known) in enumerate(zip(self.vocabularies, other.vocabularies)):
             by_ids(ours, known, theirs[0][k], own[0][k])
-        for mine, there in zip(self._tables(own[0])[1], self._tables(theirs[0])[1]):
-            mine[:] = there
         by_ids(self._items, other._items, theirs[1][0], own[1][0])
 
 
@@ -100,11 +98,18 @@ class _TuckerParts(_Parts):
         first, *others, core = self.contexts
         contexts = [np.zeros(first, np.float32)]
         for k, (rows, rank) in enumerate(others):
-            table = initial_embeddings(rows, rank, scale, seed, stream=1 + k)
+            table = initial_embeddings(rows, rank, float(np.sqrt(rank)), seed, stream=1 + k)  # N(0, 1)
             table[:, 0] = 1
             contexts.append(table)
         contexts.append(neutral_core(self.ranks, core[1]))
         return contexts, [initial_embeddings(*self.items[0], scale, seed)]
+
+    def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
+        assert isinstance(other, _TuckerParts)
+        super().adopt(other, theirs, own)
+        mine, there = own[0][-1].reshape(*self.ranks, -1), theirs[0][-1].reshape(*other.ranks, -1)
+        common = tuple(slice(0, min(a, b)) for a, b in zip(mine.shape, there.shape))
+        mine[common] = there[common]
 
     def _side(self, codes: npt.NDArray[Any], parameters: Sequence[Embeddings]) -> Side:
         return TuckerSide(codes, list(parameters[:-1]), parameters[-1])
@@ -235,9 +240,6 @@ class Tucker(TensorFactorization):
     def space(cls) -> Space:
         """That of `PARAFAC`, and the length of the other parts."""
         return {**super().space(), "part_dim": Choice(2, 4, 8)}
-
-    def _like(self) -> tuple[str, ...]:
-        return (*super()._like(), "first_dim", "part_dim")
 
     @property
     def core_(self) -> npt.NDArray[np.float32]:

@@ -68,10 +68,7 @@ def known_embeddings(
     item_codes = _codes(start.items_, interactions.items)
     context_codes = _codes(start.contexts_, interactions.contexts)
     if (item_codes < 0).all():
-        raise DataError(
-            f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
-            f"these like {interactions.items.ids([0])[0]!r}"
-        )
+        _none_known(start, interactions)
     known_items, known_contexts = item_codes >= 0, context_codes >= 0
     sides = (
         (contexts, start.context_embeddings_, known_contexts, context_codes),
@@ -82,6 +79,19 @@ def known_embeddings(
         if tail:
             own[known, -tail:] = theirs[codes[known], -tail:]
     return known_items
+
+
+def refuse_strangers(start: Recommender, interactions: Interactions) -> None:
+    """Refuse a start that knows none of the items."""
+    if (_codes(start.items_, interactions.items) < 0).all():
+        _none_known(start, interactions)
+
+
+def _none_known(start: Recommender, interactions: Interactions) -> None:
+    raise DataError(
+        f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
+        f"these like {interactions.items.ids([0])[0]!r}"
+    )
 
 
 def grown(model: Recommender, interactions: Interactions) -> Interactions:
