@@ -118,7 +118,7 @@ def test_combinations_that_were_never_seen(model, tmp_path):
 def test_parts_that_are_not_known():
     model = sl.PARAFAC(dim=4, epochs=5).fit(tuples())
     for wrong in (("u1", 9), ("nobody", 1), ("nobody", 9)):
-        with pytest.raises(sl.UnknownIdError, match=r"unknown context .*unknown='skip'.*unknown='average'"):
+        with pytest.raises(sl.UnknownIdError, match=r"unknown context .*'skip'.*unknown='average'"):
             model.recommend([("u1", 1), wrong])
     answer = model.recommend([("u1", 9), ("u1", 1), ("nobody", 9)], unknown="skip")
     assert answer.queries == [("u1", 1)]
@@ -135,12 +135,33 @@ def test_parts_that_are_not_known():
     )
     with pytest.raises(sl.UnknownIdError, match="unknown context"):
         model.recommend([("nobody", 9)], unknown="average")
-    for wrong in (("u1", "1"), ("u1",), "u1", ("u1", 1.0), 7, ("u1", True)):
-        with pytest.raises(sl.UnknownIdError, match="unknown context"):
+    for wrong in (("u1", "1"), ("u1",), "u1", ("u1", 1.0), 7, ("u1", True), ("u1", None), ("u1", 10**30)):
+        with pytest.raises(sl.UnknownIdError, match=r"unknown context.* 1 of 2 contexts"):
             model.recommend([("u1", 1), wrong])
+    # What is wrong with one does not change the answers to others.
+    unseen = ("u0", 0)
+    assert unseen not in model.contexts_
+    assert model.recommend([unseen, ("u1", "x")], unknown="skip").ids == model.recommend([unseen]).ids
+    for stranger in (None, "nobody", 7, 10**30):
+        answer = model.recommend([(stranger, 2), unseen], unknown="average", n=3)
+        assert answer.queries == [(stranger, 2), unseen]
+        assert answer.ids[0] == model.recommend([("nobody", 2)], unknown="average", n=3).ids[0]
+        assert answer.to_polars().height == 6
+    assert model.rank([("u1", 9)], [["i1"]], unknown="average")[0][0] >= 1
+    assert len(model.score([("u1", 9)], [["i1"]], unknown="average")[0]) == 1
+    with pytest.raises(sl.SettingError, match="unknown is 'skip'"):
+        model.score([("u1", 9)], [["i1"]], unknown="skip")
+    with pytest.raises(sl.UnknownIdError, match="2 of 3 contexts have a part that is not known, here day 9"):
+        model.recommend([("u1", 9), ("u1", 1), ("u2", 8)])
     assert model.recommend([("u1", "1"), ("u1", 1)], unknown="skip").queries == [("u1", 1)]
     with pytest.raises(sl.SettingError, match=r"write \[\('u1', 1\)\]"):
         model.recommend(("u1", 1))
+    asked = pl.DataFrame({"day": [1, 2], "user": ["u1", "u2"]})
+    assert model.recommend(asked).queries == [("u1", 1), ("u2", 2)]
+    with pytest.raises(sl.SettingError, match="expected user, day"):
+        model.recommend(asked.select("user"))
+    with pytest.raises(sl.SettingError, match="which is for contexts of several parts"):
+        sl.PARAFAC(dim=2, epochs=1).fit(events()).recommend([0], unknown="average")
     with pytest.raises(sl.SettingError, match="unknown is 'average'"):
         sl.IALS(dim=2, epochs=1).fit(tuples()).recommend([("u1", 9)], unknown="average")
 

@@ -13,7 +13,7 @@ from shortlist.data.rows import Rows
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.scoring.multilinear import Described, FeatureSum, Parafac, Side, Table, Tucker, neutral_core
-from shortlist.solvers.multilinear import MANY, Multilinear, coordinate_step, least_squares_step
+from shortlist.solvers.multilinear import MANY, Multilinear, coordinate_step, generic_step, least_squares_step
 from shortlist.solvers.square_losses import SquareLoss, square_loss
 
 MODELS = ["mf", "parafac", "tucker", "fm", "fm-apart", "described"]
@@ -259,3 +259,25 @@ def test_epochs_bring_the_loss_down(model, loss, method):
     assert losses[-1] == pytest.approx(brute(contexts, items, told), rel=1e-4)
     assert (np.diff(losses) <= 1e-5 * losses[0]).all()
     assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("model", ["mf", "described", "parafac"])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=12, deadline=None)
+def test_the_fast_path_of_rows_ends_where_the_generic_step_does(model, loss, seed):
+    """Steps differ, since one takes them in the eigenbasis of the Gramian; ends, and the descent, do not."""
+    made, contexts, items, told = problem(seed, model, loss)
+    for side, Phi, quadratic in both(made, contexts, items):
+        if isinstance(side, Parafac) or quadratic.coupled:
+            continue
+        (block,) = side.blocks(Phi, apart=True)
+        start, before = block.values.copy(), brute(contexts, items, told)
+        generic_step(block, quadratic, Phi, MANY)
+        expected = block.values.copy()
+        for steps in (1, 2, MANY):
+            block.values[:], Phi[:] = start, start
+            least_squares_step(block, quadratic, Phi, steps)
+            assert brute(contexts, items, told) <= before + 1e-4 * max(1.0, before)
+        np.testing.assert_allclose(block.values, expected, rtol=3e-3, atol=3e-3)
+        np.testing.assert_array_equal(Phi, block.values)

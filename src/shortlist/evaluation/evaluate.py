@@ -218,7 +218,11 @@ def _measure(
             ranks = search.ranks_within(top.items[:, : top.n], max(depths))
         shown = search.shown(top, model._priority) if beyond else top.items
         least = min(depths)
-        if warn and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL:
+        if (
+            warn
+            and not model._described
+            and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL
+        ):
             shown = shown if beyond else search.shown(top, model._priority)  # chance is no reason to warn
             warn_of_untrained(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:

@@ -230,7 +230,8 @@ class Recommender(ABC):
             history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
                 `Interactions`. Nobody needs to have been in the training data. Weights count as in training: not at
                 all with `weighting="binary"`.
-            exclude_seen: leave out the items of the training data's (or the given) history.
+            exclude_seen: leave out the items of the training data's (or the given) history. Of contexts with several
+                parts this is what was seen in the same combination; `deny` leaves out more.
             allow: recommend only these items: one list for all, or one per query. Unknown ids are passed over.
             deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
             unknown: what to do about contexts, or items of a history, that are not known: `"raise"` an error, or
@@ -273,9 +274,13 @@ class Recommender(ABC):
         items: Sequence[Iterable[Id]],
         *,
         history: History | None = None,
+        unknown: Unknown = "raise",
     ) -> list[npt.NDArray[np.float32]]:
-        """The scores of given items, one list of items per context (or per history)."""
-        queries = self._queries(contexts, history, "raise")
+        """The scores of given items, one list of items per context (or per history).
+
+        `unknown` is `"raise"`, or `"average"` for models of contexts with several parts, as in `recommend`.
+        """
+        queries = self._every_query(contexts, history, unknown)
         codes = self._item_lists(items, len(queries))
         return self._scores(queries, codes)
 
@@ -299,15 +304,17 @@ class Recommender(ABC):
         exclude_seen: bool = False,
         allow: ItemLists | None = None,
         deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> list[npt.NDArray[np.int64]]:
         """The article's r̂(i|c): the place, from 1, of given items in the whole ranked catalogue.
 
         One list of items per context (or per history). With filters, the place among the items that they leave: under
-        the same filters the k-th recommended item has rank k, and an item that is filtered out has rank 0.
+        the same filters the k-th recommended item has rank k, and an item that is filtered out has rank 0. `unknown` is
+        as in `score`.
         """
-        queries = self._queries(contexts, history, "raise")
+        queries = self._every_query(contexts, history, unknown)
         codes = self._item_lists(items, len(queries))
         indptr = np.concatenate([[0], np.cumsum([len(one) for one in codes])]).astype(np.int64)
         flat = np.concatenate(codes) if codes else np.empty(0, np.int32)
@@ -353,6 +360,7 @@ class Recommender(ABC):
         if history is not None:
             return self._history_queries(history, unknown)
         assert contexts is not None
+        contexts = as_rows(contexts, self.contexts_)
         codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
         return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
@@ -367,6 +375,11 @@ class Recommender(ABC):
         seen = self.seen_
         longer = Rows(np.append(seen.indptr, seen.indptr[-1]), seen.indices, seen.values, seen.n_columns)
         return longer.take(np.where(codes < 0, seen.n_rows, codes))
+
+    def _every_query(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
+        """Queries of which none is left out: each has a list of items."""
+        one_of("unknown", unknown, ("raise", "average"))
+        return self._queries(contexts, history, unknown)
 
     @staticmethod
     def _known(
@@ -556,6 +569,19 @@ def as_list(given: Any, expected: str) -> list[Any]:
         return list(given)
     except TypeError:
         raise SettingError(f"expected {expected}, got {given!r:.80}") from None
+
+
+def as_rows(contexts: Iterable[Id], vocabulary: Vocabulary) -> Iterable[Id]:
+    """Contexts of a polars frame as a list of ids, by the names of its columns, else by their places."""
+    if not isinstance(contexts, pl.DataFrame):
+        return contexts
+    names = vocabulary.names
+    if contexts.width != len(names):
+        raise SettingError(
+            f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}"
+        )
+    frame = contexts.select(names) if set(names) == set(contexts.columns) else contexts
+    return frame.rows() if len(names) > 1 else frame.to_series().to_list()
 
 
 def rows_of_lists(

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._threads import Step
+from shortlist.data.features.matching import comparable
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
@@ -99,7 +100,10 @@ class DescribedMultilinear(Multilinear):
         if new is None:
             return known
         if not isinstance(new, Features):
-            raise SettingError(f"{side}_features is of type {type(new).__name__}; expected Features")
+            raise SettingError(
+                f"the features of {side}s are of type {type(new).__name__}; expected Features, as "
+                f"model.{side}_features_.encode(…) makes them"
+            )
         if known is None:
             raise SettingError(f"this {type(self).__name__} was fitted without features of {side}s; fit it with them")
         return known.append(new)
@@ -132,6 +136,18 @@ class DescribedMultilinear(Multilinear):
         merged = self._more(side, features)
         assert merged is not None
         vocabulary: Vocabulary = self.contexts_ if side == "context" else self.items_
+        counts = self.seen_.lengths if side == "context" else self.popularity_
+        ours, theirs = comparable(
+            features.vocabulary.frame, vocabulary.frame, "the model", by_spelling=features._from_text
+        )
+        codes = Vocabulary(theirs).encode(ours, unknown="mark")
+        known = codes[codes >= 0][counts[codes[codes >= 0]] > 0]
+        if len(known):
+            one = vocabulary.ids(known[:1])[0]
+            raise DataError(
+                f"{len(known):,} of the {len(features):,} {side}s have events already, such as {one!r}: what the "
+                "model thinks of them is learnt; leave them out"
+            )
         longer = _extended(vocabulary, merged, side)
         more = len(longer) - len(vocabulary)
         seen = self.seen_
@@ -199,16 +215,19 @@ def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabula
         raise DataError(f"ids of the features of {side}s are not like those of the events: {why}") from None
 
 
-def described(features: Features | None, vocabulary: Vocabulary) -> Rows | None:
-    """The features' rows in the order of a vocabulary; by some of its columns, where features are of parts of an id."""
+def described(features: Features | None, frame: pl.DataFrame) -> Rows | None:
+    """The features' rows of these ids, all fields missing where there are none.
+
+    Features of a part of an id are taken by the names of its columns.
+    """
     if features is None:
         return None
     names = features.vocabulary.names
-    if len(names) == len(vocabulary.names):
-        return features.align(vocabulary).rows
-    if missing := [name for name in names if name not in vocabulary.names]:
-        raise DataError(
-            f"the features are by {', '.join(names)}, and contexts have no {missing[0]!r}; they have "
-            f"{', '.join(vocabulary.names)}"
-        )
-    return features.rows_for(vocabulary.frame.select(names), unknown="missing")
+    if len(names) < frame.width:
+        if missing := [name for name in names if name not in frame.columns]:
+            raise DataError(
+                f"the features are by {', '.join(names)}, and contexts have no {missing[0]!r}; they have "
+                f"{', '.join(frame.columns)}"
+            )
+        frame = frame.select(names)
+    return features.rows_for(frame, unknown="missing")

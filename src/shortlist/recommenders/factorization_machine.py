@@ -40,7 +40,7 @@ class _Fields:
         self.features, self.ids, self.trained = features, ids, trained
         self.parts, codes = parts_of(vocabulary.frame[trained])
         self.first = codes[:, 0]  # of those that are learnt from, the first part of their ids
-        self.X = self.matrix(vocabulary)
+        self.X = self.matrix(vocabulary.frame)
         used = self.parts if ids else []
         ends = np.cumsum([0, *(len(one) for one in used)])
         self.n_ids = int(ends[-1])
@@ -50,19 +50,19 @@ class _Fields:
                 slice(self.n_ids + one.columns.start, self.n_ids + one.columns.stop) for one in features.fields
             ]
 
-    def matrix(self, vocabulary: Vocabulary) -> Rows:
+    def matrix(self, frame: pl.DataFrame) -> Rows:
         """The entries of these ids: of every part that is known, and of the features."""
         import scipy.sparse as sp
 
         blocks: list[Any] = []
-        n = len(vocabulary)
+        n = frame.height
         if self.ids:
-            codes, _, _ = part_codes(self.parts, vocabulary.frame)
+            codes = part_codes(self.parts, frame.get_columns())
             for part, vocab in enumerate(self.parts):
                 known = np.flatnonzero(codes[:, part] >= 0)
                 entries = (np.ones(len(known), np.float32), (known, codes[known, part]))
                 blocks.append(sp.csr_array(entries, shape=(n, len(vocab))))
-        rows = described(self.features, vocabulary)
+        rows = described(self.features, frame)
         if rows is not None:
             blocks.append(sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(n, rows.n_columns)))
         joined = sp.csr_array(sp.hstack(blocks, format="csr"))
@@ -144,11 +144,11 @@ class _Machine(Structure):
         values = np.concatenate([np.zeros((n, d + 1), np.float32), rest])
         return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, parameters[1], self.within)
 
-    def asked(self, frame: pl.DataFrame) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        return part_codes(self.of_contexts.parts, frame)
+    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+        return part_codes(self.of_contexts.parts, columns)
 
     def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
-        return self._of(self.of_contexts, self.of_contexts.matrix(Vocabulary(frame)), parameters)
+        return self._of(self.of_contexts, self.of_contexts.matrix(frame), parameters)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -32,7 +32,7 @@ class _Rows:
         strength: float,
     ) -> None:
         self.vocabulary, self.features, self.strength, self.dim = vocabulary, features, strength, dim
-        self.X = described(features, vocabulary)
+        self.X = described(features, vocabulary.frame)
         self.trained = None if self.X is None else np.flatnonzero(lengths)
         n = len(vocabulary) if self.trained is None else len(self.trained)
         self.shapes = [(n, dim)]

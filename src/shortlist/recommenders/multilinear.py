@@ -15,12 +15,12 @@ import polars as pl
 from shortlist._settings import one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
-from shortlist.errors import SettingError, StorageError
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.errors import SettingError, StorageError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.base import History, Queries, as_list
+from shortlist.recommenders.base import History, Queries, as_list, as_rows
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.plan import Plan
@@ -81,8 +81,8 @@ class Structure(ABC):
     def strangers(self, parameters: list[Embeddings], n: int) -> Side:
         """So many contexts of which nothing is known but a history: the last block of this side is to be solved for."""
 
-    def asked(self, frame: pl.DataFrame) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """The codes of the parts of contexts; which contexts are known in all parts, and which in any."""
+    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
         raise NotImplementedError
 
     def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
@@ -205,77 +205,76 @@ class Multilinear(Factorization):
     # --- strangers ---------------------------------------------------------------------------------------------------
 
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
-        """The last block of the contexts, solved for these rows; who has no history is at 0: the popular items."""
+        """The last block of the contexts, solved for these rows.
+
+        Who has no history, or one of items without events only, is at 0: the popular items.
+        """
         side = self._structure.strangers(self._of_contexts(), histories.n_rows)
         if histories.n_rows:
             rows = _columns(histories, self._structure.item_rows)
             quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
             side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
             solver.finish(quadratic, side)
+            empty = rows.lengths == 0
+        else:
+            empty = np.zeros(0, np.bool_)
         found = side.embeddings()
-        found[histories.lengths == 0] = 0
+        found[empty] = 0
         return found
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
 
     def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
         self._require_fit()
-        if contexts is None or history is not None or not self._composes:
-            return super()._queries(contexts, history, unknown)
+        composes = self._structure.composes and self.contexts_.is_tuple
+        if unknown == "average" and not composes:
+            raise SettingError(
+                "unknown is 'average', which is for contexts of several parts; here a context is known or not: "
+                "expected 'raise' or 'skip'"
+            )
+        single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
+        if contexts is None or history is not None or single or not composes:
+            return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
         one_of("unknown", unknown, ("raise", "skip", "average"))
-        if isinstance(contexts, str | bytes | int | np.integer | tuple):
-            return super()._queries(contexts, history, "raise")  # which says what is wrong
-        listed = as_list(contexts, "a list of contexts")
+        listed = as_list(as_rows(contexts, self.contexts_), "a list of contexts")
         codes = self.contexts_.encode(listed, unknown="mark")
-        if (codes >= 0).all():
-            return super()._queries(listed, history, "raise")
-        width = len(self.contexts_.names)
-        good = np.array([isinstance(one, tuple) and len(one) == width and is_id(one) for one in listed])
-        known = good.copy()
-        frame = self._as_frame([one for one, fine in zip(listed, good) if fine])
-        if frame is None:  # of other types
-            known = codes >= 0
-        else:
-            _, all_known, any_known = self._structure.asked(frame)
-            known[good] = any_known if unknown == "average" else all_known
-        if not known.all() and unknown != "skip":
-            wrong = [one for one, fine in zip(listed, known) if not fine]
-            more = "" if unknown == "average" else ", or unknown='average' where some part of a context is known"
-            way_out = f"pass unknown='skip' to leave them out{more}"
-            self.contexts_.encode(wrong, what="context", way_out=way_out)
-        listed = [one for one, fine in zip(listed, known) if fine]
+        parts = self._structure.asked(_columns_of(listed, len(self.contexts_.names)))
+        known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
+        if unknown != "skip" and not known.all():
+            raise self._unknown_parts(listed, parts, known, unknown)
+        asked = [one for one, fine in zip(listed, known) if fine]
+        skipped = [one for one, fine in zip(listed, known) if not fine]
         codes = codes[known]
-        asked = self._as_frame(listed)
-        vocabulary = self.contexts_ if asked is None else Vocabulary(asked)
-        labels = Labels(vocabulary, np.arange(len(listed), dtype=np.int32))
-        skipped = [] if known.all() else [one for one, fine in zip(as_list(contexts, "a list"), known) if not fine]
+        labels = Asked(self.contexts_, np.arange(len(asked), dtype=np.int32), asked)
         return Queries(labels, codes, self._histories(codes), known, skipped)
 
-    @property
-    def _composes(self) -> bool:
-        return self._structure.composes and self.contexts_.is_tuple
-
-    def _as_frame(self, listed: Sequence[Id]) -> pl.DataFrame | None:
-        """Tuples in the columns and types of the contexts; None where they do not fit."""
-        schema = self.contexts_.frame.schema
-        columns = list(zip(*listed)) or [()] * len(schema)
-        try:
-            made = [
-                pl.Series(name, list(part), dtype, strict=True) for part, (name, dtype) in zip(columns, schema.items())
-            ]
-        except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            return None
-        return pl.DataFrame(made)
+    def _unknown_parts(
+        self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown
+    ) -> UnknownIdError:
+        k = int(np.argmin(known))
+        names, example = self.contexts_.names, self.contexts_._one(0)
+        first, count = listed[k], f"{int((~known).sum()):,} of {len(known):,} contexts"
+        if not isinstance(first, tuple) or len(first) != len(names):
+            return UnknownIdError(f"unknown context {first!r}: {count} are not tuples like {example!r}")
+        wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
+        way_out = "pass unknown='skip' to leave them out"
+        if unknown == "raise":
+            way_out += ", or unknown='average' to take an average for a part that is not known"
+        which = "have no part that is known" if unknown == "average" else "have a part that is not known"
+        return UnknownIdError(
+            f"unknown context {first!r}: {count} {which}, here {' and '.join(wrong)}; contexts are like {example!r}; "
+            f"{way_out}"
+        )
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
-        if not self._composes:
+        if not (self._structure.composes and self.contexts_.is_tuple):
             return super()._context_codes(contexts, way_out)
         codes = self.contexts_.encode(contexts, unknown="mark")
         new = np.flatnonzero(codes < 0)
         if len(new):
-            _, _, any_known = self._structure.asked(contexts[new])
-            if not any_known.all():
-                super()._context_codes(contexts[new[~any_known]], way_out)  # which raises
+            known = (self._structure.asked(contexts[new].get_columns()) >= 0).any(axis=1)
+            if not known.all():
+                super()._context_codes(contexts[new[~known]], way_out)  # which raises
         return codes
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
@@ -352,13 +351,36 @@ def parts_of(frame: pl.DataFrame) -> tuple[list[Vocabulary], npt.NDArray[np.int3
     return vocabularies, np.stack(codes, axis=1)
 
 
-def part_codes(
-    vocabularies: Sequence[Vocabulary], frame: pl.DataFrame
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """The codes of the parts of these contexts, −1 where unknown; who is known in all parts, and who in any."""
-    codes = np.stack(
-        [one.encode(column.to_frame(), unknown="mark") for one, column in zip(vocabularies, frame.get_columns())],
-        axis=1,
-    )
-    known = codes >= 0
-    return codes, np.asarray(known.all(axis=1)), np.asarray(known.any(axis=1))
+def part_codes(vocabularies: Sequence[Vocabulary], columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+    """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
+    return np.stack([one.encode(column, unknown="mark") for one, column in zip(vocabularies, columns)], axis=1)
+
+
+def _columns_of(listed: list[Id], width: int) -> list[list[Any]]:
+    """The parts of contexts; None where it is none of so many parts."""
+    good = [one if isinstance(one, tuple) and len(one) == width else (None,) * width for one in listed]
+    return [[one[k] for one in good] for k in range(width)]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Labels):
+    """Contexts as someone named them; some of their parts may be of no known kind."""
+
+    given: list[Id]
+
+    def ids(self) -> list[Id]:
+        """As they were named."""
+        return [self.given[code] for code in self.codes.tolist()]
+
+    def frame(self) -> pl.DataFrame:
+        """In the types of the known contexts; null where a part does not fit these."""
+        assert self.vocabulary is not None
+        schema = self.vocabulary.frame.schema
+        columns = _columns_of(self.ids(), len(schema))
+        return pl.DataFrame([_series(name, values, dtype) for values, (name, dtype) in zip(columns, schema.items())])
+
+
+def _series(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    kind = str if dtype == pl.String else int | np.integer
+    fits = [one if isinstance(one, kind) and not isinstance(one, bool) else None for one in values]
+    return pl.Series(name, fits, pl.String if dtype == pl.String else pl.Int128).cast(dtype, strict=False)

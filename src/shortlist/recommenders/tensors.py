@@ -50,11 +50,11 @@ class _Parts(Structure):
         first = np.zeros((n, tables[0].shape[1]), np.float32)
         return self._side(codes, [first, *averages, *rest])
 
-    def asked(self, frame: pl.DataFrame) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        return part_codes(self.vocabularies, frame)
+    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+        return part_codes(self.vocabularies, columns)
 
     def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
-        codes, _, _ = self.asked(frame)
+        codes = self.asked(frame.get_columns())
         tables, rest = self._tables(parameters)
         longer = [means(table, self.codes[:, k]) for k, table in enumerate(tables)]
         return self._side(codes, [*longer, *rest]).embeddings()  # −1, unknown, is the last row: the mean

@@ -1,0 +1,140 @@
+"""Rows that are blocks by themselves, each solved for in one go: the fast path of `least_squares_step`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_kernel
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.solvers.basis import eigenbasis
+from shortlist.solvers.quadratic import RowWise
+
+Array: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float32]
+_NOTHING = np.zeros((0, 0), np.float32)
+
+
+def solve_rows(
+    quadratic: RowWise, own: Floats, ridge: Floats, prior: Floats | float, steps: int, enough: float
+) -> None:
+    """Improve rows by conjugate gradients, each from where it is, until its squared residual is `enough` of the first.
+
+    In the eigenbasis of G, where its part of a row's matrix is a diagonal; so a step of a row with n pairs costs 4nd
+    operations on vectors that stay in the cache. The generic step goes over all rows in memory a dozen times instead.
+    """
+    q = quadratic
+    spectrum, Q = eigenbasis(q.G.astype(np.float64))
+    turn = Q.astype(np.float32)
+    other, rows = q.other @ turn, own @ turn
+    at = np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn if np.any(prior) else _NOTHING
+    s, z = _NOTHING, np.zeros(0, np.float32)
+    if q.z is not None and q.s is not None:
+        s, z = q.s @ turn, q.z @ turn
+    Lambda = spectrum.astype(np.float32)
+    d = own.shape[1]
+
+    def solve(start: int, stop: int) -> None:
+        _solve(
+            q.rows.indptr, q.rows.indices, q.quad, q.lin, q.dense, Lambda, other, s, z, ridge[:, 0], at, rows,
+            steps, enough, np.zeros((6, d), np.float32), start, stop,
+        )  # fmt: skip
+
+    run_chunks(solve, balanced_chunks(q.rows.lengths + 8.0, 32 * thread_count(q.threads)), q.threads)
+    own[:] = rows @ turn.T
+
+
+@fast_kernel
+def _solve(
+    indptr: Array,
+    indices: Array,
+    quad: Array,
+    lin: Array,
+    dense: Array,
+    spectrum: Array,
+    other: Array,
+    s: Array,
+    z: Array,
+    ridge: Array,
+    prior: Array,
+    own: Array,
+    steps: int,
+    enough: float,
+    room: Array,
+    start: int,
+    stop: int,
+) -> None:
+    """Bound by the gathered rows of the other side at a row's first pass; later ones find them in the cache."""
+    d = other.shape[1]
+    r, M, p, q, x, none = room[0], room[1], room[2], room[3], room[4], room[5]
+    for c in range(start, stop):
+        begin, end, theta = indptr[c], indptr[c + 1], own[c]
+        n, penalty = dense[c if len(dense) > 1 else 0], ridge[c]
+        zs = s[c] if len(z) > 0 else none
+        along_z = along_s = np.float32(0)
+        if len(z) > 0:
+            for f in range(d):
+                along_z += z[f] * theta[f]
+                along_s += zs[f] * theta[f]
+        for f in range(d):
+            x[f] = 0
+            M[f] = n * spectrum[f] + penalty
+            r[f] = -(n * spectrum[f] + penalty) * theta[f]
+            if len(prior) > 0:
+                r[f] += penalty * prior[c, f]
+            if len(z) > 0:
+                r[f] += zs[f] * along_z + z[f] * along_s - n * z[f]
+                M[f] -= 2 * zs[f] * z[f]
+        for e in range(begin, end):
+            i, score = indices[e], np.float32(0)
+            for f in range(d):
+                score += theta[f] * other[i, f]
+            a = quad[e if len(quad) > 1 else 0]
+            w = lin[e if len(lin) > 1 else 0] - a * score
+            for f in range(d):
+                r[f] += w * other[i, f]
+                M[f] += a * other[i, f] * other[i, f]
+        size = np.float32(0)
+        for f in range(d):
+            M[f] = np.float32(1) / M[f] if M[f] > 0 else np.float32(0)
+            p[f] = M[f] * r[f]
+            size += r[f] * p[f]
+        first = size
+        for _ in range(steps):
+            if not size > enough * first:
+                break
+            along_z = along_s = np.float32(0)
+            if len(z) > 0:
+                for f in range(d):
+                    along_z += z[f] * p[f]
+                    along_s += zs[f] * p[f]
+            for f in range(d):
+                q[f] = (n * spectrum[f] + penalty) * p[f]
+                if len(z) > 0:
+                    q[f] -= zs[f] * along_z + z[f] * along_s
+            for e in range(begin, end):
+                i, score = indices[e], np.float32(0)
+                for f in range(d):
+                    score += p[f] * other[i, f]
+                score *= quad[e if len(quad) > 1 else 0]
+                for f in range(d):
+                    q[f] += score * other[i, f]
+            along = np.float32(0)
+            for f in range(d):
+                along += p[f] * q[f]
+            if not along > 0:
+                break
+            alpha = size / along
+            new = np.float32(0)
+            for f in range(d):
+                x[f] += alpha * p[f]
+                r[f] -= alpha * q[f]
+                new += r[f] * M[f] * r[f]
+            beta = new / size
+            for f in range(d):
+                p[f] = M[f] * r[f] + beta * p[f]
+            size = new
+        for f in range(d):
+            theta[f] += x[f]
