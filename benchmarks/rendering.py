@@ -46,7 +46,9 @@ def write(page: Path = PAGE) -> None:
 
 def rendered(text: str) -> str:
     """A page with its regions as the stored results are."""
-    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts}
+    from multilinear_tables import REGIONS  # which has its tables made by functions from here
+
+    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, **REGIONS}
     for name, content in ((name, of_now()) for name, of_now in regions.items()):
         begin, end = f"<!-- board: {name} -->", f"<!-- end of board: {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:

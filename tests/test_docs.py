@@ -94,6 +94,29 @@ def test_the_tutorial_runs(folder, capsys):
     assert '"items"' in shell
 
 
+@pytest.mark.parametrize("page", ["docs/tutorial-day.md", "docs/tutorial-new-items.md", "docs/tutorial-beside.md"])
+def test_pages_print_what_they_show(page, folder, capsys):
+    """A block without a language is what the one before it printed; numbers with a point may differ by 0.02."""
+    names: dict[str, object] = {}
+    printed = ""
+    for language, _, text in BLOCK.findall((ROOT / page).read_text()):
+        if language == "python":
+            assert not printed, f"{page} does not show what is printed: {printed}"
+            exec(compile(text, page, "exec"), names)
+            printed = capsys.readouterr().out
+        else:
+            assert not language, f"{page}: a block of {language} that nobody runs"
+            assert alike(text, printed), f"{page} shows\n{text}\nbut it printed\n{printed}"
+            printed = ""
+    assert not printed
+
+
+def alike(shown: str, printed: str) -> bool:
+    number = re.compile(r"-?\d+\.\d+")
+    numbers = [np.array(number.findall(one), np.float64) for one in (shown, printed)]
+    return number.sub("#", shown) == number.sub("#", printed) and np.allclose(*numbers, rtol=0, atol=0.02)
+
+
 def test_the_tutorial_starts_in_under_twenty_lines():
     blocks = BLOCK.findall((ROOT / "docs/tutorial.md").read_text())
     first = next(text for language, _, text in blocks if language == "python")

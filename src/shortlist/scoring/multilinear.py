@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
+from shortlist._numba import fast_kernel, kernel
 from shortlist.data.rows import Rows, by_key
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[Any]
-_CHUNK = 1 << 22  # numbers of a row-wise Kronecker product that are held at once
 
 
 @dataclass(eq=False)
@@ -222,8 +221,10 @@ class Parafac(Side):
         return self._product(range(len(self.parameters)))
 
     def _product(self, parts: Sequence[int]) -> Floats:
-        out = np.ones((len(self.codes), self.parameters[0].shape[1]), np.float32)
-        for part in parts:
+        if not parts:
+            return np.ones((len(self.codes), self.parameters[0].shape[1]), np.float32)
+        out = self.parameters[parts[0]][self.codes[:, parts[0]]]
+        for part in parts[1:]:
             out *= self.parameters[part][self.codes[:, part]]
         return out
 
@@ -275,52 +276,70 @@ class ScaledBlock(Block):
 class Tucker(Side):
     """φ(c) = core ×₁ u_a ×₂ t_b …: every product of a coordinate of each part, times a matrix.
 
+    With o_c the products of the coordinates of all parts but the first, K of them, and M_a = u_a·core, K × d, it is
+    φ(c) = o_c·M_a: the first part, which has the most ids, meets the core once an id and not once a context.
+
     Args:
         codes: the parts of each row, rows × parts.
         tables: for each part its embeddings, of k₁, k₂, … columns.
         core: k₁k₂… × d.
     """
 
-    def __init__(self, codes: Integers, tables: list[Floats], core: Floats, start: Floats | None = None) -> None:
+    def __init__(self, codes: Integers, tables: list[Floats], core: Floats) -> None:
         self.codes, self.tables, self.core = codes, tables, core
         self.parameters, self.ridges = [*tables, core], []
         first = [np.zeros((1, table.shape[1]), np.float32) for table in tables[1:]]
         for one in first:
             one[0, 0] = 1
         self.priors = [0.0, *first, neutral_core([table.shape[1] for table in tables], core.shape[1])]
+        self.first = codes[:, 0].astype(np.int64)
+        self.sums = GroupSums(self.first, len(tables[0]))
+
+    @property
+    def width(self) -> int:
+        """K."""
+        return len(self.core) // int(self.tables[0].shape[1])
+
+    def others(self, part: int | None = None, change: Floats | None = None) -> Floats:
+        """The o of every row, rows × K; with another table for one part, or with ones for it where there is none."""
+        out = np.ones((len(self.codes), 1), np.float32)
+        for k, table in enumerate(self.tables[1:], start=1):
+            if k == part and change is None:
+                continue
+            own = (table if change is None or k != part else change)[self.codes[:, k]]
+            out = (out[:, :, None] * own[:, None, :]).reshape(len(out), -1)
+        return out
+
+    def meet(self, u: Floats, core: Floats) -> Floats:
+        """M of every id of the first part, ids × Kd."""
+        return np.asarray(u @ core.reshape(u.shape[1], -1))
+
+    def combine(self, others: Floats, M: Floats) -> Floats:
+        """o_c·M_a of every row."""
+        out = np.empty((len(self.codes), self.core.shape[1]), np.float32)
+        _combine(others, M, self.first, out)
+        return out
+
+    def spread(self, others: Floats, slopes: Floats) -> Floats:
+        """Σ_c o_c ⊗ slope_c over the rows of each id of the first part, ids × Kd."""
+        out = np.zeros((len(self.tables[0]), self.width * slopes.shape[1]), np.float32)
+        _spread(others, np.ascontiguousarray(slopes), self.first, out)
+        return out
 
     def embeddings(self) -> Floats:
         """See `Side`."""
-        return self.times_core(self.tables)
-
-    def times_core(self, tables: Sequence[Floats]) -> Floats:
-        """The embeddings with other tables, chunk by chunk."""
-        out = np.empty((len(self.codes), self.core.shape[1]), np.float32)
-        for span in self.spans():
-            out[span] = self.products(span, tables) @ self.core
-        return out
-
-    def spans(self) -> list[slice]:
-        """Rows to hold products of at once."""
-        step = max(1, _CHUNK // len(self.core))
-        return [slice(start, start + step) for start in range(0, len(self.codes), step)]
-
-    def products(self, span: slice, tables: Sequence[Floats]) -> Floats:
-        """Rows × k₁k₂…: the products of all coordinates of the parts; where a table is None, ones."""
-        out = np.ones((len(self.codes[span]), 1), np.float32)
-        for part, table in enumerate(tables):
-            out = (out[:, :, None] * table[self.codes[span, part]][:, None, :]).reshape(len(out), -1)
-        return out
+        return self.combine(self.others(), self.meet(self.tables[0], self.core))
 
     def blocks(self, Phi: Floats, *, apart: bool, last: bool = False) -> Iterator[Block]:
         """The core, then the parts, the first one last."""
-        core, ridge, prior = self.core, self.ridges[-1], self.priors[-1]
         if not last:
-            ridge, prior = (np.broadcast_to(one, core.shape).reshape(1, -1) for one in (ridge, prior))
-            yield CoreBlock(core.reshape(1, -1), ridge, prior, None, np.zeros(len(Phi), np.int64), self)
-        for part in range(0 if last else len(self.tables) - 1, -1, -1):
-            ridge, prior = self.ridges[part], self.priors[part]
-            yield PartBlock(self.tables[part], ridge, prior, None, self.codes[:, part], self, part)
+            ridge, prior = (np.broadcast_to(one, self.core.shape).reshape(1, -1) for one in (
+                self.ridges[-1], self.priors[-1]))  # fmt: skip
+            yield CoreBlock(self.core.reshape(1, -1), ridge, prior, None, np.zeros(len(Phi), np.int64), self)
+            for part in range(len(self.tables) - 1, 0, -1):
+                ridge, prior_ = self.ridges[part], self.priors[part]
+                yield PartBlock(self.tables[part], ridge, prior_, None, self.codes[:, part], self, part)
+        yield FirstBlock(self.tables[0], self.ridges[0], self.priors[0], None, self.first, self)
 
     def regularize(self, sizes: npt.NDArray[np.float64], strength: float, exponent: float) -> None:
         """λ·(sum over the rows that have this part)^ν; for the core, over all rows."""
@@ -338,43 +357,114 @@ def neutral_core(ranks: Sequence[int], dim: int) -> Floats:
     return core.reshape(-1, dim)
 
 
+@fast_kernel
+def _combine(others: Array, M: Array, first: Array, out: Array) -> None:
+    d = out.shape[1]
+    for r in range(len(first)):
+        row = M[first[r]]
+        for f in range(d):
+            out[r, f] = 0
+        for k in range(others.shape[1]):
+            for f in range(d):
+                out[r, f] += others[r, k] * row[k * d + f]
+
+
+@fast_kernel
+def _spread(others: Array, slopes: Array, first: Array, out: Array) -> None:
+    d = slopes.shape[1]
+    for r in range(len(first)):
+        row = out[first[r]]
+        for k in range(others.shape[1]):
+            for f in range(d):
+                row[k * d + f] += others[r, k] * slopes[r, f]
+
+
+@fast_kernel
+def _meet_slopes(M: Array, slopes: Array, first: Array, squared: bool, out: Array) -> None:
+    """M_a·slope of every row, rows × K; of the squares of M's entries where that is asked."""
+    d = slopes.shape[1]
+    for r in range(len(first)):
+        row = M[first[r]]
+        for k in range(out.shape[1]):
+            total = np.float32(0)
+            for f in range(d):
+                entry = row[k * d + f]
+                total += slopes[r, f] * (entry * entry if squared else entry)
+            out[r, k] = total
+
+
 @dataclass(eq=False)
 class CoreBlock(Block):
-    """J is the matrix of products of the parts' coordinates, for each coordinate of φ."""
+    """The core: Φ is linear in it through M."""
 
     side: Tucker
 
+    def __post_init__(self) -> None:
+        self._others = self.side.others()
+
     def forward(self, change: Floats) -> Floats:
         """See `Block`."""
-        out = np.empty((len(self.side.codes), self.side.core.shape[1]), np.float32)
-        for span in self.side.spans():
-            out[span] = self.side.products(span, self.side.tables) @ change.reshape(self.side.core.shape)
-        return out
+        return self.side.combine(self._others, self.side.meet(self.side.tables[0], change))
 
     def back(self, slopes: Floats) -> Floats:
         """See `Block`."""
-        out = np.zeros(self.side.core.shape)
-        for span in self.side.spans():
-            out += self.side.products(span, self.side.tables).T @ slopes[span]
-        return out.reshape(1, -1).astype(np.float32)
+        return np.asarray(self.side.tables[0].T @ self.side.spread(self._others, slopes)).reshape(1, -1)
 
     def weigh(self, diagonal: Floats) -> Floats:
         """See `Block`."""
-        out = np.zeros(self.side.core.shape)
-        for span in self.side.spans():
-            out += np.square(self.side.products(span, self.side.tables)).T @ diagonal[span]
-        return out.reshape(1, -1).astype(np.float32)
+        spread = self.side.spread(np.square(self._others), diagonal)
+        return np.asarray(np.square(self.side.tables[0]).T @ spread).reshape(1, -1)
 
     def direction(self, j: int) -> tuple[Floats, npt.NDArray[np.int64]]:
         """See `Block`."""
         k, f = divmod(j, self.side.core.shape[1])
-        spans = [self.side.products(span, self.side.tables)[:, k] for span in self.side.spans()]
-        return np.concatenate(spans)[:, None], np.array([f])
+        a, o = divmod(k, self.side.width)
+        return (self.side.tables[0][self.side.first, a] * self._others[:, o])[:, None], np.array([f])
+
+
+@dataclass(eq=False)
+class FirstBlock(Block):
+    """The first part of a Tucker model."""
+
+    groups: Integers
+    side: Tucker
+
+    def __post_init__(self) -> None:
+        self._others = self.side.others()
+        self._core = self.side.core.reshape(self.values.shape[1], -1)
+
+    def forward(self, change: Floats) -> Floats:
+        """See `Block`."""
+        return self.side.combine(self._others, self.side.meet(change, self.side.core))
+
+    def back(self, slopes: Floats) -> Floats:
+        """See `Block`."""
+        return np.asarray(self.side.spread(self._others, slopes) @ self._core.T)
+
+    def weigh(self, diagonal: Floats) -> Floats:
+        """See `Block`; a J for each combination of the other parts that occurs."""
+        k, d = self.values.shape[1], self.side.core.shape[1]
+        combinations, which = np.unique(self.side.codes[:, 1:], axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        _, example = np.unique(which, return_index=True)
+        indptr, order = by_key(which.astype(np.int32), np.arange(len(which), dtype=np.int32), len(combinations))
+        by_others = self._core.reshape(k, -1, d).transpose(1, 0, 2).reshape(-1, k * d)
+        out = np.zeros((len(diagonal), k), np.float32)
+        for o in range(len(combinations)):
+            rows = order[indptr[o] : indptr[o + 1]]
+            J = (self._others[example[o]] @ by_others).reshape(k, d)
+            out[rows] = diagonal[rows] @ np.square(J).T
+        return self.side.sums(out)
+
+    def direction(self, j: int) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """See `Block`."""
+        d = self.side.core.shape[1]
+        return np.asarray(self._others @ self._core[j].reshape(-1, d)), np.arange(d)
 
 
 @dataclass(eq=False)
 class PartBlock(Block):
-    """J of one part of a Tucker model: what the core and the other parts make of each of its coordinates."""
+    """One of the other parts of a Tucker model: o is linear in it."""
 
     groups: Integers
     side: Tucker
@@ -382,55 +472,36 @@ class PartBlock(Block):
 
     def __post_init__(self) -> None:
         self._sums = GroupSums(self.groups, len(self.values))
-        # Coordinates of this part in front: rows × (k · others) then is a matrix for each row.
-        sizes = [table.shape[1] for table in self.side.tables]
-        core = self.side.core.reshape(*sizes, -1)
-        self._core = np.ascontiguousarray(np.moveaxis(core, self.part, 0)).reshape(-1, core.shape[-1])
-        self._others = [table for k, table in enumerate(self.side.tables) if k != self.part]
-        self._codes = np.delete(self.side.codes, self.part, axis=1)
-
-    def _rest(self, span: slice) -> Floats:
-        """Rows × products of the other parts' coordinates."""
-        return Tucker.products(_Parts(self._codes), span, self._others)  # type: ignore[arg-type]
+        self._M = self.side.meet(self.side.tables[0], self.side.core)
+        self._rest = self.side.others(self.part)
+        sizes = [table.shape[1] for table in self.side.tables[1:]]
+        self._before, self._after = int(np.prod(sizes[: self.part - 1])), int(np.prod(sizes[self.part :]))
 
     def forward(self, change: Floats) -> Floats:
         """See `Block`."""
-        tables = list(self.side.tables)
-        tables[self.part] = change
-        return self.side.times_core(tables)
+        return self.side.combine(self.side.others(self.part, change), self._M)
+
+    def _back(self, slopes: Floats, squared: bool) -> Floats:
+        seen = np.empty((len(slopes), self.side.width), np.float32)
+        _meet_slopes(self._M, np.ascontiguousarray(slopes), self.side.first, squared, seen)
+        k = self.values.shape[1]
+        rest = self._rest.reshape(-1, self._before, self._after)
+        parts = seen.reshape(-1, self._before, k, self._after)
+        return self._sums(np.einsum("rbka,rba->rk", parts, np.square(rest) if squared else rest))
 
     def back(self, slopes: Floats) -> Floats:
         """See `Block`."""
-        k = self.values.shape[1]
-        out = np.empty((len(slopes), k), np.float32)
-        for span in self.side.spans():
-            seen = (slopes[span] @ self._core.T).reshape(-1, k, len(self._core) // k)
-            out[span] = np.einsum("rko,ro->rk", seen, self._rest(span))
-        return self._sums(out)
+        return self._back(slopes, False)
 
     def weigh(self, diagonal: Floats) -> Floats:
-        """See `Block`."""
-        k, d = self.values.shape[1], self._core.shape[1]
-        out = np.empty((len(diagonal), k), np.float32)
-        by_others = np.ascontiguousarray(self._core.reshape(k, -1, d).transpose(1, 0, 2)).reshape(-1, k * d)
-        step = max(1, _CHUNK // (k * d))
-        for start in range(0, len(diagonal), step):
-            span = slice(start, start + step)
-            J = (self._rest(span) @ by_others).reshape(-1, k, d)
-            out[span] = np.einsum("rkf,rf->rk", J * J, diagonal[span])
-        return self._sums(out)
+        """See `Block`; exact for two parts, and for more a sum of squares in place of the square of a sum."""
+        return self._back(diagonal, True)
 
     def direction(self, j: int) -> tuple[Floats, npt.NDArray[np.int64]]:
         """See `Block`."""
-        k, d = self.values.shape[1], self._core.shape[1]
-        own = self._core.reshape(k, -1, d)[j]
-        parts = [self._rest(span) @ own for span in self.side.spans()]
-        return np.concatenate(parts), np.arange(d)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    codes: Integers
+        unit = np.zeros_like(self.values)
+        unit[:, j] = 1
+        return self.forward(unit), np.arange(self.side.core.shape[1])
 
 
 # --- factorization machine -------------------------------------------------------------------------------------------
@@ -703,7 +774,8 @@ class Described(Side):
         self.parameters, self.ridges = [values, maps], []
         self._strength = strength
         constant = sp.csr_array(np.ones((X.n_rows, 1), np.float32))
-        self._X = sp.csr_array(sp.hstack([constant, _csr(X)]))
+        self._X = sp.csr_array(sp.hstack([constant, _csr(X)], format="csr"))
+        self._turned = self._X.T.tocsr()
         self.priors = [self.told(), 0.0]
 
     def unpack(self, packed: Floats) -> None:
@@ -733,34 +805,32 @@ class Described(Side):
     def settle(self) -> None:
         """The ridge regression of w on the features: (XᵀΛX + μ)A = XᵀΛw, by conjugate gradients from the last A."""
         w, A = self.parameters
-        own, of_maps = (one.astype(np.float64) for one in self.ridges)
-        X, turned = self._X.astype(np.float64), self._X.T.tocsr().astype(np.float64)
+        own, of_maps = self.ridges
+        X, turned = self._X, self._turned
 
-        def apply(P: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        def apply(P: Floats) -> Floats:
             return np.asarray(turned @ (own * (X @ P)) + of_maps * P)
 
-        exact = A.astype(np.float64)
-        residual = turned @ (own * w) - apply(exact)
+        residual = turned @ (own * w) - apply(A)
         diagonal = turned.multiply(turned) @ own + of_maps
-        diagonal[diagonal == 0] = 1
-        first = None
-        P = scaled = residual / diagonal
-        size = np.einsum("gd,gd->d", residual, scaled)
+        inverse = np.divide(1, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
+        P = inverse * residual
+        size = np.einsum("gd,gd->d", residual, P)
+        first = np.einsum("gd,gd->d", turned @ (own * w), inverse * (turned @ (own * w)))
         for _ in range(_MOST_STEPS):
-            first = size.copy() if first is None else first
-            if (size <= 1e-12 * np.maximum(first, 1e-300)).all():
+            if (size <= _NEAR * first).all():
                 break
             turn = apply(P)
             along = np.einsum("gd,gd->d", P, turn)
             step = np.divide(size, along, out=np.zeros_like(size), where=along > 0)
-            exact += step * P
-            residual = residual - step * turn
-            scaled = residual / diagonal
+            A += step * P
+            residual -= step * turn
+            scaled = inverse * residual
             new = np.einsum("gd,gd->d", residual, scaled)
             P = scaled + np.divide(new, size, out=np.zeros_like(size), where=size > 0) * P
             size = new
-        A[:] = exact
         self.priors[0] = self.told()
 
 
 _MOST_STEPS = 50  # of a ridge regression that starts from the last one's result
+_NEAR = 1e-8  # of the squared size of its right side, where it ends

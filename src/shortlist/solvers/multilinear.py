@@ -15,8 +15,9 @@ import numpy.typing as npt
 from shortlist._numba import kernel
 from shortlist.data.rows import by_key
 from shortlist.objectives.pointwise import LossParts
-from shortlist.scoring.multilinear import Block, Side, TableBlock
+from shortlist.scoring.multilinear import Block, FeatureBlock, ScaledBlock, Side, TableBlock
 from shortlist.solvers.epochs import WholeRows
+from shortlist.solvers.group_steps import group_changes
 from shortlist.solvers.quadratic import Gains, Quadratic, RowWise
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss
@@ -33,11 +34,18 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
 
     Where groups are by themselves, so are their steps; else all go together. The preconditioner is the diagonal. A step
     costs one product with 𝒜, J and Jᵀ: what bounds it is what bounds these. Where a block is a table of rows that do
-    not know of each other, as in matrix factorization, `solve_rows` does the same faster.
+    not know of each other, as in matrix factorization, `solve_rows` does the same faster, and where its groups have
+    several such rows `group_changes` does.
     """
     if isinstance(block, TableBlock) and isinstance(quadratic, RowWise):
         solve_rows(quadratic, block.values, block.ridge, block.prior, steps, _ENOUGH)
         Phi[:] = block.values
+        return
+    if isinstance(block, ScaledBlock | FeatureBlock) and isinstance(quadratic, RowWise):
+        here = quadratic if block.rows is None else quadratic.part(block.rows)
+        now = Phi if block.rows is None else Phi[block.rows]
+        residual = -(block.back(here.slope(now)) + block.ridge * (block.values - block.prior))
+        _take(block, here, Phi, group_changes(block, here, residual, steps, _ENOUGH))
         return
     generic_step(block, quadratic, Phi, steps)
 

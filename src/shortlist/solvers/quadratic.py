@@ -115,8 +115,11 @@ class RowWise:
         return out
 
     def _with_pairs(self, P: Floats, lin: Floats) -> Floats:
-        out: Floats = P @ self.G
-        out *= self.dense[:, None]
+        if len(self.dense) == 1:
+            out: Floats = P @ (self.dense[0] * self.G)
+        else:
+            out = P @ self.G
+            out *= self.dense[:, None]
         if self.z is not None and self.s is not None:
             out -= self.s * (P @ self.z)[:, None] + np.einsum("rd,rd->r", self.s, P)[:, None] * self.z
         add_pairs(self.rows, self.quad, lin, self.other, P, out, self.threads)

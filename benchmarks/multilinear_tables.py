@@ -1,0 +1,239 @@
+"""Contexts, features and cold start: how settings are searched and results kept, and the tables of docs/benchmarks.md.
+
+`planted.py`, `contexts.py` and `cold.py` measure; each stores a file in benchmarks/results/multilinear, of which
+`board.py render` makes the tables.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from scipy.stats.qmc import Halton
+
+from machine import command, machine, versions
+from rendering import SHORT, figure, number, provenance, signed, table
+
+RESULTS = Path(__file__).parent / "results" / "multilinear"
+DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
+Ranges = dict[str, tuple[float, float] | list[Any]]  # of logarithms; or values
+Figures = dict[str, float]
+SQUARE: Ranges = {  # of all models with the loss of iALS
+    "regularization": (1e-3, 0.3),
+    "unobserved_weight": (0.01, 1.0),
+    "epochs": [10, 20],
+}
+MOST = 8  # settings that are searched
+
+
+# --- search and storage ----------------------------------------------------------------------------------------------
+
+
+def searched(
+    name: str, ranges: Ranges, judged: Callable[[dict[str, Any]], Figures], trials: int
+) -> list[dict[str, Any]]:
+    """Trials with settings spread evenly over the ranges: what they are, and their figures on validation.
+
+    They are scrambled Halton points. Trial k has the same values of the settings that methods have in common, where
+    these come first: no method has luckier ones.
+    """
+    points = Halton(d=MOST, rng=0).random(trials)
+    found: list[dict[str, Any]] = []
+    began = time.perf_counter()
+    for point in points:
+        settings = {key: placed(one, share) for (key, one), share in zip(ranges.items(), point)}
+        found.append({"settings": settings, **judged(settings)})
+    print(f"  {name}: {trials} trials, {time.perf_counter() - began:.0f} s", flush=True)
+    return found
+
+
+def placed(one: tuple[float, float] | list[Any], share: float) -> Any:
+    """The value at this share, from 0 to 1, of the range."""
+    if isinstance(one, list):
+        return one[int(share * len(one))]
+    low, high = np.log(one)
+    return float(f"{np.exp(low + share * (high - low)):.3g}")
+
+
+def best(found: list[dict[str, Any]], metric: str) -> dict[str, Any]:
+    """The settings of the trial with the highest figure."""
+    chosen: dict[str, Any] = max(found, key=lambda one: one[metric])["settings"]
+    return chosen
+
+
+def interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
+    """95 % of the mean, by drawing groups of values, such as those of a user, again and again."""
+    _, codes = np.unique(groups, return_inverse=True)
+    sums, sizes = np.bincount(codes, values), np.bincount(codes)
+    rng = np.random.default_rng(0)
+    draws = (rng.integers(len(sums), size=len(sums)) for _ in range(2000))
+    low, high = np.quantile([sums[draw].sum() / sizes[draw].sum() for draw in draws], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def store(name: str, content: dict[str, Any]) -> None:
+    """Keep a result, with when and on what it was measured."""
+    about = {
+        "when": dt.date.today().isoformat(),
+        "machine": re.sub("^1 cores", "1 core", machine()),
+        "versions": versions("scipy", "numba", "polars"),
+        "command": command(),
+        "device": None,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content | about, indent=1, ensure_ascii=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def stored(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+ASKED = {"weekday": "user, weekday", "hour": "user, part of the day", "basket": "user, half a basket"}
+NAMES = SHORT | {
+    "part_strength": "strength of parts",
+    "part_dim": "d of parts",
+    "feature_strength": "strength of features",
+    "min_count": "least count of a tag",
+    "idf_exponent": "power of idf",
+    "norm_exponent": "power of the length",
+    "similarity_exponent": "power of the similarity",
+}
+
+
+def planted() -> str:
+    """Recall of a planted tensor and of planted tags."""
+    found = stored("planted")
+    parts = []
+    for what, title in (("tensor", "Users × days × items"), ("tags", "Tastes by tags")):
+        rows = [row for row in found["rows"] if row["what"] == what]
+        groups = list(rows[0]["seeds"])
+        lines = [
+            [row["model"], *(_over_seeds(row["seeds"][group]) for group in groups), _told(row["settings"])]
+            for row in rows
+        ]
+        for key, name in (("truth", "knowing the truth"), ("chance", "chance")):
+            lines.append([name, *(figure(found["bounds"][what][f"{key}, {group}"]) for group in groups), ""])
+        asked = {"seen": "seen pairs", "unseen": "unseen pairs", "warm": "observed items", "cold": "cold items"}
+        head = ["model", *(f"Recall@20, {asked[group]}" for group in groups), "settings"]
+        parts += [f"**{title}**", table(head, lines)]
+    said = (
+        f"Means over {found['seeds']} planted data sets, ± standard deviation; {found['trials']} trials for each model."
+    )
+    return "\n\n".join([*parts, said, provenance([("planted", found)])])
+
+
+def contexts() -> str:
+    """NDCG@20 of every kind of context, and the difference to IALS on users."""
+    found = stored("contexts")
+    lines, chosen, verdicts = [], [], []
+    for kind, asked in ASKED.items():
+        for protocol in ("kept", "dropped"):
+            rows = [row for row in found["rows"] if (row["kind"], row["protocol"]) == (kind, protocol)]
+            size = next(one for one in found["questions"] if (one["kind"], one["protocol"]) == (kind, protocol))
+            first = [asked, protocol, f"{size['questions']:,} of {size['users']:,} users"]
+            for row in rows:
+                lines.append([*first, row["model"], *_figures(row, "ndcg@20")])
+                if row["trials"]:
+                    told = [row["model"], _told(row["settings"]), figure(row["validation"])]
+                    chosen.append([*first[:2], *told])
+                first = ["", "", ""]
+            verdicts.append(f"* {asked}, repeats {protocol}: {_verdict(rows[1:])}")
+    head = ["question", "repeats", "questions", "model", "NDCG@20", "95 % interval", "to IALS", "95 % interval"]
+    settings = table(["question", "repeats", "model", "settings", "validation"], chosen)
+    events, one = found["events"], found["rows"][0]
+    said = (
+        f"Training has {events['train']:,} events, the test part {events['later']:,}. {one['trials']} trials for each "
+        f"model and kind of question; of models with a seed the figures are means over {len(one['seeds'])} seeds."
+    )
+    against = "Against IALS on users, by the intervals:\n\n" + "\n".join(verdicts)
+    lines_of_pairs = [
+        f"* {ASKED[pair['kind']]}, repeats {pair['protocol']}: {pair['model']} less {pair['less']} "
+        f"{signed(pair['difference'])}, {' to '.join(signed(end) for end in pair['interval'])}"
+        for kind in ASKED
+        for pair in found["pairs"]
+        if pair["kind"] == kind
+    ]
+    against += "\n\nAgainst what has the same parts without their meaning, or the basket alone (95 % intervals):\n\n"
+    against += "\n".join(lines_of_pairs)
+    return "\n\n".join([table(head, lines), against, fill(said, 120), settings, provenance([("contexts", found)])])
+
+
+def cold() -> str:
+    """Recall of items without events, deep in the list and at its head."""
+    found = stored("cold")
+    valid, test, rows = found["parts"]["valid"], found["parts"]["test"], found["rows"]
+    lines, chosen, verdicts = [], [], []
+    for by in dict.fromkeys(row["by"] for row in rows):
+        own = [row for row in rows if row["by"] == by]
+        first = by
+        for row in own:
+            deep, head = row["recall@100"], row["recall@20"]
+            lines.append(
+                [first, row["model"], *_figures(deep, "mean"), *_figures(head, "mean")[::2], *_apart(head)[1:]]
+            )
+            chosen.append([first, row["model"], _told(row["settings"]), str(row["trials"]), figure(row["validation"])])
+            first = ""
+        for metric in ("recall@100", "recall@20"):
+            told = _verdict([{"model": row["model"], **row[metric]} for row in own[1:]])
+            verdicts.append(f"* chosen by {by}, {metric.capitalize()} on test: {told}")
+    lines.append(["", "chance", figure(test["random"]), "", "", "", figure(test["random"] / 5), "", ""])
+    head = ["chosen by", "model", "Recall@100", "95 % interval", "to neighbours", "95 % interval"]
+    said = (
+        f"{test['users']:,} users, {test['candidates']:,} articles as candidates, of which {test['tagged']:,} have "
+        f"tags: with these no model can have more than {figure(test['most'])} ({figure(valid['most'])} on validation, "
+        f"which has {valid['candidates']:,} candidates). Of "
+        f"models with a seed the figures are means over {max(len(row['seeds']) for row in rows)} seeds. Capped recall "
+        f"differs by at most {figure(max(row['capped'] - row['recall@100']['mean'] for row in rows))}."
+    )
+    return "\n\n".join(
+        [
+            table([*head, "Recall@20", "to neighbours", "95 % interval"], lines),
+            "Against the neighbours, by the intervals:\n\n" + "\n".join(verdicts),
+            fill(said, 120),
+            table(["chosen by", "model", "settings", "trials", "validation"], chosen),
+            provenance([("cold", found)]),
+        ]
+    )
+
+
+def _figures(row: dict[str, Any], metric: str) -> list[str]:
+    low, high = map(figure, row["interval"])
+    return [figure(row[metric]), f"{low} to {high}", *_apart(row)]
+
+
+def _apart(row: dict[str, Any]) -> list[str]:
+    """A difference and its interval; nothing for the one that others are compared with."""
+    ends = row["difference_interval"]
+    return [signed(row["difference"]), f"{signed(ends[0])} to {signed(ends[1])}"] if any(ends) else ["", ""]
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    """Which models are above, below, or neither."""
+    groups: dict[str, list[str]] = {"above": [], "below": [], "not told apart": []}
+    for row in rows:
+        low, high = row["difference_interval"]
+        groups["above" if low > 0 else "below" if high < 0 else "not told apart"].append(row["model"])
+    return "; ".join(f"{name}: {', '.join(models)}" for name, models in groups.items() if models) + "."
+
+
+def _over_seeds(values: list[float]) -> str:
+    return f"{figure(statistics.mean(values))} ± {figure(statistics.stdev(values))}"
+
+
+def _told(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{NAMES.get(name, name)} = {number(value)}" for name, value in settings.items())
+
+
+REGIONS: dict[str, Callable[[], str]] = {"planted": planted, "contexts": contexts, "cold": cold}
