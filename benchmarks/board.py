@@ -46,8 +46,9 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "memory": [[]],
     "ials": [["race"], ["exact"], ["bound"]],
     "sgd": [["speed"], ["race"]],
+    "multilinear": [["epochs"], ["growth"]],
 }
-PEER = {"ials": "irspack", "sgd": "lightfm"}  # what scripts that read data need beside it
+PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
 Evaluated = Callable[[sl.Recommender, int], sl.Evaluation]
 
 

@@ -25,7 +25,7 @@ GPU = "†"
 MANY = 4  # rows that are not named one by one
 Found = list[tuple[Row, dict[str, Any]]]
 SCRIPTS = ("evaluation", "neighbours", "reading", "memory", "ials-race", "ials-exact", "ials-bound")
-SCRIPTS += ("sgd-speed", "sgd-race", "gpu")
+SCRIPTS += ("sgd-speed", "sgd-race", "multilinear-epoch", "multilinear-growth", "gpu")
 SHORT = {
     "dim": "d",
     "regularization": "λ",

@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, help="stop after so many, if the minutes are not over before")
     parser.add_argument("--study", type=Path, help="keep the search in this file, or go on with the one that is there")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dim", type=int, help="keep the dimension at this; by default the search lets it grow")
+    parser.add_argument("--workers", type=int, default=1, help="trials at a time")
     parser.add_argument("--out", metavar="NAME.csv", help="in benchmarks/studies; <set>-<model>.csv by default")
     args = parser.parse_args()
     measured, model = data_set(args.set), recommender_class(args.model)
@@ -47,17 +49,19 @@ def main() -> None:
         raise SystemExit(f"{path.name} is there and was made in another way; name another file of studies with --out")
     with tempfile.TemporaryDirectory() as folder:
         found = sl.tune(
-            model,
+            model if args.dim is None else model(dim=args.dim),
             validation(measured, args.data),
             metric=measured.validation,
             trials=args.trials,
             seconds=60 * args.minutes,
             study=args.study or Path(folder) / "study",
             seed=args.seed,
+            space=None if args.dim is None else {"dim": None},
+            workers=args.workers,
             refit=False,
         )
     print(found)
-    export(found, path)
+    export(found, path, {} if args.dim is None else {"dim": args.dim})
     print(f"benchmarks/studies/{path.name} has its trials; now: python benchmarks/study.py settings")
 
 
@@ -70,10 +74,13 @@ def validation(measured: DataSet, data: Path) -> sl.splits.Split:
     return published.strong(data / measured.name, "valid")
 
 
-def export(found: sl.Tuned, path: Path) -> None:
-    """Write the trials as a table, without those that were not begun or not ended when the time was up."""
+def export(found: sl.Tuned, path: Path, fixed: dict[str, Any]) -> None:
+    """Write the trials as a table, without those that were not begun or not ended when the time was up.
+
+    `fixed` are settings that all of them had.
+    """
     ended = [trial for trial in found.trials if trial.state != "unfinished"]
-    names = list(dict.fromkeys(name for trial in ended for name in trial.settings))
+    names = list(dict.fromkeys([*fixed, *(name for trial in ended for name in trial.settings)]))
     if any(trial.epoch is not None for trial in ended):
         names.append("epochs")
     if any(trial.start is not None for trial in ended):
@@ -83,7 +90,7 @@ def export(found: sl.Tuned, path: Path) -> None:
         writer = csv.DictWriter(file, [*names, "state", found.metric, "seconds"], lineterminator="\n")
         writer.writeheader()
         for trial in ended:
-            row = dict(trial.settings) | {"state": trial.state, "seconds": f"{trial.seconds:.1f}"}
+            row = fixed | dict(trial.settings) | {"state": trial.state, "seconds": f"{trial.seconds:.1f}"}
             row |= {"trial": trial.number, "start": trial.start} if names[0] == "trial" else {}
             row |= {} if trial.epoch is None else {"epochs": trial.epoch}
             row |= {} if trial.value is None else {found.metric: f"{trial.value:.6f}"}

@@ -225,7 +225,8 @@ class Recommender(ABC):
         """The n best items of the whole catalogue for each context, or for each history.
 
         Args:
-            contexts: ids of contexts that were in the training data.
+            contexts: ids of contexts that were in the training data, as a list or as a polars frame with their columns.
+                Models of contexts with several parts also answer combinations of known parts that were not there.
             n: how many items; fewer come back only where the filters leave fewer.
             history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
                 `Interactions`. Nobody needs to have been in the training data. Weights count as in training: not at
@@ -236,7 +237,8 @@ class Recommender(ABC):
             deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
             unknown: what to do about contexts, or items of a history, that are not known: `"raise"` an error, or
                 `"skip"` them (contexts left out are listed in the answer's `skipped`). Models of contexts with several
-                parts also know `"average"`: an unknown part counts as an average one, as long as another is known.
+                parts also know `"average"`, as long as one part is known: an unknown part counts as an average one, or,
+                for a `FactorizationMachine`, for nothing.
             memory: what blocks of scores may take, bytes or text such as "256MB".
             threads: how many to use; all CPUs by default.
 

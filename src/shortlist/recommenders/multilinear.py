@@ -174,6 +174,7 @@ class Multilinear(Factorization):
             structure.item_side(unpacked(items, structure.items)),
         )
         for side, sizes in zip(sides, loss.sizes):
+            side.threads = threads
             side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
             self._scale_ridges(side)
         return self._looped(loss, *sides)

@@ -215,8 +215,8 @@ class Tucker(TensorFactorization):
         dim: d, the length of the items' embeddings.
         first_dim: the length of those of the first part; 0: d.
         part_dim: the length of those of each other part, at most as many as it has ids.
-        init_scale: start values of items are N(0, (init_scale/√d)²), and likewise the coordinates of the parts after
-            the first, but for their first coordinate, which starts at 1; the first part starts at 0.
+        init_scale: start values of items are N(0, (init_scale/√d)²); the first part starts at 0, each other part at 1
+            in its first coordinate and at N(0, 1) in the others, and the core where it is drawn to.
 
     >>> from shortlist import Interactions
     >>> events = Interactions.from_frame(

@@ -7,14 +7,17 @@ is one in which Φ = Jθ + rest is linear while the other blocks stand still: th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
+from shortlist._threads import run_chunks, thread_count
 from shortlist.data.rows import Rows, by_key
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ class Side(ABC):
     parameters: list[Floats]
     ridges: list[Floats]  # of each, as for a block; set by `regularize`
     priors: list[Floats | float]
+    threads: int | None = None  # how many to use
 
     @abstractmethod
     def embeddings(self) -> Floats:
@@ -137,12 +141,12 @@ class GroupSums:
 
     def __init__(self, groups: Integers, n_groups: int) -> None:
         numbers = np.arange(len(groups), dtype=np.int32)
-        self._indptr, self._order = by_key(groups.astype(np.int32, copy=False), numbers, n_groups)
+        self.indptr, self.order = by_key(groups.astype(np.int32, copy=False), numbers, n_groups)
 
     def __call__(self, X: Floats) -> Floats:
         """The sums."""
-        out = np.zeros((len(self._indptr) - 1, X.shape[1]), np.float32)
-        _sum_groups(self._indptr, self._order, X, out)
+        out = np.zeros((len(self.indptr) - 1, X.shape[1]), np.float32)
+        _sum_groups(self.indptr, self.order, X, out)
         return out
 
 
@@ -317,14 +321,32 @@ class Tucker(Side):
     def combine(self, others: Floats, M: Floats) -> Floats:
         """o_c·M_a of every row."""
         out = np.empty((len(self.codes), self.core.shape[1]), np.float32)
-        _combine(others, M, self.first, out)
+        self._in_chunks(len(out), lambda start, stop: _combine(others, M, self.first, out, start, stop))
         return out
 
     def spread(self, others: Floats, slopes: Floats) -> Floats:
         """Σ_c o_c ⊗ slope_c over the rows of each id of the first part, ids × Kd."""
         out = np.zeros((len(self.tables[0]), self.width * slopes.shape[1]), np.float32)
-        _spread(others, np.ascontiguousarray(slopes), self.first, out)
+        slopes = np.ascontiguousarray(slopes)
+        bounds, order = self.sums.indptr, self.sums.order
+        self._in_chunks(len(out), lambda start, stop: _spread(bounds, order, others, slopes, out, start, stop))
         return out
+
+    def _in_chunks(self, n: int, work: Callable[[int, int], object]) -> None:
+        n_chunks = 8 * thread_count(self.threads)
+        bounds = [n * k // n_chunks for k in range(n_chunks + 1)]
+        run_chunks(work, [(a, b) for a, b in pairwise(bounds) if a < b], self.threads)
+
+    @cached_property
+    def combinations(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The rows by their combination of the other parts: bounds, an example of each, and the rows in their order."""
+        number = np.zeros(len(self.codes), np.int64)
+        for k, table in enumerate(self.tables[1:], start=1):
+            number = number * len(table) + self.codes[:, k]
+        distinct, example, which = np.unique(number, return_index=True, return_inverse=True)
+        rows = np.arange(len(number), dtype=np.int32)
+        indptr, order = by_key(which.reshape(-1).astype(np.int32), rows, len(distinct))
+        return indptr, example, order
 
     def embeddings(self) -> Floats:
         """See `Side`."""
@@ -358,9 +380,9 @@ def neutral_core(ranks: Sequence[int], dim: int) -> Floats:
 
 
 @fast_kernel
-def _combine(others: Array, M: Array, first: Array, out: Array) -> None:
+def _combine(others: Array, M: Array, first: Array, out: Array, start: int, stop: int) -> None:
     d = out.shape[1]
-    for r in range(len(first)):
+    for r in range(start, stop):
         row = M[first[r]]
         for f in range(d):
             out[r, f] = 0
@@ -370,13 +392,15 @@ def _combine(others: Array, M: Array, first: Array, out: Array) -> None:
 
 
 @fast_kernel
-def _spread(others: Array, slopes: Array, first: Array, out: Array) -> None:
+def _spread(indptr: Array, order: Array, others: Array, slopes: Array, out: Array, start: int, stop: int) -> None:
     d = slopes.shape[1]
-    for r in range(len(first)):
-        row = out[first[r]]
-        for k in range(others.shape[1]):
-            for f in range(d):
-                row[k * d + f] += others[r, k] * slopes[r, f]
+    for g in range(start, stop):
+        row = out[g]
+        for e in range(indptr[g], indptr[g + 1]):
+            r = order[e]
+            for k in range(others.shape[1]):
+                for f in range(d):
+                    row[k * d + f] += others[r, k] * slopes[r, f]
 
 
 @fast_kernel
@@ -444,13 +468,10 @@ class FirstBlock(Block):
     def weigh(self, diagonal: Floats) -> Floats:
         """See `Block`; a J for each combination of the other parts that occurs."""
         k, d = self.values.shape[1], self.side.core.shape[1]
-        combinations, which = np.unique(self.side.codes[:, 1:], axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        _, example = np.unique(which, return_index=True)
-        indptr, order = by_key(which.astype(np.int32), np.arange(len(which), dtype=np.int32), len(combinations))
+        indptr, example, order = self.side.combinations
         by_others = self._core.reshape(k, -1, d).transpose(1, 0, 2).reshape(-1, k * d)
         out = np.zeros((len(diagonal), k), np.float32)
-        for o in range(len(combinations)):
+        for o in range(len(example)):
             rows = order[indptr[o] : indptr[o + 1]]
             J = (self._others[example[o]] @ by_others).reshape(k, d)
             out[rows] = diagonal[rows] @ np.square(J).T
@@ -564,8 +585,8 @@ class FeatureSum(Side):
                 assert one.sums is not None
                 rest = np.zeros((len(one.groups), self.dim), np.float32)
                 if self.within:
-                    rest[:] = Phi[:, : self.dim] if one.rows is None else Phi[one.rows, : self.dim]
-                    rest -= one.x[:, None] * values[one.groups, : self.dim]
+                    rows = np.arange(len(rest)) if one.rows is None else one.rows
+                    _without(Phi, rows, one.groups, one.x, values, rest)
                 block = FeatureBlock(
                     values, self.ridges[0][one.columns], 0.0, one.rows, one.groups, one.x, rest, self.bias, one.sums
                 )
@@ -649,6 +670,44 @@ def _coloured(indptr: Array, indices: Array, column_indptr: Array, column_indice
     return colours
 
 
+@fast_kernel
+def _without(Phi: Array, rows: Array, groups: Array, x: Array, values: Array, rest: Array) -> None:
+    """The q of rows without one feature of theirs."""
+    for r in range(len(rows)):
+        c, g = rows[r], groups[r]
+        for f in range(rest.shape[1]):
+            rest[r, f] = Phi[c, f] - x[r] * values[g, f]
+
+
+@fast_kernel
+def _feature_forward(change: Array, groups: Array, x: Array, rest: Array, bias: int, out: Array) -> None:
+    d = rest.shape[1]
+    for r in range(len(groups)):
+        g = groups[r]
+        total = change[g, d]
+        for f in range(d):
+            out[r, f] = x[r] * change[g, f]
+            total += rest[r, f] * change[g, f]
+        out[r, d] = out[r, d + 1] = 0
+        out[r, bias] = x[r] * total
+
+
+@fast_kernel
+def _feature_back(indptr: Array, order: Array, slopes: Array, x: Array, rest: Array, bias: int, out: Array) -> None:
+    d = rest.shape[1]
+    total = np.zeros(d + 1)
+    for g in range(len(indptr) - 1):
+        total[:] = 0.0
+        for e in range(indptr[g], indptr[g + 1]):
+            r = order[e]
+            b = x[r] * slopes[r, bias]
+            for f in range(d):
+                total[f] += x[r] * slopes[r, f] + b * rest[r, f]
+            total[d] += b
+        for f in range(d + 1):
+            out[g, f] = total[f]
+
+
 @dataclass(eq=False)
 class FeatureBlock(Block):
     """Features of which each row has one: v moves q by x·v, and the bias by x·(w + ⟨rest, v⟩)."""
@@ -661,20 +720,16 @@ class FeatureBlock(Block):
 
     def forward(self, change: Floats) -> Floats:
         """See `Block`."""
-        d = self.rest.shape[1]
-        own = self.x[:, None] * change[self.groups]
-        out = np.zeros((len(own), d + 2), np.float32)
-        out[:, :d] = own[:, :d]
-        out[:, self.bias] = own[:, d] + np.einsum("rd,rd->r", self.rest, own[:, :d])
+        out = np.empty((len(self.groups), self.rest.shape[1] + 2), np.float32)
+        _feature_forward(np.ascontiguousarray(change), self.groups, self.x, self.rest, self.bias, out)
         return out
 
     def back(self, slopes: Floats) -> Floats:
         """See `Block`."""
-        d = self.rest.shape[1]
-        seen = np.empty((len(slopes), d + 1), np.float32)
-        seen[:, d] = slopes[:, self.bias]
-        seen[:, :d] = slopes[:, :d] + seen[:, d:] * self.rest
-        return self.sums(seen * self.x[:, None])
+        out = np.zeros((len(self.values), self.rest.shape[1] + 1), np.float32)
+        order = self.sums
+        _feature_back(order.indptr, order.order, np.ascontiguousarray(slopes), self.x, self.rest, self.bias, out)
+        return out
 
     def weigh(self, diagonal: Floats) -> Floats:
         """See `Block`."""

@@ -16,11 +16,18 @@ from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import by_key
 from shortlist.scoring.multilinear import FeatureBlock, ScaledBlock
-from shortlist.solvers.quadratic import RowWise
+from shortlist.solvers.cholesky import AHEAD
+from shortlist.solvers.quadratic import RowWise, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 _NOTHING = np.zeros((0, 0), np.float32)
+
+
+def pays(block: ScaledBlock | FeatureBlock, quadratic: RowWise) -> bool:
+    """Whether it is the faster way: a group is one thread's, so none may be much of the whole."""
+    work = np.bincount(block.groups, quadratic.rows.lengths, len(block.values))
+    return bool(work.max(initial=0) * thread_count(quadratic.threads) <= 0.6 * work.sum())
 
 
 def group_changes(
@@ -28,7 +35,7 @@ def group_changes(
 ) -> Floats:
     """What steps of conjugate gradients change the values by, of groups whose residual at first is given.
 
-    O(k²) for each row, once, and 3nk operations for each step over a group's n pairs.
+    O(k²) for each row, once, and 4nk operations for each step over a group's n pairs.
     """
     q = quadratic
     n, k = block.values.shape
@@ -43,7 +50,7 @@ def group_changes(
         _solve(
             indptr, order, q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, s, z, x, block.rest, bias,
             ridge, residual, out, steps, enough,
-            np.zeros((k, k), np.float32), np.zeros((7, k), np.float32), start, stop,
+            np.zeros((k, k), np.float32), np.zeros((4, k), np.float32), np.zeros((5, k + 1), np.float32), start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(pairs + 1.0, 32 * thread_count(q.threads)), q.threads)
@@ -51,17 +58,33 @@ def group_changes(
 
 
 @fast_kernel
-def _back(vector: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
-    """Jᵀ·vector of one row: vector ∘ rest, or with a bias x·[vector + vector_bias·rest, vector_bias]."""
+def _forward(p: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
+    """J·p of one row: p ∘ rest, or with a bias x·[p, p_w + ⟨rest, p⟩]."""
     d = rest.shape[0]
     if bias < 0:
         for f in range(d):
-            out[f] = vector[f] * rest[f]
+            out[f] = p[f] * rest[f]
+        return
+    total = p[d]
+    for f in range(d):
+        out[f] = x * p[f]
+        total += rest[f] * p[f]
+    out[d] = out[d + 1] = 0
+    out[bias] = x * total
+
+
+@fast_kernel
+def _add_back(vector: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
+    """Adds Jᵀ·vector of one row: vector ∘ rest, or with a bias x·[vector + vector_bias·rest, vector_bias]."""
+    d = rest.shape[0]
+    if bias < 0:
+        for f in range(d):
+            out[f] += vector[f] * rest[f]
         return
     b = x * vector[bias]
     for f in range(d):
-        out[f] = x * vector[f] + b * rest[f]
-    out[d] = b
+        out[f] += x * vector[f] + b * rest[f]
+    out[d] += b
 
 
 @fast_kernel
@@ -86,12 +109,15 @@ def _solve(
     enough: float,
     K: Array,
     room: Array,
+    wide: Array,
     start: int,
     stop: int,
 ) -> None:
     k = out.shape[1]
     d = rests.shape[1]
-    p, q, y, M, sigma, zeta, sums = room[0], room[1], room[2], room[3], room[4], room[5], room[6]
+    D, last = other.shape[1], len(indices) - 1
+    p, q, M, sums = room[0], room[1], room[2], room[3]
+    ahead, seen, mixed, sigma, zeta = wide[0], wide[1], wide[2], wide[3], wide[4]
     for g in range(start, stop):
         r, change, ridge = residual[g], out[g], ridges[g]
         begin, end = group_indptr[g], group_indptr[g + 1]
@@ -127,16 +153,29 @@ def _solve(
             c = order[m]
             x = xs[c] if bias >= 0 else np.float32(1)
             if len(z) > 0:
-                _back(s[c], rests[c], x, bias, sigma)
-                _back(z, rests[c], x, bias, zeta)
+                for f in range(k):
+                    sigma[f] = zeta[f] = 0
+                _add_back(s[c], rests[c], x, bias, sigma)
+                _add_back(z, rests[c], x, bias, zeta)
                 for i in range(k):
                     for j in range(k):
                         K[i, j] -= sigma[i] * zeta[j] + zeta[i] * sigma[j]
+            for f in range(D):  # the squares of ∇ŷ, summed before J: Σψ², and Σψψ_bias
+                seen[f] = mixed[f] = 0
             for e in range(indptr[c], indptr[c + 1]):
-                _back(other[indices[e]], rests[c], x, bias, y)
-                a = quad[e if len(quad) > 1 else 0]
-                for f in range(k):
-                    M[f] += a * y[f] * y[f]
+                i, a = indices[e], quad[e if len(quad) > 1 else 0]
+                send_for(other, indices[min(e + AHEAD, last)])
+                b = a * other[i, bias] if bias >= 0 else np.float32(0)
+                for f in range(D):
+                    seen[f] += a * other[i, f] * other[i, f]
+                    mixed[f] += b * other[i, f]
+            if bias < 0:
+                for f in range(d):
+                    M[f] += rests[c, f] * rests[c, f] * seen[f]
+            else:
+                for f in range(d):
+                    M[f] += x * x * (seen[f] + rests[c, f] * (2 * mixed[f] + rests[c, f] * seen[bias]))
+                M[d] += x * x * seen[bias]
         size = np.float32(0)
         for f in range(k):
             M[f] += K[f, f] + ridge
@@ -155,14 +194,18 @@ def _solve(
             for m in range(begin, end):
                 c = order[m]
                 x = xs[c] if bias >= 0 else np.float32(1)
+                _forward(p, rests[c], x, bias, ahead)
+                for f in range(D):
+                    seen[f] = 0
                 for e in range(indptr[c], indptr[c + 1]):
-                    _back(other[indices[e]], rests[c], x, bias, y)
-                    score = np.float32(0)
-                    for f in range(k):
-                        score += y[f] * p[f]
+                    i, score = indices[e], np.float32(0)
+                    send_for(other, indices[min(e + AHEAD, last)])
+                    for f in range(D):
+                        score += ahead[f] * other[i, f]
                     score *= quad[e if len(quad) > 1 else 0]
-                    for f in range(k):
-                        q[f] += score * y[f]
+                    for f in range(D):
+                        seen[f] += score * other[i, f]
+                _add_back(seen, rests[c], x, bias, q)
             along = np.float32(0)
             for f in range(k):
                 along += p[f] * q[f]

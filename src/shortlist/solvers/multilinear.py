@@ -17,7 +17,7 @@ from shortlist.data.rows import by_key
 from shortlist.objectives.pointwise import LossParts
 from shortlist.scoring.multilinear import Block, FeatureBlock, ScaledBlock, Side, TableBlock
 from shortlist.solvers.epochs import WholeRows
-from shortlist.solvers.group_steps import group_changes
+from shortlist.solvers.group_steps import group_changes, pays
 from shortlist.solvers.quadratic import Gains, Quadratic, RowWise
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss
@@ -41,12 +41,16 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
         solve_rows(quadratic, block.values, block.ridge, block.prior, steps, _ENOUGH)
         Phi[:] = block.values
         return
+    if block.values.size == 1:
+        coordinate_step(block, quadratic, Phi)
+        return
     if isinstance(block, ScaledBlock | FeatureBlock) and isinstance(quadratic, RowWise):
         here = quadratic if block.rows is None else quadratic.part(block.rows)
-        now = Phi if block.rows is None else Phi[block.rows]
-        residual = -(block.back(here.slope(now)) + block.ridge * (block.values - block.prior))
-        _take(block, here, Phi, group_changes(block, here, residual, steps, _ENOUGH))
-        return
+        if pays(block, here):
+            now = Phi if block.rows is None else Phi[block.rows]
+            residual = -(block.back(here.slope(now)) + block.ridge * (block.values - block.prior))
+            _take(block, here, Phi, group_changes(block, here, residual, steps, _ENOUGH))
+            return
     generic_step(block, quadratic, Phi, steps)
 
 

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_kernel
+from shortlist._numba import fast_kernel, fast_lean_kernel
+from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
+from shortlist.solvers.cholesky import AHEAD, LINE
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -380,15 +382,23 @@ def add_squares(rows: Rows, quad: Floats, other: Floats, out: Floats, threads: i
     run_chunks(add, balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads)), threads)
 
 
+@fast_lean_kernel
+def send_for(other: Array, i: int) -> None:
+    """Ask memory for a row that will be needed soon."""
+    for f in range(0, other.shape[1], LINE):
+        prefetch(other, i, f)
+
+
 @fast_kernel
 def _add_pairs(
     indptr: Array, indices: Array, quad: Array, lin: Array, other: Array, P: Array, out: Array, start: int, stop: int
 ) -> None:
     """Bound by the gathered rows, 4d bytes a pair, each used for a product and for a sum while it is in the cache."""
-    d = other.shape[1]
+    d, last = other.shape[1], indptr[stop] - 1
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             i = indices[e]
+            send_for(other, indices[min(e + AHEAD, last)])
             score = np.float32(0)
             for f in range(d):
                 score += P[r, f] * other[i, f]
@@ -399,18 +409,22 @@ def _add_pairs(
 
 @fast_kernel
 def _add_squares(indptr: Array, indices: Array, quad: Array, other: Array, out: Array, start: int, stop: int) -> None:
+    last = indptr[stop] - 1
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             a, i = quad[e if len(quad) > 1 else 0], indices[e]
+            send_for(other, indices[min(e + AHEAD, last)])
             for f in range(other.shape[1]):
                 out[r, f] += a * other[i, f] * other[i, f]
 
 
 @fast_kernel
 def _score(indptr: Array, indices: Array, other: Array, Phi: Array, scores: Array, start: int, stop: int) -> None:
+    last = indptr[stop] - 1
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             i, score = indices[e], np.float32(0)
+            send_for(other, indices[min(e + AHEAD, last)])
             for f in range(other.shape[1]):
                 score += Phi[r, f] * other[i, f]
             scores[e] = score

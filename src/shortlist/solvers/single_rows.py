@@ -10,7 +10,8 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.solvers.basis import eigenbasis
-from shortlist.solvers.quadratic import RowWise
+from shortlist.solvers.cholesky import AHEAD
+from shortlist.solvers.quadratic import RowWise, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -67,7 +68,7 @@ def _solve(
     stop: int,
 ) -> None:
     """Bound by the gathered rows of the other side at a row's first pass; later ones find them in the cache."""
-    d = other.shape[1]
+    d, last = other.shape[1], len(indices) - 1
     r, M, p, q, x, none = room[0], room[1], room[2], room[3], room[4], room[5]
     for c in range(start, stop):
         begin, end, theta = indptr[c], indptr[c + 1], own[c]
@@ -89,6 +90,7 @@ def _solve(
                 M[f] -= 2 * zs[f] * z[f]
         for e in range(begin, end):
             i, score = indices[e], np.float32(0)
+            send_for(other, indices[min(e + AHEAD, last)])
             for f in range(d):
                 score += theta[f] * other[i, f]
             a = quad[e if len(quad) > 1 else 0]
@@ -116,6 +118,7 @@ def _solve(
                     q[f] -= zs[f] * along_z + z[f] * along_s
             for e in range(begin, end):
                 i, score = indices[e], np.float32(0)
+                send_for(other, indices[min(e + AHEAD, last)])
                 for f in range(d):
                     score += p[f] * other[i, f]
                 score *= quad[e if len(quad) > 1 else 0]
