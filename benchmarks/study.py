@@ -17,7 +17,9 @@ import argparse
 import csv
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import published
@@ -74,7 +76,7 @@ def validation(measured: DataSet, data: Path) -> sl.splits.Split:
     return published.strong(data / measured.name, "valid")
 
 
-def export(found: sl.Tuned, path: Path, fixed: dict[str, Any]) -> None:
+def export(found: sl.Tuned, path: Path, fixed: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Write the trials as a table, without those that were not begun or not ended when the time was up.
 
     `fixed` are settings that all of them had.
@@ -90,7 +92,7 @@ def export(found: sl.Tuned, path: Path, fixed: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, [*names, "state", found.metric, "seconds"], lineterminator="\n")
         writer.writeheader()
         for trial in ended:
-            row = fixed | dict(trial.settings) | {"state": trial.state, "seconds": f"{trial.seconds:.1f}"}
+            row = dict(fixed) | dict(trial.settings) | {"state": trial.state, "seconds": f"{trial.seconds:.1f}"}
             row |= {"trial": trial.number, "start": trial.start} if names[0] == "trial" else {}
             row |= {} if trial.epoch is None else {"epochs": trial.epoch}
             row |= {} if trial.value is None else {found.metric: f"{trial.value:.6f}"}
