@@ -167,3 +167,46 @@ def test_a_checkpoint_is_not_replaced_by_a_model(run, odd_csv, tmp_path):
     args = ["fit", odd_csv, *COLUMNS, *SMALL]
     run(*args, "--checkpoint", tmp_path / "c", "--out", tmp_path / "m")
     assert "holds a checkpoint of a fit; name another" in run(*args, "--out", tmp_path / "c", code=1).stderr
+
+
+def test_features_of_items_and_contexts(run, run_json, odd_csv, tmp_path):
+    items, users = tmp_path / "items.csv", tmp_path / "users.csv"
+    names = [*ODD_ITEMS, "new"]
+    even = [k % 2 == 0 for k in range(len(names))]
+    kind, words = (pl.Series(even).replace_strict({True: a, False: b}) for a, b in (("even", "odd"), ("a|b", "c")))
+    table = pl.DataFrame({"product": names, "kind": kind, "words": words, "price": [1.5] * len(names)})
+    table.write_csv(items)
+    pl.DataFrame({"user": ODD_USERS, "age": range(len(ODD_USERS))}).write_csv(users)
+    known = ["--item-features", items, "--context-features", users, "--tags", "words=|"]
+    for name in ("featureials", "factorizationmachine"):
+        run_json("fit", odd_csv, *COLUMNS, *SMALL, "--model", name, *known, "--out", tmp_path / "m")
+        model = sl.load(tmp_path / "m")
+        assert "new" in model.items_
+        assert [field.kind for field in model.item_features_.fields] == ["categorical", "multi_valued", "numeric"]
+        assert run_json("recommend", tmp_path / "m", "u6", "--allow", "new")["answers"][0]["items"][0]["id"] == "new"
+    refused = run("fit", odd_csv, *COLUMNS, *SMALL, *known, "--out", tmp_path / "n", code=2)
+    assert "IALS learns from ids only" in refused.stderr
+    wrong = run(
+        "fit", odd_csv, *COLUMNS, *SMALL, "--model", "featureials", "--tags", "words", "--out", tmp_path / "n", code=2
+    )
+    assert "COLUMN=SEPARATOR" in wrong.stderr
+    lost = ["--model", "featureials", "--item-features", items, "--tags", "colours=|"]
+    wrong = run("fit", odd_csv, *COLUMNS, *SMALL, *lost, "--out", tmp_path / "n", code=2)
+    assert "no file of features has a column 'colours'" in wrong.stderr
+    assert not (tmp_path / "n").exists()
+
+
+def test_contexts_of_several_parts(run, run_json, odd_csv, tmp_path):
+    columns = ["--context", "user", "--context", "day", "--item", "product"]
+    run_json("fit", odd_csv, *columns, *SMALL, "--model", "parafac", "--out", tmp_path / "m")
+    model = sl.load(tmp_path / "m")
+    day = model.parts_["day"].ids()[0]
+    told = run_json("recommend", tmp_path / "m", f"u6,{day}", "-n", 2)["answers"][0]
+    assert len(told["items"]) == 2
+    refused = run("recommend", tmp_path / "m", "u6,never", code=1)
+    assert "unknown='average'" in refused.stderr
+    told = run_json("recommend", tmp_path / "m", "u6,never", "--unknown", "average", "-n", 2)["answers"][0]
+    assert told["context"] == ["u6", "never"]
+    assert run_json("recommend", tmp_path / "m", "u6,never", f"u7,{day}", "--unknown", "skip")["skipped"] == [
+        "u6,never"
+    ]

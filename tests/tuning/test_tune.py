@@ -428,3 +428,15 @@ def test_a_checkpoint_does_not_change_the_result(split, tmp_path):
 def test_the_model_is_the_one_that_a_fit_gives(split):
     tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Grows(2, 4)}, trials=10)
     same(tuned.model, sl.IALS(**tuned.settings).fit(split.events()))
+
+
+def test_features_go_with_every_trial(tmp_path):
+    data = sl.datasets.load("online-retail")
+    titles = sl.Features.from_frame(data.items, id="product", multi_valued={"title": " "}, min_count=50)
+    settings = sl.FeatureIALS(dim=4, epochs=2)
+    found = sl.tune(settings, data.interactions, trials=2, item_features=titles, study=tmp_path / "s", progress=False)
+    assert found.model.item_features_.n_features == titles.n_features
+    with pytest.raises(sl.ShortlistError, match="the features of items"):
+        sl.tune(settings, data.interactions, trials=2, study=tmp_path / "s", progress=False)
+    with pytest.raises(sl.SettingError, match="IALS learns from ids only"):
+        sl.tune("ials", data.interactions, trials=1, item_features=titles)

@@ -1,6 +1,7 @@
 """`shortlist fit`."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
 
 if TYPE_CHECKING:
+    from shortlist.data.features.table import Features
     from shortlist.data.interactions import Interactions
     from shortlist.recommenders.base import Recommender
 
@@ -43,6 +45,9 @@ def fit(
         typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completing.models),
     ] = "ials",
     settings: opt.Settings = None,
+    item_features: opt.ItemFeatures = None,
+    context_features: opt.ContextFeatures = None,
+    tags: opt.Tags = None,
     validation: Annotated[
         float | None,
         typer.Option(
@@ -114,12 +119,26 @@ def fit(
     check_target(out)
     if checkpoint is not None:
         check_writable(checkpoint)
+    splitting = separators(tags or [])
+    if (item_features or context_features) and not recommender._described:
+        given = "--item-features" if item_features else "--context-features"
+        raise typer.BadParameter(
+            f"{type(recommender).__name__} learns from ids only; take factorizationmachine or featureials",
+            param_hint=given,
+        )
     found = source.read(say)
     events = to_learn_from(found, say)
+    features = {
+        "item_features": read_features(item_features, events.items.names, splitting, say),
+        "context_features": read_features(context_features, events.contexts.names, splitting, say),
+    }
+    columns = {field.name for one in features.values() if one is not None for field in one.fields}
+    if missing := [name for name in splitting if name not in columns]:
+        raise typer.BadParameter(f"no file of features has a column {missing[0]!r}", param_hint="--tags")
     best = None
     if validation is not None:
-        best = choose_epochs(recommender, events, validation, by, wait, say, threads)
-    seconds = fit_with_progress(recommender, events, say, threads, checkpoint)
+        best = choose_epochs(recommender, events, validation, by, wait, say, threads, features)
+    seconds = fit_with_progress(recommender, events, say, threads, checkpoint, features)
     recommender.save(out)
     kind = type(recommender).__name__
     result: dict[str, Any] = {
@@ -150,6 +169,40 @@ def fit(
     say.facts([*lines, ("saved to", out)])
 
 
+def separators(given: list[str]) -> dict[str, str]:
+    """Columns with several values a cell, and what is between them, of `--tags`."""
+    found = {}
+    for one in given:
+        column, equals, separator = one.partition("=")
+        if not (column and equals and separator):
+            raise typer.BadParameter(f"{one!r} is not COLUMN=SEPARATOR, such as 'genres=|'", param_hint="--tags")
+        found[column] = separator
+    return found
+
+
+def read_features(path: str | None, ids: tuple[str, ...], splitting: dict[str, str], say: Output) -> "Features | None":
+    """The features in a file: every column, those of `--tags` with several values."""
+    if path is None:
+        return None
+    from shortlist.data.features.table import Features
+
+    names = list(ids)
+    found = Features.read(path, id=names)
+    if any(field.name in splitting for field in found.fields):
+        kinds: dict[str, list[str]] = {"categorical": [], "numeric": []}
+        several: dict[str, str | None] = {}
+        for field in found.fields:
+            if field.name in splitting or field.kind == "multi_valued":
+                several[field.name] = splitting.get(field.name)
+            else:
+                kinds[field.kind].append(field.name)
+        found = Features.read(
+            path, id=names, multi_valued=several, categorical=kinds["categorical"], numeric=kinds["numeric"]
+        )
+    say.note(f"{path}: {found}")
+    return found
+
+
 def to_learn_from(found: Found, say: Output) -> "Interactions":
     """All events, but for those of a published test that is a file of its own."""
     if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
@@ -169,13 +222,20 @@ def choose_epochs(
     patience: int,
     say: Output,
     threads: int | None,
+    features: "Mapping[str, Any]",
 ) -> dict[str, Any]:
     """Set the recommender's epochs to the best number of them, on a part of the events that is held out for it."""
     from shortlist.data import splits
 
     split = splits.at_random(events, share) if events.times is None else splits.by_time(events, share)
     recommender.fit(
-        split.train, validation=split, metric=metric, patience=patience, progress=not say.quiet, threads=threads
+        split.train,
+        validation=split,
+        metric=metric,
+        patience=patience,
+        progress=not say.quiet,
+        threads=threads,
+        **features,
     )
     trained: Any = recommender  # only models that learn in epochs come here
     best, value = trained.best_epoch_, trained.training_[trained.best_epoch_ - 1].validation
@@ -194,11 +254,12 @@ def fit_with_progress(
     say: Output,
     threads: int | None = None,
     checkpoint: str | None = None,
+    features: "Mapping[str, Any] | None" = None,
 ) -> float:
     """Fit, showing each epoch's loss; returns the seconds it took."""
     name = type(recommender).__name__
     with Stopwatch() as watch:
-        recommender.fit(events, checkpoint=checkpoint, progress=not say.quiet, threads=threads)
+        recommender.fit(events, checkpoint=checkpoint, progress=not say.quiet, threads=threads, **features or {})
     loss = last_loss(recommender)
     say.note(f"fitted {name} in {watch.seconds:.1f} s" + ("" if loss is None else f", loss {loss:,.6g}"))
     return watch.seconds

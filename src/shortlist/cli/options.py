@@ -40,6 +40,14 @@ class Unknown(StrEnum):
     SKIP = "skip"
 
 
+class UnknownContext(StrEnum):
+    """What becomes of contexts that the model does not know."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+    AVERAGE = "average"
+
+
 _COLUMNS = "Columns of the data"
 
 AsJson = Annotated[
@@ -128,8 +136,40 @@ MinRating = Annotated[
         show_default=False,
     ),
 ]
+_FEATURES = "What is known of items and contexts (factorizationmachine, featureials)"
+ItemFeatures = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Features of items: a file with their id, under the name it has in the data, and a column for each "
+        "feature. Items that nobody has had come into the catalogue.",
+        rich_help_panel=_FEATURES,
+        show_default=False,
+    ),
+]
+ContextFeatures = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Likewise of contexts.", rich_help_panel=_FEATURES, show_default=False),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=SEPARATOR",
+        help="A column of either file with several values a cell, and what is between them, such as 'genres=|'; may be "
+        "repeated.",
+        rich_help_panel=_FEATURES,
+        show_default=False,
+    ),
+]
 MODELS = tuple(completing.SETTINGS)  # the registry itself would load NumPy and more
 UnknownIds = Annotated[Unknown, typer.Option("--unknown", help="Ids that the model does not know.")]
+UnknownContexts = Annotated[
+    UnknownContext,
+    typer.Option(
+        "--unknown",
+        help="Ids that the model does not know; of contexts with several parts, a part may count as an average one.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -37,7 +37,7 @@ def recommend(
     allow: Allow = None,
     deny: Deny = None,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")] = False,
-    unknown: opt.UnknownIds = opt.Unknown.RAISE,
+    unknown: opt.UnknownContexts = opt.UnknownContext.RAISE,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -70,9 +70,11 @@ def recommend(
     }
     skipped: list[str] = []
     if history:
+        if unknown is opt.UnknownContext.AVERAGE:
+            raise typer.BadParameter("an average is for contexts, not for histories", param_hint="--unknown")
         had = []
         for text in history:
-            ids, more = parsed(recommender.items_, listed(text), "item", unknown)
+            ids, more = parsed(recommender.items_, listed(text), "item", opt.Unknown(unknown.value))
             had.append(ids)
             skipped += more
         answer = recommender.recommend(history=had, n=min(n, len(recommender.items_)), **filters)
@@ -80,8 +82,15 @@ def recommend(
         heads: tuple[str, ...] = ("history",)
         queries = [{"history": ids} for ids in had]
     else:
-        ids, skipped = parsed(recommender.contexts_, contexts or [], "context", unknown)
-        answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), **filters)
+        average = unknown is opt.UnknownContext.AVERAGE
+        if recommender._composes or average:  # combinations that were not there are answered
+            ids, skipped = [recommender.contexts_.parse(text) for text in contexts or []], []
+            answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), unknown=unknown.value, **filters)
+            ids = answer.queries
+            skipped = [",".join(map(str, one)) for one in answer.skipped]
+        else:
+            ids, skipped = parsed(recommender.contexts_, contexts or [], "context", opt.Unknown(unknown.value))
+            answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), **filters)
         labels = [one if isinstance(one, tuple) else (one,) for one in ids]
         heads = recommender.contexts_.names
         queries = [{"context": one} for one in ids]

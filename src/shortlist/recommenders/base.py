@@ -366,6 +366,11 @@ class Recommender(ABC):
         codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
         return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
+    @property
+    def _composes(self) -> bool:
+        """Whether contexts are made of their parts, so that combinations that were not there can be answered."""
+        return False
+
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
         """The codes of contexts; −1 for those that were not there in training and can be answered all the same."""
         return self.contexts_.encode(contexts, what="context", way_out=way_out)

@@ -227,14 +227,13 @@ class Multilinear(Factorization):
 
     def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
         self._require_fit()
-        composes = self._structure.composes and self.contexts_.is_tuple
-        if unknown == "average" and not composes:
+        if unknown == "average" and not self._composes:
             raise SettingError(
                 "unknown is 'average', which is for contexts of several parts; here a context is known or not: "
                 "expected 'raise' or 'skip'"
             )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
-        if contexts is None or history is not None or single or not composes:
+        if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
         one_of("unknown", unknown, ("raise", "skip", "average"))
         listed = as_list(as_rows(contexts, self.contexts_), "a list of contexts")
@@ -248,6 +247,10 @@ class Multilinear(Factorization):
         codes = codes[known]
         labels = Asked(self.contexts_, np.arange(len(asked), dtype=np.int32), asked)
         return Queries(labels, codes, self._histories(codes), known, skipped)
+
+    @property
+    def _composes(self) -> bool:
+        return self._structure.composes and self.contexts_.is_tuple
 
     def _unknown_parts(
         self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown
@@ -268,7 +271,7 @@ class Multilinear(Factorization):
         )
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
-        if not (self._structure.composes and self.contexts_.is_tuple):
+        if not self._composes:
             return super()._context_codes(contexts, way_out)
         codes = self.contexts_.encode(contexts, unknown="mark")
         new = np.flatnonzero(codes < 0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist._threads import Step
+from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError
@@ -36,6 +37,8 @@ class Problem:
     metric: str
     patience: int
     threads: int | None
+    context_features: Features | None = None
+    item_features: Features | None = None
 
     @classmethod
     def of(
@@ -48,9 +51,14 @@ class Problem:
         patience: int,
         seed: int,
         threads: int | None,
+        context_features: Features | None = None,
+        item_features: Features | None = None,
     ) -> Problem:
         """From what a user gives."""
-        Plan(metric=metric, patience=patience)  # refuses what makes no sense
+        features = {"context_features": context_features, "item_features": item_features}
+        plan = Plan(metric=metric, patience=patience, **features)  # type: ignore[arg-type]  # refuses what makes no sense
+        if not template._described:
+            plan.refuse_features(type(template).__name__)
         if not isinstance(data, Interactions | Split):
             raise DataError(
                 f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
@@ -61,7 +69,7 @@ class Problem:
         if sample is not None:
             split = sampled(split, WHOLE * sample, seed)
         few = split if sample is None else sampled(split, sample, seed)
-        return cls(template, data, split, few, str(parse_metric(metric)), patience, threads)
+        return cls(template, data, split, few, str(parse_metric(metric)), patience, threads, **features)
 
     def identity(self) -> dict[str, Any]:
         """What makes it this problem and no other."""
@@ -75,6 +83,14 @@ class Problem:
             "sample": self.sample.truth.n_contexts,
             "repeats": split.repeats,
             "the data": digest(*parts, *rows),
+            **{
+                name: digest(one.vocabulary, one.rows)
+                for name, one in (
+                    ("the features of contexts", self.context_features),
+                    ("the features of items", self.item_features),
+                )
+                if one is not None
+            },
         }
 
     def recommender(self, settings: Mapping[str, Any]) -> Recommender:
@@ -116,12 +132,28 @@ class Problem:
 
     def _plan(self, start: Recommender | None, checkpoint: Path | None) -> Plan:
         share = None if checkpoint is None else _CHECKPOINTS
-        return Plan(self.sample, self.metric, self.patience, None, checkpoint, start, checkpoint_share=share)
+        return Plan(
+            self.sample,
+            self.metric,
+            self.patience,
+            None,
+            checkpoint,
+            start,
+            context_features=self.context_features,
+            item_features=self.item_features,
+            checkpoint_share=share,
+        )
 
     def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
         """Fitted to all events, the validation's included."""
         events = self.data.events() if isinstance(self.data, Split) else self.data
-        return self.recommender(settings).fit(events, progress=progress, threads=threads)
+        return self.recommender(settings).fit(
+            events,
+            context_features=self.context_features,
+            item_features=self.item_features,
+            progress=progress,
+            threads=threads,
+        )
 
 
 def made(model: str | type[Recommender] | Recommender) -> Recommender:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shortlist._settings import flag, whole
 from shortlist._threads import thread_count
+from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import DataError
@@ -41,6 +42,8 @@ def tune(
     patience: int = 3,
     warm_start: bool = True,
     refit: bool = True,
+    context_features: Features | None = None,
+    item_features: Features | None = None,
     progress: bool | None = None,
 ) -> Tuned:
     """Search the settings of a recommender, and fit the best to all the events.
@@ -80,6 +83,8 @@ def tune(
         warm_start: whether trials at larger dimensions begin from the best model of the smaller ones; False: all from
             nothing.
         refit: fit the best settings to training and validation part together at the end; it is `model` of the result.
+        context_features: what is known of contexts, for recommenders that learn from it, as in `fit`.
+        item_features: likewise of items.
         progress: show a bar with the best so far; by default where standard error is a terminal. Elsewhere True prints
             a line a trial.
 
@@ -99,7 +104,17 @@ def tune(
     template = made(model)
     workers = min(workers, ROUND, thread_count(threads))
     each = thread_count(threads) // workers if workers > 1 else threads
-    problem = Problem.of(template, data, metric=metric, sample=sample, patience=patience, seed=seed, threads=each)
+    problem = Problem.of(
+        template,
+        data,
+        metric=metric,
+        sample=sample,
+        patience=patience,
+        seed=seed,
+        threads=each,
+        context_features=context_features,
+        item_features=item_features,
+    )
     chosen = searched(template, space, problem.split.train.by_context.values is not None)
     identity = {
         **problem.identity(),
