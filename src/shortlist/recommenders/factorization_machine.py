@@ -125,24 +125,26 @@ class _Machine(Structure):
         found[X.lengths == 0] = 0
         return found
 
-    def strangers(self, parameters: list[Embeddings], n: int) -> Side:
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
+        """Everything but the first part of ids, in the mean: an embedding and a weight; and w₀."""
+        Phi, d = self.context_side(parameters).embeddings(), self.dim
+        own = np.zeros((len(Phi), d + 1), np.float32)
+        if self.of_contexts.ids:
+            own = parameters[0][self.of_contexts.first]
+        others = Phi[:, :d] - own[:, :d]
+        bias = Phi[:, d] - parameters[1][0, 0] - own[:, d]
+        if self.within:
+            bias = bias - np.einsum("rd,rd->r", own[:, :d], others)
+        rest = np.append(others.mean(axis=0), bias.mean()).astype(np.float32)
+        return [rest[None], parameters[1]]
+
+    def strangers(self, average: list[Embeddings], n: int) -> Side:
         """An id that nobody has yet, with the average of everything else that is known of contexts."""
-        rest = np.zeros((1, self.dim + 1), np.float32)
-        side = self.context_side(parameters)
-        Phi, d = side.embeddings(), self.dim
-        if len(Phi):
-            own = np.zeros((len(Phi), d + 1), np.float32)
-            if self.of_contexts.ids:
-                own = parameters[0][self.of_contexts.first]
-            others = Phi[:, :d] - own[:, :d]
-            bias = Phi[:, d] - parameters[1][0, 0] - own[:, d]
-            if self.within:
-                bias = bias - np.einsum("rd,rd->r", own[:, :d], others)
-            rest[0, :d], rest[0, d] = others.mean(axis=0), bias.mean()
+        rest, offset = average
         indices = np.stack([np.arange(n), np.full(n, n)], axis=1).astype(np.int32).reshape(-1)
         X = Rows(2 * np.arange(n + 1, dtype=np.int64), indices, np.ones(2 * n, np.float32), n + 1)
-        values = np.concatenate([np.zeros((n, d + 1), np.float32), rest])
-        return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, parameters[1], self.within)
+        values = np.concatenate([np.zeros((n, self.dim + 1), np.float32), rest])
+        return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, offset, self.within)
 
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.of_contexts.parts, columns)

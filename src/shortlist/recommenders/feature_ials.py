@@ -52,12 +52,12 @@ class _Rows:
         found[self.trained] = parameters[0]
         return found
 
-    def unknown(self, parameters: list[Embeddings], n: int) -> Embeddings | float:
+    def unknown(self, parameters: list[Embeddings]) -> Embeddings:
         """What is expected of someone of whom no feature is known."""
         if self.features is None:
-            return 0.0
+            return np.zeros((1, self.dim), np.float32)
         missing = 1 + np.array([field.missing for field in self.features.fields])
-        return np.repeat((parameters[1][0] + parameters[1][missing].sum(axis=0))[None], n, axis=0)
+        return np.asarray(parameters[1][0] + parameters[1][missing].sum(axis=0))[None]
 
     def adopt(self, other: _Rows, theirs: list[Embeddings], own: list[Embeddings]) -> None:
         ours, known = (
@@ -98,9 +98,12 @@ class _TwoSides(Structure):
     def item_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
         return self.of_items.embeddings(parameters)
 
-    def strangers(self, parameters: list[Embeddings], n: int) -> Side:
-        prior = self.of_contexts.unknown(parameters, n)
-        return Table(np.zeros((n, self.of_contexts.dim), np.float32) + np.float32(prior), prior)
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
+        return [self.of_contexts.unknown(parameters)]
+
+    def strangers(self, average: list[Embeddings], n: int) -> Side:
+        prior = np.repeat(average[0], n, axis=0)
+        return Table(prior.copy(), prior)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -78,8 +78,12 @@ class Structure(ABC):
         return self.item_side(parameters).embeddings()
 
     @abstractmethod
-    def strangers(self, parameters: list[Embeddings], n: int) -> Side:
-        """So many contexts of which nothing is known but a history: the last block of this side is to be solved for."""
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
+        """What is taken for granted of a context of which nothing is known but a history."""
+
+    @abstractmethod
+    def strangers(self, average: list[Embeddings], n: int) -> Side:
+        """So many contexts of that kind: the last block of this side is to be solved for."""
 
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
@@ -188,6 +192,7 @@ class Multilinear(Factorization):
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         self.context_parameters_ = contexts
+        self._average: list[Embeddings] | None = None
         self.context_embeddings_ = self._structure.context_embeddings(self._of_contexts())  # type: ignore[misc]
 
     def _set_items(self, items: Embeddings, basis: SquareLoss) -> None:
@@ -210,7 +215,9 @@ class Multilinear(Factorization):
 
         Who has no history, or one of items without events only, is at 0: the popular items.
         """
-        side = self._structure.strangers(self._of_contexts(), histories.n_rows)
+        if self._average is None:
+            self._average = self._structure.average(self._of_contexts())
+        side = self._structure.strangers(self._average, histories.n_rows)
         if histories.n_rows:
             rows = _columns(histories, self._structure.item_rows)
             quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
@@ -240,6 +247,7 @@ class Multilinear(Factorization):
         codes = self.contexts_.encode(listed, unknown="mark")
         parts = self._structure.asked(_columns_of(listed, len(self.contexts_.names)))
         known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
+        known |= codes >= 0
         if unknown != "skip" and not known.all():
             raise self._unknown_parts(listed, parts, known, unknown)
         asked = [one for one, fine in zip(listed, known) if fine]

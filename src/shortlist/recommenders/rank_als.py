@@ -38,7 +38,10 @@ class _Tables(Structure):
 
     item_side = context_side
 
-    def strangers(self, parameters: list[Embeddings], n: int) -> Side:
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
+        return []
+
+    def strangers(self, average: list[Embeddings], n: int) -> Side:
         return Table(np.zeros((n, self.contexts[0][1]), np.float32))
 
 

@@ -41,14 +41,17 @@ class _Parts(Structure):
     @abstractmethod
     def _side(self, codes: npt.NDArray[Any], parameters: Sequence[Embeddings]) -> Side: ...
 
-    def strangers(self, parameters: list[Embeddings], n: int) -> Side:
-        """A first part that nobody has yet, with the average of each other part."""
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
         tables, rest = self._tables(parameters)
         averages = [means(table, self.codes[:, 1 + k])[-1:] for k, table in enumerate(tables[1:])]
-        codes = np.zeros((n, len(tables)), np.int64)
+        return [*averages, *rest]
+
+    def strangers(self, average: list[Embeddings], n: int) -> Side:
+        """A first part that nobody has yet, with the average of each other part."""
+        codes = np.zeros((n, len(self.vocabularies)), np.int64)
         codes[:, 0] = np.arange(n)
-        first = np.zeros((n, tables[0].shape[1]), np.float32)
-        return self._side(codes, [first, *averages, *rest])
+        first = np.zeros((n, self.contexts[0][1]), np.float32)
+        return self._side(codes, [first, *average])
 
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.vocabularies, columns)

@@ -37,7 +37,7 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
     not know of each other, as in matrix factorization, `solve_rows` does the same faster, and where its groups have
     several such rows `group_changes` does.
     """
-    if isinstance(block, TableBlock) and isinstance(quadratic, RowWise):
+    if isinstance(block, TableBlock) and isinstance(quadratic, RowWise) and len(Phi) >= Phi.shape[1]:
         solve_rows(quadratic, block.values, block.ridge, block.prior, steps, _ENOUGH)
         Phi[:] = block.values
         return

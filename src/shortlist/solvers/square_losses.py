@@ -53,6 +53,14 @@ def square_loss(
 class _OnPairs:
     def __init__(self, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
         self._by_context, self._given, self._threads = by_context, by_item, threads
+        self._known: tuple[Floats, Floats] | None = None
+
+    def _gramian(self, Psi: Floats, omega: Floats) -> Floats:
+        """Of the items that answers are made with; made anew for other items only."""
+        known = self._known
+        if known is None or known[0] is not Psi:
+            known = self._known = Psi, _finite(gramian(Psi, omega, self._threads))
+        return known[1]
 
     @cached_property
     def _by_item(self) -> Rows:
@@ -93,10 +101,11 @@ class Pointwise(_OnPairs):
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
         terms = self._objective.terms(histories, of_contexts.new(histories.lengths), of_items.values)
-        return self._quadratic(histories, terms, Psi), self._size(histories)
+        return self._quadratic(histories, terms, Psi, self._gramian(Psi, terms.omega)), self._size(histories)
 
-    def _quadratic(self, rows: Rows, terms: Terms, other: Floats) -> RowWise:
-        G = _finite(gramian(other, terms.omega, self._threads))
+    def _quadratic(self, rows: Rows, terms: Terms, other: Floats, G: Floats | None = None) -> RowWise:
+        if G is None:
+            G = _finite(gramian(other, terms.omega, self._threads))
         weights: dict[str, Any] = {"quad": terms.excess, "lin": terms.target, "dense": terms.dense}
         return RowWise(rows, other, G, **weights, threads=self._threads)
 
@@ -122,13 +131,15 @@ class Pairwise(_OnPairs):
 
     def of_contexts(self, Psi: Floats) -> RowWise:
         """See `SquareLoss`."""
-        return self.of_strangers(self._by_context, Psi)[0]
+        return self._quadratic(self._by_context, Psi, _finite(gramian(Psi, self._shares, self._threads)))
 
     def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
-        a, n = self._objective.strengths(histories), self._objective.weights(histories)
-        G, z = _finite(gramian(Psi, self._shares, self._threads)), self._shares @ Psi
-        return RowWise(histories, Psi, G, quad=a, lin=a, dense=n.astype(np.float32), z=z, threads=self._threads), n
+        return self._quadratic(histories, Psi, self._gramian(Psi, self._shares)), self._objective.weights(histories)
+
+    def _quadratic(self, rows: Rows, Psi: Floats, G: Floats) -> RowWise:
+        a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
+        return RowWise(rows, Psi, G, quad=a, lin=a, dense=n, z=self._shares @ Psi, threads=self._threads)
 
     def of_items(self, Phi: Floats, Psi: Floats) -> CoupledItems:
         """See `SquareLoss`."""
