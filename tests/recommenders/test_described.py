@@ -102,6 +102,22 @@ def test_the_score_of_a_machine_is_the_textbook_one():
     assert w.shape == (items.n_features,)
 
 
+def test_features_that_only_new_items_have_say_nothing():
+    data, table, _, _ = planted()
+    marked = table.with_columns(
+        pl.when(pl.col("product") == 0).then(pl.lit(["odd"])).otherwise(pl.col("tags")).alias("tags")
+    )
+    for kind in KINDS:
+        model = kind(dim=4, epochs=2).fit(data, item_features=features(marked))
+        place = model.item_features_.feature_names.index("tags=odd")
+        of_feature = (
+            model.feature_embeddings("item")[0][place]
+            if kind is sl.FactorizationMachine
+            else model._of_items()[1][1 + place]
+        )
+        assert not of_feature.any()
+
+
 def test_a_cold_item_is_where_the_map_says():
     data, table, _, _ = planted()
     items = features(table)

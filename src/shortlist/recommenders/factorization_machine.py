@@ -95,6 +95,8 @@ class _Machine(Structure):
     def initial(self, scale: float, seed: int) -> Both:
         items = np.zeros(self.items[0], np.float32)
         items[:, : self.dim] = initial_embeddings(len(items), self.dim, scale, seed)
+        seen = self.of_items.X.take(self.of_items.trained).column_counts()
+        items[seen == 0] = 0  # nothing will ever be learnt of these
         return [np.zeros(shape, np.float32) for shape in self.contexts], [items]
 
     def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
