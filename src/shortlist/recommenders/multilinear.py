@@ -27,7 +27,7 @@ from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.warm_start import checked_start, refuse_strangers
 from shortlist.scoring import DotProductScorer
-from shortlist.scoring.multilinear import Side, packed_size, unpacked
+from shortlist.scoring.multilinear import Side, packed_size, ridge_of, unpacked
 from shortlist.solvers import multilinear as solver
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.multilinear import Method
@@ -318,6 +318,13 @@ class Multilinear(Factorization):
             largest = longest(self.context_embeddings_) * longest(self.item_embeddings_)
             strongest = self._strongest(self.objective().weighting)
             self._require_finite(max(largest, strongest * longest(self.item_embeddings_) ** 2))
+            # Someone who had every item has the largest numbers that answers can meet.
+            n = len(self.items_)
+            everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+            rows = _columns(everything, self._structure.item_rows)
+            quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
+            ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+            self._require_finite(float(max(ridge.max(), np.abs(quadratic.slope(self._trained_items[:1])).max())))
         for one in (self.context_embeddings_, self.item_embeddings_):
             if not np.isfinite(one).all():
                 raise StorageError("its numbers are too large: embeddings made of them do not fit float32")
