@@ -166,6 +166,21 @@ def test_parts_that_are_not_known():
         sl.IALS(dim=2, epochs=1).fit(tuples()).recommend([("u1", 9)], unknown="average")
 
 
+def test_an_unknown_part_of_a_tucker_model_is_the_mean_of_the_known_ones():
+    model = sl.Tucker(dim=4, part_dim=2, epochs=4).fit(tuples())
+    asked = [(f"stranger {k}", day) for k in range(50) for day in (0, 1, 2)] + [("u1", 9)]
+    codes = [model.parts_[name].encode(model.contexts_.frame.select(name)) for name in ("user", "day")]
+    users, days = model.part_embeddings_["user"], model.part_embeddings_["day"]
+    mean_user, mean_day = users[codes[0]].mean(axis=0), days[codes[1]].mean(axis=0)
+    items = model.items_.ids()
+    found = np.array(model.score(asked, [items] * len(asked), unknown="average"))
+    for row, (user, day) in zip(found, asked):
+        u = users[model.parts_["user"].encode([user])[0]] if user == "u1" else mean_user
+        t = days[model.parts_["day"].encode([day])[0]] if day in (0, 1, 2) else mean_day
+        expected = model.item_embeddings_ @ np.einsum("k,l,klf->f", u, t, model.core_)
+        np.testing.assert_allclose(row, expected, rtol=1e-3, atol=1e-4)
+
+
 def test_a_history_is_answered_beside_average_parts():
     data = tuples()
     for model in (sl.PARAFAC(dim=6, epochs=8), sl.Tucker(dim=6, part_dim=3, epochs=30)):

@@ -60,7 +60,8 @@ class _Parts(Structure):
         codes = self.asked(frame.get_columns())
         tables, rest = self._tables(parameters)
         longer = [means(table, self.codes[:, k]) for k, table in enumerate(tables)]
-        return self._side(codes, [*longer, *rest]).embeddings()  # −1, unknown, is the last row: the mean
+        codes = np.where(codes < 0, [len(table) for table in tables], codes)  # who is not known: the mean, behind them
+        return self._side(codes, [*longer, *rest]).embeddings()
 
     def _tables(self, parameters: Sequence[Embeddings]) -> tuple[Sequence[Embeddings], Sequence[Embeddings]]:
         """The tables of the parts, and what else there is."""
