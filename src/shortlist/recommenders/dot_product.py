@@ -59,8 +59,9 @@ class DotProduct(Recommender):
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings; an item without any observation has none and is near to nothing."""
-        norms = np.linalg.norm(self.item_embeddings_, axis=1, keepdims=True)
-        unit = self.item_embeddings_ / np.where(norms > 0, norms, 1)
+        latent = self.item_embeddings_[:, : self._latent]  # without biases
+        norms = np.linalg.norm(latent, axis=1, keepdims=True)
+        unit = latent / np.where(norms > 0, norms, 1)
         return DotProductScorer(unit[codes], unit)
 
     def _check_arrays(self) -> None:

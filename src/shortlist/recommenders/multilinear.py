@@ -298,13 +298,6 @@ class Multilinear(Factorization):
         embeddings[new] = self._structure.composed(self._of_contexts(), queries.labels.frame()[new])
         return DotProductScorer(embeddings, self.item_embeddings_)
 
-    def _similarity(self, codes: Codes) -> DotProductScorer:
-        """Cosine of the items' embeddings, without biases."""
-        latent = self.item_embeddings_[:, : self.dim]
-        norms = np.linalg.norm(latent, axis=1, keepdims=True)
-        unit = latent / np.where(norms > 0, norms, 1)
-        return DotProductScorer(unit[codes], unit)
-
     # --- storage -----------------------------------------------------------------------------------------------------
 
     def _check_arrays(self) -> None:
