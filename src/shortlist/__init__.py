@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.feature_ials import FeatureIALS
     from shortlist.recommenders.ials import IALS
     from shortlist.recommenders.icd import ICD
+    from shortlist.recommenders.index import Index
     from shortlist.recommenders.matrix_factorization import (
         BPR,
         WARP,
@@ -78,6 +79,7 @@ _HOME = {
     "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
     "ICD": "shortlist.recommenders.icd",
+    "Index": "shortlist.recommenders.index",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
     "LambdaMF": "shortlist.recommenders.matrix_factorization",
@@ -123,7 +125,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "load",
+    "Recommendations", "Explanation", "Index", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling",
     "tune", "Tuned", "tuning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,25 +16,26 @@ from shortlist.data.vocabulary import Id, Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Whom or what each query is about: codes of a vocabulary, or, without one, just numbers from 0."""
+    """Whom or what each query is about: codes of a vocabulary, or, without one, just numbers from 0 under a name."""
 
     vocabulary: Vocabulary | None
     codes: npt.NDArray[np.int32]
+    name: str = field(default="history", kw_only=True)
 
     def ids(self) -> list[Id]:
         """The ids, or the numbers."""
         return self.codes.tolist() if self.vocabulary is None else self.vocabulary.ids(self.codes)
 
     def frame(self) -> pl.DataFrame:
-        """The same as a frame with the original columns, or with the column `history`."""
+        """The same as a frame with the original columns, or with the one column of the numbers."""
         if self.vocabulary is None:
-            return pl.DataFrame({"history": self.codes})
+            return pl.DataFrame({self.name: self.codes})
         return self.vocabulary.take(self.codes)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of `frame`."""
-        return ("history",) if self.vocabulary is None else self.vocabulary.names
+        return (self.name,) if self.vocabulary is None else self.vocabulary.names
 
     def __len__(self) -> int:
         return len(self.codes)

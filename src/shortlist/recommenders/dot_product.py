@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from shortlist.data.vocabulary import Codes, Unknown
 from shortlist.errors import StorageError
 from shortlist.recommenders.base import History, Queries, Recommender
 from shortlist.scoring import DotProductScorer
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.index import Index
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -42,6 +45,44 @@ class DotProduct(Recommender):
             unknown: items that are not known `"raise"` an error, or are passed over (`"skip"`).
         """
         return self._fold_in(self._queries(None, history, unknown).histories)
+
+    def index(
+        self,
+        kind: str = "auto",
+        *,
+        target_recall: float = 0.95,
+        n: int = 100,
+        seed: int = 0,
+        progress: bool | None = None,
+        threads: int | None = None,
+        **settings: Any,
+    ) -> Index:
+        """An index over the items, for catalogues in which scoring every item takes too long.
+
+        What it finds and how fast is measured on contexts of the model, beside exact search, when it is made: the
+        answer's `measured` and `why` say it, and its `repr` shows it.
+
+        Args:
+            kind: "exact"; "quantized", lists and codes of our own; "ivf-flat", "ivf-pq" or "hnsw" of faiss (extra
+                `ann`); or "auto": exact for small catalogues, else the fastest that reaches `target_recall`.
+            target_recall: the share of the exact best n to be found; search settings that are not given are chosen as
+                the fastest that reach it.
+            n: how many items the recall is about.
+            seed: of the samples that lists and codes are learnt from, and of the contexts that are measured.
+            progress: tell what is being done, and what was measured; by default where standard error is a terminal.
+            threads: how many to use; all CPUs by default.
+            **settings: of the kind: `precision` for "exact"; `lists`, `probes`, `refine` for "quantized" and "ivf-pq";
+                `lists`, `probes` for "ivf-flat"; `links`, `effort`, `breadth` for "hnsw"; `space` for faiss's.
+
+        >>> from shortlist import IALS, datasets
+        >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)
+        >>> index = model.index("quantized", probes=10**6, refine=10**6)
+        >>> index.search([12347], n=3).ids == model.recommend([12347], n=3).ids
+        True
+        """
+        from shortlist.recommenders.index import model_index
+
+        return model_index(self, kind, target_recall, n, seed, progress, threads, settings)
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
         if queries.codes is not None:

@@ -1,0 +1,188 @@
+"""An index over a model's items that is asked by ids, as the model itself is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import whole
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Id, Unknown
+from shortlist.errors import SettingError, ShortlistWarning
+from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.base import History, ItemLists, Queries
+from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
+from shortlist.retrieval.indexes.partition import Advance
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.dot_product import DotProduct
+
+MOST_QUERIES = 4096  # contexts from which those to measure with are drawn
+
+
+class Index:
+    """The best items for a context, faster than by scoring all of them; made by `model.index(...)`.
+
+    It belongs to the model as it was when the index was made, and never changes: any number of threads may ask it at
+    once. After a new fit, make a new one and put it in the old one's place.
+
+    Attributes:
+        measured: recall and time a query on contexts of the model, beside exact search; see `Measured`.
+        why: why this kind, with these settings.
+    """
+
+    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str) -> None:
+        self._model, self._items, self._contexts = model, model.item_embeddings_, model.context_embeddings_
+        self._index = vectors
+        self.why = why
+
+    @property
+    def kind(self) -> str:
+        """Its name: "exact", "quantized", "ivf-flat", "ivf-pq" or "hnsw"."""
+        return self._index.kind
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a search does, by name."""
+        return self._index.settings
+
+    @property
+    def measured(self) -> Measured | None:
+        """What was measured when it was made; None for a model without contexts to measure with."""
+        return self._index.measured
+
+    @property
+    def vectors(self) -> VectorIndex:
+        """The index without ids: arrays in, arrays out."""
+        return self._index
+
+    def __len__(self) -> int:
+        return self._index.n_items
+
+    def search(
+        self,
+        queries: Iterable[Id] | npt.NDArray[Any] | None = None,
+        n: int = 10,
+        *,
+        history: History | None = None,
+        exclude_seen: bool = True,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n best items for each query: what `model.recommend` answers, as far as the index finds it.
+
+        Args:
+            queries: contexts of the model by their ids; or vectors, an array with a row for each query, such as
+                `model.fold_in` gives.
+            n: how many items; fewer come back only where the filters leave fewer, as in `recommend`.
+            history: instead of queries: the items each one has had, who is then folded in.
+            exclude_seen: leave out what the context, or the history, has had. Vectors have had nothing.
+            allow: recommend only these items: one list for all, or one per query.
+            deny: never recommend these: one list for all, or one per query.
+            unknown: what to do about contexts, or items of a history, that are not known: "raise" or "skip".
+            threads: how many to use; all CPUs by default.
+        """
+        n = whole("n", n)
+        self._require_same_model()
+        model = self._model
+        if isinstance(queries, np.ndarray) and queries.ndim == 2:
+            if history is not None:
+                raise SettingError("pass either vectors or history=, one of the two")
+            asked, vectors = _vector_queries(queries, len(self)), queries
+        else:
+            asked = model._queries(queries, history, unknown)
+            vectors = model._scorer(asked, threads).contexts
+        filters = model._filters(asked, exclude_seen, allow, deny)
+        codes, scores = self._index.search(vectors, min(n, len(self)), filters, threads=threads)
+        return Recommendations(asked.labels, model.items_, codes, scores, skipped=asked.skipped)
+
+    def _require_same_model(self) -> None:
+        model = self._model
+        if model.item_embeddings_ is not self._items or model.context_embeddings_ is not self._contexts:
+            raise SettingError(
+                "the model has been fitted again, or got new items, since this index was made; make a new one with "
+                "model.index(...)"
+            )
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {name}={value}" for name, value in self.settings.items())
+        of = f"Index({self.kind!r}{settings}) of {type(self._model).__name__}, {len(self):,} items × {self._index.dim}"
+        return of if self.measured is None else f"{of}\n  {self.measured}\n  {self.why}"
+
+
+def model_index(
+    model: DotProduct,
+    kind: str,
+    target_recall: float,
+    n: int,
+    seed: int,
+    progress: bool | None,
+    threads: int | None,
+    settings: dict[str, Any],
+) -> Index:
+    """An index over the model's items, measured on its contexts."""
+    model._require_fit()
+    rng = np.random.default_rng([whole("seed", seed, least=0), 128])
+    drawn = np.sort(rng.permutation(len(model.context_embeddings_))[:MOST_QUERIES])
+    with _told(progress) as (advance, tell):
+        made, why = make_index(
+            kind,
+            model.item_embeddings_,
+            model.context_embeddings_[drawn],
+            target_recall=target_recall,
+            n=n,
+            priority=model._priority,
+            seed=seed,
+            threads=threads,
+            advance=advance,
+            **settings,
+        )
+        index = Index(model, made, why)
+        tell(repr(index))
+    short = index.measured is not None and index.measured.recall < target_recall - 3 * index.measured.stderr
+    if short and "as asked for" not in why:
+        import warnings
+
+        warnings.warn(
+            f"recall@{index.measured.n} is {index.measured.recall:.4f}, below the {target_recall:g} aimed at: "  # type: ignore[union-attr]
+            f"{why}; take another kind, or 'auto'",
+            ShortlistWarning,
+            stacklevel=3,
+        )
+    return index
+
+
+def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
+    labels = Labels(None, np.arange(len(vectors), dtype=np.int32), name="query")
+    nothing = Rows(np.zeros(len(vectors) + 1, np.int64), np.empty(0, np.int32), None, n_items)
+    return Queries(labels, None, nothing, np.ones(len(vectors), np.bool_))
+
+
+@contextmanager
+def _told(progress: bool | None) -> Iterator[tuple[Advance, Any]]:
+    """Who is told what is being done, and who is told the result; unless `progress` is False, standard error."""
+    terminal = sys.stderr.isatty()
+    if not (terminal if progress is None else progress):
+        yield (lambda _: None), (lambda _: None)
+        return
+
+    def tell(text: str) -> None:
+        sys.stderr.write(text + "\n")
+
+    if not terminal:
+        yield (lambda stage: tell(f"index: {stage}")), tell
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("index: {task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield (lambda stage: bar.update(task, description=stage)), lambda text: bar.console.print(text, highlight=False)

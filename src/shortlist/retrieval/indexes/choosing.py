@@ -1,0 +1,224 @@
+"""Making an index: the kind that was named, or the fastest that finds enough, with what was measured of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import number, one_of, whole
+from shortlist.errors import SettingError
+from shortlist.retrieval.indexes.base import Codes, VectorIndex, Vectors, checked_vectors
+from shortlist.retrieval.indexes.exact import ExactIndex
+from shortlist.retrieval.indexes.measured import Measured
+from shortlist.retrieval.indexes.partition import Advance
+from shortlist.retrieval.indexes.quantized import QuantizedIndex
+
+SMALL = 20_000  # items: exact search takes less than half a millisecond
+SAMPLE = 300  # queries to choose settings by, and as many to measure what was chosen
+TIMED = 50  # queries, one a call
+WORTH = 1.5  # times as fast as exact search an approximate index must be to be chosen
+
+
+def kinds() -> dict[str, Callable[..., VectorIndex]]:
+    """What an index may be, by name."""
+    from shortlist.retrieval.indexes.with_faiss import HNSWIndex, IVFFlatIndex, IVFPQIndex
+
+    return {one.kind: one for one in (ExactIndex, QuantizedIndex, IVFFlatIndex, IVFPQIndex, HNSWIndex)}
+
+
+KINDS = ("exact", "quantized", "ivf-flat", "ivf-pq", "hnsw")
+
+
+def make_index(
+    kind: str,
+    vectors: npt.ArrayLike,
+    queries: npt.ArrayLike,
+    *,
+    target_recall: float = 0.95,
+    n: int = 100,
+    priority: npt.ArrayLike | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    advance: Advance | None = None,
+    **settings: Any,
+) -> tuple[VectorIndex, str]:
+    """An index of this kind over these vectors, and why it is as it is; `queries` are what it is measured on.
+
+    `kind` is one of `KINDS`, or "auto". What a search does (probes, refine, breadth) is chosen as the fastest that
+    reaches the recall that is aimed at, for n items, unless it is among the settings.
+    """
+    one_of("kind", kind, ("auto", *KINDS))
+    target = number("target_recall", target_recall)
+    if not 0 < target <= 1:
+        raise SettingError(f"target_recall is {target_recall!r}; expected a number above 0 and at most 1")
+    items = checked_vectors(vectors, "item vectors")
+    n = min(whole("n", n), len(items))
+    tell = advance or (lambda _: None)
+    tell("queries to measure with")
+    trial = Trial(items, checked_vectors(queries, "queries"), n, target, seed, priority, threads, tell)
+    if kind == "auto":
+        if settings:
+            raise SettingError(f"{', '.join(settings)}: with kind 'auto' settings are chosen; name a kind to give some")
+        return trial.fastest()
+    return trial.of_kind(kind, settings)
+
+
+class Trial:
+    """Queries with what exact search finds for them, half to choose by and half to measure with."""
+
+    def __init__(
+        self,
+        items: Vectors,
+        queries: Vectors,
+        n: int,
+        target: float,
+        seed: int,
+        priority: npt.ArrayLike | None,
+        threads: int | None,
+        advance: Advance,
+    ) -> None:
+        self.items, self.n, self.target, self.seed = items, n, target, whole("seed", seed, least=0)
+        self.priority, self.threads, self.advance = priority, threads, advance
+        useful = np.flatnonzero(queries.any(axis=1))  # a vector of zeros asks for nothing
+        drawn = np.random.default_rng([seed, 64]).permutation(useful)[: 2 * SAMPLE]
+        self.chosen_by, self.measured_on = queries[drawn[0::2]], queries[drawn[1::2] if len(drawn) > 1 else drawn]
+        self.exact = ExactIndex(items, priority=priority)
+        self._truth: dict[int, Codes] = {}
+        self.exact_ms = _milliseconds(self.exact, self.measured_on, n) if len(drawn) else float("nan")
+
+    def fastest(self) -> tuple[VectorIndex, str]:
+        """The fastest that reaches the target, and why."""
+        n_items = len(self.items)
+        if n_items <= SMALL or not len(self.measured_on):
+            few = f"{n_items:,} items are few: exact search is fast enough" if len(self.measured_on) else "no queries"
+            return self._with_measure(self.exact, 0.0), few
+        index, why = self.of_kind("quantized", {})
+        assert index.measured is not None
+        if index.measured.recall < self.target - 3 * index.measured.stderr:
+            reason = f"no setting of the quantized index reached recall {self.target:g} ({why})"
+        elif index.measured.milliseconds * WORTH > self.exact_ms:
+            reason = f"exact search takes {self.exact_ms:.3g} ms, hardly more than the quantized index ({why})"
+        else:
+            times = self.exact_ms / index.measured.milliseconds
+            return index, f"{why}; {times:.3g} times as fast as exact search"
+        return self._with_measure(self.exact, 0.0), reason
+
+    def of_kind(self, kind: str, settings: dict[str, Any]) -> tuple[VectorIndex, str]:
+        """The index of a kind, its search settings chosen where they are not given."""
+        started = time.perf_counter()
+        if kind == "exact":
+            index: VectorIndex = _made(
+                ExactIndex, kind, self.items, settings, priority=self.priority, threads=self.threads
+            )
+        else:
+            more: dict[str, Any] = {"priority": self.priority, "threads": self.threads, "advance": self.advance}
+            if kind != "hnsw" and "seed" not in settings:
+                more["seed"] = self.seed
+            index = _made(kinds()[kind], kind, self.items, settings, **more)
+        seconds = time.perf_counter() - started
+        given = {name for name in index.settings if name in settings}
+        why = "as asked for"
+        if len(self.measured_on) and given != index.settings.keys():
+            index, why = self._tuned(index, {name: index.settings[name] for name in given})
+        return self._with_measure(index, seconds), why
+
+    def _tuned(self, index: VectorIndex, given: dict[str, Any]) -> tuple[VectorIndex, str]:
+        """The fastest settings of the ladder that reach the target on one half of the queries."""
+        best: tuple[float, VectorIndex] | None = None
+        nearest: tuple[float, VectorIndex] | None = None
+        rungs = [rung for rung in index.ladder(self.n) if all(rung[name] == value for name, value in given.items())]
+        if not rungs:  # a given value that is not on the ladder: with it, whatever the others are
+            rungs = [rung | given for rung in index.ladder(self.n)]
+        reached: set[tuple[Any, ...]] = set()
+        for rung in rungs:
+            others = tuple(value for name, value in rung.items() if name != "probes")
+            if others in reached:  # more probes only cost more
+                continue
+            trial = index.with_settings(**rung)
+            self.advance("settings: " + ", ".join(f"{name} {value}" for name, value in rung.items()))
+            started = time.perf_counter()
+            found = trial.search(self.chosen_by, self.n, threads=1)[0]
+            spent = time.perf_counter() - started
+            each = recalls(found, self._exactly(self.chosen_by))
+            recall = float(each.mean())
+            if nearest is None or recall > nearest[0]:
+                nearest = (recall, trial)
+            if recall - each.std() / len(each) ** 0.5 >= self.target:
+                if "probes" in rung:
+                    reached.add(others)
+                if best is None or spent < best[0]:
+                    best = (spent, trial)
+                if "probes" not in rung:
+                    break
+            elif best is not None and spent > 2 * best[0]:
+                reached.add(others)
+        if best is not None:
+            chosen = best[1]
+            return chosen, f"{told(chosen)}: the fastest that reaches recall@{self.n} {self.target:g}"
+        assert nearest is not None
+        return nearest[1], f"{told(nearest[1])}: recall@{self.n} {self.target:g} is not reached, this is nearest"
+
+    def _exactly(self, queries: Vectors) -> Codes:
+        key = id(queries)
+        if key not in self._truth:
+            self._truth[key] = self.exact.search(queries, self.n, threads=self.threads)[0]
+        return self._truth[key]
+
+    def _with_measure(self, index: VectorIndex, seconds: float) -> VectorIndex:
+        """The index with what is measured of it on the other half."""
+        if not len(self.measured_on):
+            return index
+        self.advance("measuring")
+        queries = self.measured_on
+        each = recalls(index.search(queries, self.n, threads=self.threads)[0], self._exactly(queries))
+        index.measured = Measured(
+            n=self.n,
+            queries=len(queries),
+            recall=float(each.mean()),
+            stderr=float(each.std() / len(each) ** 0.5),
+            milliseconds=_milliseconds(index, queries, self.n) if index is not self.exact else self.exact_ms,
+            exact_milliseconds=self.exact_ms,
+            build_seconds=seconds,
+            nbytes=index.nbytes,
+        )
+        return index
+
+
+def _made(
+    make: Callable[..., VectorIndex], kind: str, items: Vectors, settings: dict[str, Any], **more: Any
+) -> VectorIndex:
+    try:
+        return make(items, **settings, **more)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        name = str(error).split("'")[1]
+        raise SettingError(f"a {kind!r} index has no setting {name!r}; its class's docstring names them") from None
+
+
+def _milliseconds(index: VectorIndex, queries: Vectors, n: int) -> float:
+    """The median time of a query, one a call, one thread."""
+    spent = []
+    for k in range(min(len(queries), TIMED) + 2):
+        one = queries[k % len(queries)][None]
+        started = time.perf_counter()
+        index.search(one, n, threads=1)
+        spent.append(time.perf_counter() - started)
+        if sum(spent) > 3:
+            break
+    return 1e3 * float(np.median(spent[min(2, len(spent) - 1) :]))
+
+
+def recalls(found: Codes, truth: Codes) -> npt.NDArray[np.float64]:
+    """For each query the share of the true items that were found."""
+    each = [len(np.intersect1d(a, b[b >= 0])) / max(1, int((b >= 0).sum())) for a, b in zip(found, truth)]
+    return np.array(each, np.float64)
+
+
+def told(index: VectorIndex) -> str:
+    """Kind and settings in words."""
+    return " ".join([index.kind, *(f"{name}={value}" for name, value in index.settings.items())])

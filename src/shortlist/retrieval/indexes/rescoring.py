@@ -1,0 +1,98 @@
+"""The exact end of every approximate search: candidates are scored by their own vectors, and put in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_lean_kernel, kernel
+from shortlist._prefetch import prefetch
+from shortlist.retrieval.indexes.admission import MARKS, Admission, admitted
+from shortlist.retrieval.order import BY_PRIORITY, key_of, raw_key_of, standing
+from shortlist.retrieval.select import clear, sort_best_first
+
+Vectors = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.int32]
+AHEAD = 6  # rows sent for before they are read
+UNSURE = np.full(MARKS // 64, ~np.uint64(0))  # for whoever marks no exclusions: any item may be one
+
+
+@kernel
+def rescored(
+    Q: Vectors,
+    X: Vectors,
+    candidates: Codes,
+    first: int,
+    admission: Admission,
+    unsure: npt.NDArray[np.uint64],
+    priority: npt.NDArray[np.uint32],
+    n: int,
+    items: Codes,
+    S: Codes,
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """The best n admitted candidates of each query by their exact scores, and how many were admitted at all.
+
+    `candidates` is queries × any number, −1 for none, each item at most once a row.
+    """
+    width = candidates.shape[1]
+    I, scores, Z = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.int64)  # noqa: E741
+    for r in range(len(Q)):
+        start, stop = np.int64(0), np.int64(0)
+        if len(admission.starts) > 0:
+            start, stop = admission.starts[first + r], admission.starts[first + r + 1]
+        size = 0
+        for p in range(width):
+            i = candidates[r, p]
+            if i >= 0 and admitted(i, admission.bits, unsure, admission.excluded, start, stop):
+                I[size] = i
+                size += 1
+        counts[r] = size
+        exact_best(Q[r], X, priority, n, size, I, scores, Z, items[r], S[r])
+
+
+@kernel
+def exact_best(
+    q: Vectors,
+    X: Vectors,
+    priority: npt.NDArray[np.uint32],
+    n: int,
+    size: int,
+    I: Codes,  # noqa: E741
+    scores: Vectors,
+    Z: npt.NDArray[np.int64],
+    items: Codes,
+    S: Codes,
+) -> None:
+    """The best n of the first `size` candidates I by their exact scores, the bits of these into S; −1 and −inf behind.
+
+    `scores` and `Z` are room for as many. Bound by reading the candidates' vectors, in random places.
+    """
+    d = len(q)
+    for p in range(size):
+        if p + AHEAD < size:
+            for k in range(0, d, 16):
+                prefetch(X, I[p + AHEAD], k)
+        scores[p] = dot(q, X[I[p]])
+    found = scores.view(np.int32)
+    for p in range(size):
+        Z[p] = standing(key_of(found[p]), I[p], BY_PRIORITY, priority, np.uint64(0))
+    if size > n:
+        clear(Z, I, size, n)
+        size = n
+    sort_best_first(Z, I, size)
+    for k in range(n):
+        items[k] = -1
+        S[k] = np.int32(-0x800000)  # −inf
+    for k in range(size):
+        items[k] = I[k]
+        S[k] = raw_key_of(np.int32(Z[k] >> np.int64(32)))
+
+
+@fast_lean_kernel
+def dot(x: Vectors, y: Vectors) -> np.float32:
+    """⟨x, y⟩."""
+    total = np.float32(0)
+    for k in range(len(x)):
+        total += x[k] * y[k]
+    return total

@@ -1,0 +1,328 @@
+"""Indexes of the faiss library (extra `ann`): they find candidates, which are then filtered and scored exactly.
+
+Over-fetching with widening: as many candidates are asked for as may be filtered, and where too few remain, four times
+as many from four times as many lists, and so on; when half of the catalogue would be asked for, all items are scored.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._settings import one_of, whole
+from shortlist._threads import thread_count
+from shortlist.errors import SettingError
+from shortlist.retrieval.filters import Filters
+from shortlist.retrieval.indexes.admission import make_admission
+from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors, taken
+from shortlist.retrieval.indexes.partition import Advance
+from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
+
+SPACES = ("inner product", "l2")
+PER_LIST = 50  # vectors that the lists are learnt from, for each of them
+
+
+def faiss() -> Any:
+    """The library, or an error that says how to get it."""
+    try:
+        return import_module("faiss")
+    except ImportError:
+        raise SettingError(
+            'this kind of index needs faiss, which is not installed: pip install "shortlist[ann]"; '
+            "kinds 'exact' and 'quantized' need nothing more"
+        ) from None
+
+
+class FaissIndex(VectorIndex):
+    """An index of faiss over the item vectors.
+
+    In the space "l2" each item has one more coordinate, √(M² − ‖x‖²) with M the greatest length, and each query a 0
+    there: the nearest items then are those with the greatest inner products.
+    """
+
+    space: str
+
+    def _build(self, space: str, threads: int | None, advance: Advance | None) -> None:
+        self._faiss = faiss()
+        self.space = one_of("space", space, SPACES)
+        self._threads = threads
+        rows = self._padded(self.vectors)
+        if self.space == "l2":
+            squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
+            rows[:, self.dim] = np.sqrt(np.maximum(0, squares.max() - squares))
+        metric = self._faiss.METRIC_INNER_PRODUCT if self.space == "inner product" else self._faiss.METRIC_L2
+        tell = advance or (lambda _: None)
+        with _OpenMP(self._faiss, thread_count(threads)):
+            self._index = self._made(rows, metric, tell)
+
+    def _padded(self, vectors: Vectors) -> Vectors:
+        """With the coordinates that the space and the codes add."""
+        width = self.dim + (self.space == "l2")
+        rows = np.zeros((len(vectors), -(-width // 4) * 4), np.float32)
+        rows[:, : self.dim] = vectors
+        return rows
+
+    @abstractmethod
+    def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
+        """The index, filled."""
+
+    @abstractmethod
+    def _parameters(self, wider: int) -> Any:
+        """The settings of a search in faiss's words, so many times wider."""
+
+    @abstractmethod
+    def _fetch(self, n: int) -> int:
+        """How many candidates to ask for where n items are wanted."""
+
+    @property
+    def nbytes(self) -> int:
+        """What faiss would write to a file."""
+        return int(self._faiss.serialize_index(self._index).nbytes)
+
+    def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
+        items = np.full((len(vectors), n), -1, np.int32)
+        scores = np.full((len(vectors), n), -np.inf, np.float32)
+        share = make_admission(Filters(None, filters.deny, filters.allow), self.n_items, len(vectors))[1]
+        most = 0 if filters.exclude is None else int(np.diff(filters.exclude[0]).max(initial=0))
+        fetch, wider = round((self._fetch(n) + most) / max(share, 1e-9)), 1
+        rows = self._padded(vectors)
+        open_ = np.arange(len(vectors))
+        with _OpenMP(self._faiss, thread_count(threads)):
+            while len(open_) and fetch <= self.n_items // 2:
+                _, found = self._index.search(rows[open_], fetch, params=self._parameters(wider))
+                own = Filters(taken(filters.exclude, open_), filters.deny, filters.allow)
+                admission, _ = make_admission(own, self.n_items, len(open_))
+                best, exact, counts = self._rescored(vectors[open_], found.astype(np.int32), n, admission)
+                items[open_], scores[open_] = best, exact
+                open_ = open_[counts < n]
+                fetch, wider = 4 * fetch, 4 * wider
+        if len(open_):
+            items[open_], scores[open_] = self._of_some(open_, vectors, n, filters, threads)
+        return items, scores
+
+    def _rescored(
+        self, vectors: Vectors, candidates: Codes, n: int, admission: Any
+    ) -> tuple[Codes, Vectors, npt.NDArray[np.int64]]:
+        items = np.empty((len(vectors), n), np.int32)
+        scores = np.empty((len(vectors), n), np.float32)
+        counts = np.empty(len(vectors), np.int64)
+        bits = scores.view(np.int32)
+        rescored(vectors, self.vectors, candidates, 0, admission, UNSURE, self.ties, n, items, bits, counts)
+        return items, scores, counts
+
+
+class _Inverted(FaissIndex):
+    """Lists of items by k-means; a query looks at the lists with the nearest centres."""
+
+    def _lists(self, lists: int | None) -> int:
+        if lists is None:
+            lists = max(1, min(round(4 * self.n_items**0.5), self.n_items // 40))
+        return whole("lists", lists, most=self.n_items)
+
+    def _filled(self, index: Any, rows: Vectors, advance: Advance) -> Any:
+        sample = np.random.default_rng([self.seed, 8]).permutation(self.n_items)[: max(1000, self.n_lists * PER_LIST)]
+        own = self._faiss.extract_index_ivf(index)
+        own.cp.min_points_per_centroid = 1
+        own.cp.max_points_per_centroid = 10**6
+        own.cp.seed = self.seed % 2**31
+        advance("lists and codes")
+        index.train(rows[np.resize(np.sort(sample), max(len(sample), 16))])  # for 16 points it wants as many vectors
+        advance("items into lists")
+        step = 1 << 17
+        for start in range(0, len(rows), step):
+            index.add(rows[start : start + step])
+        return index
+
+    seed: int
+    n_lists: int
+    probes: int
+
+    def _parameters(self, wider: int) -> Any:
+        return self._faiss.SearchParametersIVF(nprobe=min(self.n_lists, self.probes * wider))
+
+    def _steps(self) -> list[int]:
+        """Numbers of lists to look at, up by half."""
+        steps = {max(1, round(self.n_lists / 256 * 1.5**k)) for k in range(14)} | {self.n_lists}
+        return sorted(one for one in steps if one <= self.n_lists)
+
+
+class IVFFlatIndex(_Inverted):
+    """Lists by k-means, all items of the nearest lists scored exactly (faiss IndexIVFFlat).
+
+    Args:
+        vectors: items × dimensions.
+        lists: how many; about 4·√items by default.
+        probes: how many lists a query looks at.
+        space: "inner product", or "l2" with one more coordinate.
+        seed: of the sample that the lists are learnt from.
+    """
+
+    kind: ClassVar[str] = "ivf-flat"
+
+    def __init__(
+        self,
+        vectors: npt.ArrayLike,
+        *,
+        priority: npt.ArrayLike | None = None,
+        lists: int | None = None,
+        probes: int | None = None,
+        space: str = "inner product",
+        seed: int = 0,
+        threads: int | None = None,
+        advance: Advance | None = None,
+    ) -> None:
+        super().__init__(vectors, priority)
+        self.n_lists, self.seed = self._lists(lists), whole("seed", seed, least=0)
+        self._apply({"probes": max(1, self.n_lists // 16) if probes is None else probes})
+        self._build(space, threads, advance)
+
+    def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
+        return self._filled(self._faiss.index_factory(rows.shape[1], f"IVF{self.n_lists},Flat", metric), rows, advance)
+
+    def _fetch(self, n: int) -> int:
+        return n
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How many lists a query looks at."""
+        return {"probes": self.probes}
+
+    def _apply(self, settings: Mapping[str, Any]) -> None:
+        self.probes = min(whole("probes", settings["probes"]), self.n_lists)
+
+    def ladder(self, n: int) -> list[dict[str, Any]]:
+        """Up to all lists."""
+        return [{"probes": one} for one in self._steps()]
+
+
+class IVFPQIndex(_Inverted):
+    """Lists by k-means, codes of four bits for two coordinates, exact scores at the end (faiss IndexIVFPQFastScan).
+
+    Args:
+        vectors: items × dimensions.
+        lists: how many; about 4·√items by default.
+        probes: how many lists a query looks at.
+        refine: how many candidates are scored exactly, for each item wanted; 100 more are.
+        space: "inner product", or "l2" with one more coordinate.
+        seed: of the sample that lists and codes are learnt from.
+    """
+
+    kind: ClassVar[str] = "ivf-pq"
+
+    def __init__(
+        self,
+        vectors: npt.ArrayLike,
+        *,
+        priority: npt.ArrayLike | None = None,
+        lists: int | None = None,
+        probes: int | None = None,
+        refine: int = 8,
+        space: str = "inner product",
+        seed: int = 0,
+        threads: int | None = None,
+        advance: Advance | None = None,
+    ) -> None:
+        super().__init__(vectors, priority)
+        self.n_lists, self.seed = self._lists(lists), whole("seed", seed, least=0)
+        self._apply({"probes": max(1, self.n_lists // 16) if probes is None else probes, "refine": refine})
+        self._build(space, threads, advance)
+
+    def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
+        spec = f"IVF{self.n_lists},PQ{rows.shape[1] // 2}x4fs"
+        return self._filled(self._faiss.index_factory(rows.shape[1], spec, metric), rows, advance)
+
+    def _fetch(self, n: int) -> int:
+        return self.refine * n + 100
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How many lists a query looks at, and how many candidates it scores for each item wanted."""
+        return {"probes": self.probes, "refine": self.refine}
+
+    def _apply(self, settings: Mapping[str, Any]) -> None:
+        self.probes = min(whole("probes", settings["probes"]), self.n_lists)
+        self.refine = whole("refine", settings["refine"])
+
+    def ladder(self, n: int) -> list[dict[str, Any]]:
+        """Up to all lists, for each of three numbers of candidates."""
+        return [{"probes": one, "refine": refine} for refine in (5, 10, 20) for one in self._steps()]
+
+
+class HNSWIndex(FaissIndex):
+    """A graph in which a query walks from neighbour to neighbour (faiss IndexHNSWFlat).
+
+    Takes its own copy of the vectors and the longest to build. On inner products its recall may stay below what is
+    aimed at, whatever `breadth` is.
+
+    Args:
+        vectors: items × dimensions.
+        links: of each item to its neighbours.
+        effort: how many neighbours are looked at while the graph is built.
+        breadth: how many items a query keeps in view.
+        space: "inner product", or "l2" with one more coordinate.
+    """
+
+    kind: ClassVar[str] = "hnsw"
+
+    def __init__(
+        self,
+        vectors: npt.ArrayLike,
+        *,
+        priority: npt.ArrayLike | None = None,
+        links: int = 32,
+        effort: int = 80,
+        breadth: int = 256,
+        space: str = "inner product",
+        threads: int | None = None,
+        advance: Advance | None = None,
+    ) -> None:
+        super().__init__(vectors, priority)
+        self.links, self.effort = whole("links", links, least=2), whole("effort", effort)
+        self._apply({"breadth": breadth})
+        self._build(space, threads, advance)
+
+    def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
+        index = self._faiss.IndexHNSWFlat(rows.shape[1], self.links, metric)
+        index.hnsw.efConstruction = self.effort
+        step = max(1000, len(rows) // 20)
+        for start in range(0, len(rows), step):
+            advance(f"graph, {100 * start // len(rows)} %")
+            index.add(rows[start : start + step])
+        return index
+
+    def _fetch(self, n: int) -> int:
+        return n
+
+    def _parameters(self, wider: int) -> Any:
+        return self._faiss.SearchParametersHNSW(efSearch=min(self.n_items, self.breadth * wider))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How many items a query keeps in view."""
+        return {"breadth": self.breadth}
+
+    def _apply(self, settings: Mapping[str, Any]) -> None:
+        self.breadth = whole("breadth", settings["breadth"])
+
+    def ladder(self, n: int) -> list[dict[str, Any]]:
+        """From a few more than n, up by half."""
+        return [{"breadth": round(max(16, n) * 1.5**k)} for k in range(9)]
+
+
+class _OpenMP:
+    """faiss kept to so many threads; it is a setting of the calling thread, restored at the end."""
+
+    def __init__(self, library: Any, threads: int) -> None:
+        self._library, self._threads = library, threads
+
+    def __enter__(self) -> None:
+        self._before = self._library.omp_get_max_threads()
+        self._library.omp_set_num_threads(self._threads)
+
+    def __exit__(self, *_: object) -> None:
+        self._library.omp_set_num_threads(self._before)
