@@ -59,8 +59,8 @@ def evaluate(
             where repeats do not count).
         metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
             are like; `shortlist.metrics` has them all. By default some of both.
-        slate: measure the lists of `recommend(slate=)`, such as `shortlist.slates.MMR(0.3)`, of as many places as the
-            metrics look at: none but "auc" and "mrr", which look at the whole ranking, and none beyond the slate's pool.
+        slate: measure the lists of `recommend(slate=)`, such as `shortlist.slates.MMR(0.3)`, in place of the best
+            items. Metrics that look at the whole ranking, or at more places than the slate's pool has, are refused.
         seed: equal scores are ordered at random under this seed, so that a model that cannot tell items apart gets the
             figures of chance.
         memory: what blocks of scores may take, bytes or text such as "256MB".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ class SlateSearch(Search):
     @classmethod
     def of(cls, search: Search, slate: Slate, model: Recommender, queries: Queries) -> Self:
         """The same search, with a slate."""
-        return cls(*(getattr(search, one.name) for one in fields(search)), slate, model, queries)
+        return cls(**vars(search), slate=slate, model=model, queries=queries)
 
     def top(self, n: int, *, one_more: bool) -> SlateTop:
         """The n that the slate picks, and the pools."""

@@ -24,8 +24,8 @@ class Calibrated(Slate):
 
         (1 − σ) · mean of r over Y − σ · JS(shares of the groups in Y, shares in the history),
 
-    JS being the Jensen–Shannon divergence in bits, from 0 to 1, which takes shares of 0 as they are; `Slate`
-    says what r is. With a mean, for the sum of the papers, both sides count alike at every place and for slates of any length.
+    JS being the Jensen–Shannon divergence in bits, from 0 to 1, which takes shares of 0 as they are; `Slate` says what
+    r is. With a mean, for the sum of the papers, both sides count alike at every place and for slates of any length.
     Who has no history gets the list as it was. `miscalibration@n` is the same divergence as a metric.
 
     Args:
