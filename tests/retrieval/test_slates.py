@@ -62,11 +62,8 @@ def problems(draw):
 def dense_cosines(catalogue):
     """Of all items; from training pairs they are rounded as those of slates, so that ties are the same."""
     if catalogue.vectors is None:
-        n_items = catalogue.trained.n_columns
-        table = cosines.cosine_table_numpy(np.arange(n_items), catalogue.trained)
-        mine = cosines.cosine_table(np.arange(n_items, dtype=np.int32), catalogue.trained)[1]
-        np.testing.assert_allclose(mine, table, rtol=1e-6)
-        return (mine + mine.T).astype(np.float64)
+        table = cosines.cosine_table(cosines.take_part(np.arange(catalogue.trained.n_columns), catalogue.trained))
+        return (table + table.T).astype(np.float64)
     norms = np.linalg.norm(catalogue.vectors.astype(np.float64), axis=1)
     units = catalogue.vectors / np.where(norms > 0, norms, 1)[:, None]
     return units @ units.T
@@ -211,7 +208,7 @@ class TestEverySlate:
         expected = kind(0.4).pick(codes, scores, 9, histories=histories, threads=1, **about)
         monkeypatch.setattr(base, "SMALL", 0)
         monkeypatch.setattr(cosines, "SMALL", 0)
-        for threads, memory in ((2, 2**20), (3, 4 * 100**2), (1, 1)):
+        for threads, memory in ((2, 2**20), (3, 4 * 300**2), (1, 1)):  # with a table, and without
             again = kind(0.4).pick(codes, scores, 9, histories=histories, memory=memory, threads=threads, **about)
             for one, other in zip(again, expected):
                 np.testing.assert_array_equal(one, other)
@@ -307,6 +304,20 @@ def test_alike_items_are_kept_apart():
         assert slate.pick(codes, scores, 4, **about)[0].tolist() == [[0, 3, 6, 9]]
 
 
+def test_with_a_table_where_it_pays(case):
+    codes, _, _, catalogue, vectors = case
+    dense = Catalogue(rows([range(300)] * 200, 300))
+    few, many = (similar._near(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
+    assert len(few.table) == 0
+    assert few.n_contexts == 200
+    assert len(many.table) == len(np.unique(codes))
+    assert many.n_contexts == 0
+    assert len(similar._near(codes, 9, catalogue, 1000, 1).table) == 0
+    both = similar._near(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
+    assert both.vectors is vectors
+    assert not len(both.table) + both.n_contexts
+
+
 def test_who_has_no_history_is_not_calibrated(case):
     codes, scores, histories, catalogue, _ = case
     nothing = rows([[]] * len(codes), histories.n_columns)
@@ -324,16 +335,6 @@ def test_shares_of_the_history_are_met(case):
         listed = sl.metrics.groups.shares_of_lists(picked, groups)
         apart.append(sl.metrics.groups.divergence(wanted, listed).mean())
     assert apart[0] > 2 * apart[1] > 2 * apart[2]
-
-
-def test_blocks_hold_what_they_may(case):
-    codes, *_, catalogue, _ = case
-    blocks = list(similar.blocks_of_items(codes, catalogue.trained, 150))
-    assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
-    assert (blocks[0][0], blocks[-1][1]) == (0, len(codes))
-    assert all(len(np.unique(codes[start:stop])) <= 150 for start, stop in blocks)
-    assert all(len(np.unique(codes[start : stop + 1])) > 150 for start, stop in blocks[:-1])
-    assert list(similar.blocks_of_items(codes, catalogue.trained, 1)) == [(q, q + 1) for q in range(len(codes))]
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

@@ -49,6 +49,11 @@ class Listed(NamedTuple):
     scale: Values  # 1 / √#{had i}
 
     @property
+    def end(self) -> int:
+        """How many items take part."""
+        return len(self.scale) - 1
+
+    @property
     def work(self) -> Values:
         """Of each item, about how many steps a walk over the histories of those who had it takes."""
         had = np.diff(self.entry_starts)  # and behind the last item, how many histories there are
@@ -84,23 +89,18 @@ def _sums_by_place(lists: npt.NDArray[np.int32], trained: Rows, threads: int | N
     return out
 
 
-def cosine_table(
-    items: npt.NDArray[np.int32], trained: Rows, threads: int | None = None
-) -> tuple[Array, npt.NDArray[np.float32]]:
-    """cos(i, j) of all pairs of these items: the row of each item of the catalogue, and the table, above its diagonal.
+def cosine_table(listed: Listed, threads: int | None = None) -> npt.NDArray[np.float32]:
+    """cos(i, j) of all pairs of items that take part, by their codes, above the diagonal.
 
-    Of items that take no part, the row is one behind the last. The table has the square of the number of different
-    items; the time goes into walks over the histories of those who had them, as for `cosine_sums`.
+    Its size is the square of their number; the time goes into walks over the histories, as for `cosine_sums`.
     """
-    listed = take_part(items, trained)
-    end = len(listed.scale) - 1
-    out = np.zeros((end, end), np.float32)
+    out = np.zeros((listed.end, listed.end), np.float32)
 
     def work(start: int, stop: int) -> None:
         fill_cosines(start, stop, *listed[1:], out)
 
-    _by_item(work, listed.work + end, threads)
-    return listed.codes, out
+    _by_item(work, listed.work + listed.end, threads)
+    return out
 
 
 def _by_item(work: Callable[[int, int], None], steps: Values, threads: int | None) -> None:
@@ -201,6 +201,6 @@ def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: Rows) -> Values:
 
 
 def cosine_table_numpy(items: npt.NDArray[np.int32], trained: Rows) -> npt.NDArray[np.float32]:
-    """The twin of `cosine_table`: its table alone, UᵀU above the diagonal."""
+    """The twin of `cosine_table` of these items: UᵀU above the diagonal."""
     U = unit_columns(trained)[:, np.unique(items[items >= 0])]
     return np.triu(U.T @ U, 1).astype(np.float32)

@@ -20,7 +20,7 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 Scores: TypeAlias = npt.NDArray[np.float32]
 Values: TypeAlias = npt.NDArray[np.float64]
 
-LARGEST_POOL = 10_000  # a table of all its pairs takes 400 MB
+LARGEST_POOL = 10_000
 SMALL = 2_000_000  # steps: a matter of some milliseconds, for which no threads are started
 
 
@@ -89,7 +89,7 @@ class Slate(ABC):
             n: how many to pick.
             catalogue: what is known of the items.
             histories: what each query has had, a row a query.
-            memory: bytes that tables of similarities may take; one query's is made in any case.
+            memory: bytes that a table of similarities may take; without one it takes longer.
             threads: how many to use; by default all that `shortlist` may use.
         """
         n = whole("n", n)
@@ -120,10 +120,13 @@ def relevance(codes: Codes, scores: Scores) -> Values:
     >>> relevance(np.array([[7, 3, 5, -1]]), np.array([[2.0, 2.0, 1.0, 0.0]], np.float32))
     array([[1. , 1. , 0.5, 0. ]])
     """
-    place = np.broadcast_to(np.arange(codes.shape[1]), codes.shape).copy()
-    place[:, 1:][scores[:, 1:] == scores[:, :-1]] = 0
-    place = np.maximum.accumulate(place, axis=1)  # of equals, the first
-    return np.where((codes >= 0) & (scores > -np.inf), 1 / np.log2(2 + place), 0.0)
+    out = np.tile(1 / np.log2(2 + np.arange(codes.shape[1])), (len(codes), 1))
+    tied = scores[:, 1:] == scores[:, :-1]
+    if tied.any():  # of equals, the first; what falls along the list is its own running minimum
+        out[:, 1:][tied] = 1.0
+        out = np.minimum.accumulate(out, axis=1)
+    out[(codes < 0) | ~(scores > -np.inf)] = 0.0
+    return out
 
 
 def check_slate(slate: object) -> Slate:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel, kernel
+from shortlist._numba import fast_lean_kernel, kernel, lean_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 Values: TypeAlias = npt.NDArray[np.float64]
@@ -21,52 +21,77 @@ RIDGE = 1e-3  # ε: how much of a DPP's kernel is the identity
 
 
 class Near(NamedTuple):
-    """How near items are to each other: cosines of vectors, or, where there are none, a table of cosines."""
+    """What says how near items are: vectors, a table of cosines, or who had them; two of the three are empty."""
 
     vectors: Array  # items × d, of any length
     table: Array  # above its diagonal
-    rows: Array  # of the table, by item
+    starts: Array  # of each row, its place in `contexts`
+    contexts: Array  # who had the item of a row
+    scale: Array  # 1 / √#{had it}
+    rows: Array  # of the table, or of `starts`, by item
+    n_contexts: int
 
 
 # --- similarity within a pool ----------------------------------------------------------------------------------------
 
 
-@kernel
-def take_units(codes: Array, near: Near, units: Array) -> None:
+@fast_lean_kernel
+def take_units(codes: Array, vectors: Array, units: Array) -> None:
     """The directions of the pool's items; 0 of those that have none."""
     for k in range(len(codes)):
-        if codes[k] < 0:
+        i = codes[k]
+        if i < 0:
             continue
         square = 0.0
         for f in range(units.shape[1]):
-            x = np.float64(near.vectors[codes[k], f])
+            x = np.float64(vectors[i, f])
             square += x * x
         scale = 1.0 / np.sqrt(square) if square > 0 else 0.0
         for f in range(units.shape[1]):
-            units[k, f] = near.vectors[codes[k], f] * scale
+            units[k, f] = vectors[i, f] * scale
 
 
 @fast_lean_kernel
-def dot(a: Array, b: Array) -> np.float32:
-    """⟨a, b⟩ in float32."""
-    total = np.float32(0)
-    for f in range(len(a)):
-        total += a[f] * b[f]
-    return total
+def dots_with(j: int, left: Array, units: Array, out: Array) -> None:
+    """⟨u_j, u_k⟩ of all k that are left."""
+    for k in range(len(left)):
+        if left[k]:
+            total = np.float32(0)
+            for f in range(units.shape[1]):
+                total += units[j, f] * units[k, f]
+            out[k] = total
 
 
-@kernel
-def cosines_with(j: int, codes: Array, near: Near, units: Array, out: Array) -> None:
-    """The cosine of every item of the pool with the one at place j."""
-    if len(near.table) == 0:
-        for k in range(len(codes)):
-            out[k] = dot(units[k], units[j])
-        return
+@lean_kernel
+def shared_with(j: int, codes: Array, left: Array, near: Near, marks: Array, out: Array) -> None:
+    """The same of training columns, to the last bit what a table has: who had j is marked, who had k gone through."""
     own = near.rows[codes[j]]
-    for k in range(len(codes)):
-        if codes[k] >= 0:
-            other = near.rows[codes[k]]
-            out[k] = near.table[min(own, other), max(own, other)]
+    for p in range(near.starts[own], near.starts[own + 1]):
+        marks[near.contexts[p]] = 1
+    for k in range(len(left)):
+        if left[k]:
+            row = near.rows[codes[k]]
+            both = 0
+            for p in range(near.starts[row], near.starts[row + 1]):
+                both += marks[near.contexts[p]]
+            out[k] = np.float32(both * near.scale[max(own, row)] * near.scale[min(own, row)])
+    for p in range(near.starts[own], near.starts[own + 1]):
+        marks[near.contexts[p]] = 0
+
+
+@lean_kernel
+def cosines_with(j: int, codes: Array, left: Array, near: Near, units: Array, marks: Array, out: Array) -> None:
+    """The cosine of every item of the pool that is left with the one at place j."""
+    if units.shape[1]:
+        dots_with(j, left, units, out)
+    elif len(marks):
+        shared_with(j, codes, left, near, marks, out)
+    else:
+        own = near.rows[codes[j]]
+        for k in range(len(left)):
+            if left[k]:
+                other = near.rows[codes[k]]
+                out[k] = near.table[min(own, other), max(own, other)]
 
 
 # --- slates ----------------------------------------------------------------------------------------------------------
@@ -76,17 +101,19 @@ def cosines_with(j: int, codes: Array, near: Near, units: Array, out: Array) -> 
 def mmr_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, diversity: float, out: Array) -> None:
     """Slates of the pools start…stop by maximal marginal relevance.
 
-    n · m · d multiplications for n of m items with vectors of length d, and n · m look-ups with a table: the vectors of
-    a pool, or the rows of the table, have to come from memory, which is what it waits for.
+    For n of m items there are n · m · d multiplications with vectors of length d, n · m look-ups with a table, and as
+    many steps as n times the pool's columns are long without one. The vectors or columns of a pool have to come from
+    memory once, and then stay in the cache.
     """
     m = codes.shape[1]
     units = np.zeros((m, near.vectors.shape[1]), np.float32)
+    marks = np.zeros(near.n_contexts, np.uint8)
     nearest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
     for q in range(start, stop):
         left[:] = codes[q] >= 0
         nearest[:] = 0.0
-        take_units(codes[q], near, units)
+        take_units(codes[q], near.vectors, units)
         for t in range(out.shape[1]):
             best, highest = -1, 0.0
             for k in range(m):
@@ -95,10 +122,10 @@ def mmr_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
                     if best < 0 or value > highest:
                         best, highest = k, value
             out[q, t] = best
-            if best < 0:
+            if best < 0 or t + 1 == out.shape[1]:
                 continue
             left[best] = False
-            cosines_with(best, codes[q], near, units, cosines)
+            cosines_with(best, codes[q], left, near, units, marks, cosines)
             for k in range(m):
                 nearest[k] = cosines[k] if t == 0 else max(nearest[k], cosines[k])
 
@@ -113,12 +140,13 @@ def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
     m, n = codes.shape[1], out.shape[1]
     units = np.zeros((m, near.vectors.shape[1]), np.float32)
     factor = np.zeros((n, m))
+    marks = np.zeros(near.n_contexts, np.uint8)
     rest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
     for q in range(start, stop):
         left[:] = codes[q] >= 0
         rest[:] = 1.0
-        take_units(codes[q], near, units)
+        take_units(codes[q], near.vectors, units)
         for t in range(n):
             best, highest = -1, 0.0
             for k in range(m):
@@ -127,10 +155,10 @@ def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
                     if best < 0 or value > highest:
                         best, highest = k, value
             out[q, t] = best
-            if best < 0:
+            if best < 0 or t + 1 == out.shape[1]:
                 continue
             left[best] = False
-            cosines_with(best, codes[q], near, units, cosines)
+            cosines_with(best, codes[q], left, near, units, marks, cosines)
             row = factor[t]
             for k in range(m):
                 row[k] = (1.0 - RIDGE) * cosines[k]
@@ -140,7 +168,7 @@ def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
                     row[k] -= explained * factor[s, k]
             scale = 1.0 / np.sqrt(rest[best])
             for k in range(m):
-                row[k] *= scale
+                row[k] *= scale if left[k] else 0.0
                 rest[k] = max(rest[k] - row[k] * row[k], RIDGE)  # less it cannot be, but for roundings
 
 

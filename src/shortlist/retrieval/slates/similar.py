@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
-from shortlist.metrics.cosines import cosine_table
+from shortlist.metrics.cosines import cosine_table, take_part
 from shortlist.retrieval.slates.base import Catalogue, Codes, Values, over_queries
 from shortlist.retrieval.slates.kernels import Near
 
@@ -25,56 +24,43 @@ def pick_apart(
     memory: int,
     threads: int,
 ) -> npt.NDArray[np.int32]:
-    """The places that a kernel picks, which is given what is near to what.
-
-    With vectors all queries are run through at once. Without them there is a table of all pairs of a block of queries'
-    items: pools share most of their items, so the more queries there are in a block, the less a table costs each.
-    """
+    """The places that a kernel picks, which is given what is near to what."""
+    near = _near(codes, n, catalogue, memory, threads)
     places = np.empty((len(codes), n), np.int32)
-    for start, stop, near in _blocks(codes, catalogue, memory, threads):
-        pools, own, out = codes[start:stop], relevance[start:stop], places[start:stop]
 
-        def work(
-            begin: int,
-            end: int,
-            pools: Codes = pools,
-            own: Values = own,
-            near: Near = near,
-            out: npt.NDArray[np.int32] = out,
-        ) -> None:
-            kernel(begin, end, pools, own, near, diversity, out)
+    def work(start: int, stop: int) -> None:
+        kernel(start, stop, codes, relevance, near, diversity, places)
 
-        over_queries(work, stop - start, threads)
+    over_queries(work, len(codes), threads)
     return places
 
 
-def _blocks(codes: Codes, catalogue: Catalogue, memory: int, threads: int) -> Iterator[tuple[int, int, Near]]:
-    no_table, no_rows = np.empty((0, 0), np.float32), np.empty(0, np.int32)
-    if catalogue.vectors is not None:
-        yield 0, len(codes), Near(catalogue.vectors, no_table, no_rows)
-        return
-    no_vectors = np.empty((catalogue.trained.n_columns, 0), np.float32)
-    for start, stop in blocks_of_items(codes, catalogue.trained, int((memory // 4) ** 0.5)):
-        rows, table = cosine_table(codes[start:stop], catalogue.trained, threads)
-        yield start, stop, Near(no_vectors, table, rows.astype(np.int32))
+def _near(codes: Codes, n: int, catalogue: Catalogue, memory: int, threads: int) -> Near:
+    """Vectors, where there are any; else a table of all pairs of the pools' items, or their columns of the data.
 
-
-def blocks_of_items(codes: Codes, trained: Rows, most: int) -> Iterator[tuple[int, int]]:
-    """Cut queries into blocks whose pools have at most so many different items, or are of one query.
-
-    >>> codes = np.array([[0, 1], [1, 2], [3, 4], [4, -1]], np.int32)
-    >>> list(blocks_of_items(codes, Rows.from_lists([], 5), 3))
-    [(0, 2), (2, 4)]
+    Pools share most of their items, so that with many queries a table is cheaper than the pairs of each by themselves,
+    as long as there is the memory for it. Which way it is changes nothing.
     """
-    block_of = np.full(trained.n_columns + 1, -1)  # the block that last had each item; the last is that of -1
-    start, different = 0, 0
-    for q, pool in enumerate(codes):
-        own = pool[pool >= 0]
-        fresh = int(np.count_nonzero(block_of[own] != start))
-        if q > start and different + fresh > most:
-            yield start, q
-            start, different, fresh = q, 0, len(own)
-        different += fresh
-        block_of[own] = start
-    if len(codes):
-        yield start, len(codes)
+    vectors, trained = catalogue.vectors, catalogue.trained
+    none = Near(
+        np.empty((trained.n_columns, 0), np.float32),
+        np.empty((0, 0), np.float32),
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0),
+        np.empty(0, np.int32),
+        0,
+    )
+    if vectors is not None:
+        return none._replace(vectors=vectors)
+    listed = take_part(codes, trained)
+    rows, end = listed.codes.astype(np.int32), listed.end
+    ends = np.flatnonzero(listed.histories == end)
+    lengths = np.diff(ends, prepend=-1) - 1  # of the histories, cut to the items of the pools
+    steps_of_table = (float((lengths.astype(np.float64) ** 2).sum()) + end * end) / 2
+    steps_of_pairs = float(n * np.append(np.diff(listed.entry_starts)[:-1], 0)[rows[codes]].sum())
+    if 4 * end * end <= memory and steps_of_table < steps_of_pairs:
+        return none._replace(table=cosine_table(listed, threads), rows=rows)
+    contexts = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths + 1)[listed.entries]
+    starts, scale = listed.entry_starts, listed.scale
+    return none._replace(starts=starts, contexts=contexts, scale=scale, rows=rows, n_contexts=len(lengths))
