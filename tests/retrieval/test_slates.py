@@ -307,13 +307,13 @@ def test_alike_items_are_kept_apart():
 def test_with_a_table_where_it_pays(case):
     codes, _, _, catalogue, vectors = case
     dense = Catalogue(rows([range(300)] * 200, 300))
-    few, many = (similar._near(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
+    few, many = (similar.near_of(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
     assert len(few.table) == 0
     assert few.n_contexts == 200
     assert len(many.table) == len(np.unique(codes))
     assert many.n_contexts == 0
-    assert len(similar._near(codes, 9, catalogue, 1000, 1).table) == 0
-    both = similar._near(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
+    assert len(similar.near_of(codes, 9, catalogue, 1000, 1).table) == 0
+    both = similar.near_of(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
     assert both.vectors is vectors
     assert not len(both.table) + both.n_contexts
 

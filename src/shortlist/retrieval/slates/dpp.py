@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from shortlist._settings import share
-from shortlist.data.rows import Rows
-from shortlist.retrieval.slates.base import Catalogue, Codes, Slate, Values
 from shortlist.retrieval.slates.kernels import dpp_rows
-from shortlist.retrieval.slates.similar import pick_apart
+from shortlist.retrieval.slates.similar import Apart
 
 
 @dataclass(frozen=True)
-class DPP(Slate):
+class DPP(Apart):
     """The greedy mode of a determinantal point process (Chen et al. 2018): relevant, and spread over the space.
 
     A set Y of items is as likely as det L_Y, the squared volume that their vectors span, with L = diag(q) S diag(q) and
@@ -33,6 +29,9 @@ class DPP(Slate):
 
     See also `MMR`, which only looks at the nearest item of the slate, and is cheaper for long slates.
 
+    >>> import numpy as np
+    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.retrieval.slates import Catalogue
     >>> vectors = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     >>> about = {"catalogue": Catalogue(Rows.from_lists([], 3), vectors), "histories": Rows.from_lists([[]], 3)}
     >>> codes, scores = np.array([[0, 1, 2]], np.int32), np.array([[3, 2, 1]], np.float32)
@@ -40,19 +39,4 @@ class DPP(Slate):
     [[[0, 1]], [[0, 2]]]
     """
 
-    diversity: float = 0.3
-    pool: int = 100
-
-    def __post_init__(self) -> None:
-        share("diversity", self.diversity)
-        self._check()
-
-    @property
-    def trade_off(self) -> float:
-        """δ."""
-        return float(self.diversity)
-
-    def _places(
-        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
-    ) -> npt.NDArray[np.int32]:
-        return pick_apart(dpp_rows, codes, relevance, n, catalogue, self.trade_off, memory, threads)
+    _kernel: ClassVar[Callable[..., None]] = dpp_rows

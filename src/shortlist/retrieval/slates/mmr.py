@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from shortlist._settings import share
-from shortlist.data.rows import Rows
-from shortlist.retrieval.slates.base import Catalogue, Codes, Slate, Values
 from shortlist.retrieval.slates.kernels import mmr_rows
-from shortlist.retrieval.slates.similar import pick_apart
+from shortlist.retrieval.slates.similar import Apart
 
 
 @dataclass(frozen=True)
-class MMR(Slate):
+class MMR(Apart):
     """Maximal marginal relevance (Carbonell & Goldstein 1998): unlike the nearest of those before it.
 
     The next item is argmax_i (1 − δ) · r_i − δ · max_{j ∈ Y} cos(i, j), where Y is what is picked so far; `Slate` says
@@ -30,6 +26,9 @@ class MMR(Slate):
 
     See also `DPP`, which looks at all items of the slate together.
 
+    >>> import numpy as np
+    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.retrieval.slates import Catalogue
     >>> vectors = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     >>> about = {"catalogue": Catalogue(Rows.from_lists([], 3), vectors), "histories": Rows.from_lists([[]], 3)}
     >>> codes, scores = np.array([[0, 1, 2]], np.int32), np.array([[3, 2, 1]], np.float32)
@@ -37,19 +36,4 @@ class MMR(Slate):
     [[[0, 1]], [[0, 2]]]
     """
 
-    diversity: float = 0.3
-    pool: int = 100
-
-    def __post_init__(self) -> None:
-        share("diversity", self.diversity)
-        self._check()
-
-    @property
-    def trade_off(self) -> float:
-        """δ."""
-        return float(self.diversity)
-
-    def _places(
-        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
-    ) -> npt.NDArray[np.int32]:
-        return pick_apart(mmr_rows, codes, relevance, n, catalogue, self.trade_off, memory, threads)
+    _kernel: ClassVar[Callable[..., None]] = mmr_rows

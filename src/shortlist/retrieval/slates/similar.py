@@ -3,39 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import share
+from shortlist.data.rows import Rows
 from shortlist.metrics.cosines import cosine_table, take_part
-from shortlist.retrieval.slates.base import Catalogue, Codes, Values, over_queries
+from shortlist.retrieval.slates.base import Catalogue, Codes, Slate, Values, over_queries
 from shortlist.retrieval.slates.kernels import Near
 
-Kernel = Callable[..., None]
+
+@dataclass(frozen=True)
+class Apart(Slate):
+    """What `MMR` and `DPP` have in common: all but the kernel."""
+
+    diversity: float = 0.3
+    pool: int = 100
+
+    _kernel: ClassVar[Callable[..., None]]
+
+    def __post_init__(self) -> None:
+        share("diversity", self.diversity)
+        self._check()
+
+    @property
+    def trade_off(self) -> float:
+        """The diversity δ."""
+        return float(self.diversity)
+
+    def _places(
+        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+    ) -> npt.NDArray[np.int32]:
+        near = near_of(codes, n, catalogue, memory, threads)
+        places = np.empty((len(codes), n), np.int32)
+
+        def work(start: int, stop: int) -> None:
+            type(self)._kernel(start, stop, codes, relevance, near, self.trade_off, places)
+
+        over_queries(work, len(codes), threads)
+        return places
 
 
-def pick_apart(
-    kernel: Kernel,
-    codes: Codes,
-    relevance: Values,
-    n: int,
-    catalogue: Catalogue,
-    diversity: float,
-    memory: int,
-    threads: int,
-) -> npt.NDArray[np.int32]:
-    """The places that a kernel picks, which is given what is near to what."""
-    near = _near(codes, n, catalogue, memory, threads)
-    places = np.empty((len(codes), n), np.int32)
-
-    def work(start: int, stop: int) -> None:
-        kernel(start, stop, codes, relevance, near, diversity, places)
-
-    over_queries(work, len(codes), threads)
-    return places
-
-
-def _near(codes: Codes, n: int, catalogue: Catalogue, memory: int, threads: int) -> Near:
+def near_of(codes: Codes, n: int, catalogue: Catalogue, memory: int, threads: int) -> Near:
     """Vectors, where there are any; else a table of all pairs of the pools' items, or their columns of the data.
 
     Pools share most of their items, so that with many queries a table is cheaper than the pairs of each by themselves,
