@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 SPEED = Path(__file__).parent / "results" / "speed"
 
@@ -22,7 +23,8 @@ def machine() -> str:
     model = platform.machine()
     with Path("/proc/cpuinfo").open() as file:
         model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), model)
-    return f"{len(os.sched_getaffinity(0))} cores of {model}"
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} core{'s' * (cores > 1)} of {model}"
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -76,6 +78,17 @@ def command() -> str:
     return f"python benchmarks/{shlex.join(words)}"
 
 
+def about(*packages: str) -> dict[str, Any]:
+    """When, on what and how something was measured."""
+    return {
+        "when": dt.date.today().isoformat(),
+        "machine": machine(),
+        "versions": versions(*packages),
+        "command": command(),
+        "device": None,
+    }
+
+
 def record(
     name: str,
     *,
@@ -106,11 +119,7 @@ def record(
         "low": min(ratios) if len(ratios) > 1 else None,
         "high": max(ratios) if len(ratios) > 1 else None,
         "runs": len(ratios),
-        "when": dt.date.today().isoformat(),
-        "machine": machine(),
-        "versions": versions(*packages),
-        "command": command(),
-        "device": None,
+        **about(*packages),
     }
     SPEED.mkdir(parents=True, exist_ok=True)
     (SPEED / f"{name}.json").write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

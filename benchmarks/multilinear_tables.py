@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import re
 import statistics
 import time
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats.qmc import Halton
 
-from machine import command, machine, versions
+from machine import about
 from rendering import SHORT, figure, number, provenance, signed, table
 
 RESULTS = Path(__file__).parent / "results" / "multilinear"
@@ -81,15 +79,8 @@ def interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
 
 def store(name: str, content: dict[str, Any]) -> None:
     """Keep a result, with when and on what it was measured."""
-    about = {
-        "when": dt.date.today().isoformat(),
-        "machine": re.sub("^1 cores", "1 core", machine()),
-        "versions": versions("scipy", "numba", "polars"),
-        "command": command(),
-        "device": None,
-    }
     RESULTS.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content | about, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(content | about("scipy", "numba", "polars"), indent=1, ensure_ascii=False) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 

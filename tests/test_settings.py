@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shortlist import SettingError
-from shortlist._settings import flag, number
+from shortlist._settings import flag, number, share
 
 
 @pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.float16(1), np.int8(1), np.float64(1)])
@@ -29,3 +29,10 @@ def test_flags():
     assert flag("x", np.bool_(True)) is True
     with pytest.raises(SettingError, match=r"x is 1; expected True or False"):
         flag("x", 1)
+
+
+@pytest.mark.parametrize("value", [1.0001, -0.1, float("nan"), True, "0.5", None, 10**400])
+def test_shares(value):
+    assert [share("x", one) for one in (0, 0.25, np.float32(1))] == [0, 0.25, 1]
+    with pytest.raises(SettingError, match=r"x is .*; expected a number from 0 to 1"):
+        share("x", value)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
     from shortlist.recommenders.tensors import PARAFAC, Tucker
+    from shortlist.retrieval import slates
     from shortlist.tuning import Tuned, tune
 
 _HOME = {
@@ -116,6 +117,7 @@ _MODULES = {
     "metrics": "shortlist.metrics",
     "objectives": "shortlist.objectives",
     "sampling": "shortlist.sampling",
+    "slates": "shortlist.retrieval.slates",
     "splits": "shortlist.data.splits",
     "tuning": "shortlist.tuning",
 }
@@ -127,7 +129,7 @@ __all__ = [  # noqa: RUF022
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
     "Recommendations", "Explanation", "Index", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
-    "sampling",
+    "sampling", "slates",
     "tune", "Tuned", "tuning",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",

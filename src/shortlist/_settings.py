@@ -37,6 +37,17 @@ def number(name: str, value: object, least: float = 0.0, *, above: bool = False)
     return found
 
 
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1, both included."""
+    try:
+        found = number(name, value)
+    except SettingError:
+        found = math.inf
+    if found > 1:
+        raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1")
+    return found
+
+
 def flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):

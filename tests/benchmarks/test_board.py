@@ -16,6 +16,7 @@ sys.path.append(str(ROOT / "benchmarks"))  # its files import each other by thei
 
 import rendering  # noqa: E402
 import rows  # noqa: E402
+import slates  # noqa: E402
 import study  # noqa: E402
 from shortlist.recommenders.registry import recommender_class  # noqa: E402
 from shortlist.tuning import Trial, Tuned  # noqa: E402
@@ -206,3 +207,19 @@ def test_stored_ratios(path):
     assert row["low"] is None or row["low"] <= row["ratio"] <= row["high"]
     assert rendering._script(path.stem) in rendering.SCRIPTS
     assert "benchmarks/" in row["command"]
+
+
+def test_stored_slates():
+    """The same list at 0, and what the number is for rising with it."""
+    found = json.loads(slates.RESULT.read_text(encoding="utf-8"))["rows"]
+    for model in slates.MODELS:
+        begin = [row for row in found if row["model"] == model and row["number"] == 0]
+        assert all(row["difference"] == 0 and row["ndcg@10"] == begin[0]["ndcg@10"] for row in begin)
+        for slate, metric, sign in (
+            ("mmr", "distance@10", 1),
+            ("dpp", "distance@10", 1),
+            ("calibrated", "miscalibration@10", -1),
+        ):
+            own = [row for row in found if (row["model"], row["slate"]) == (model, slate)]
+            assert [row["number"] for row in own] == list(slates.NUMBERS)
+            assert (sign * np.diff([row[metric] for row in own]) > 0).all()

@@ -8,9 +8,11 @@ import pytest
 from cli.helpers import program
 from shortlist.cli import completing
 from shortlist.cli.options import MODELS
+from shortlist.cli.slates import Named
 from shortlist.data import datasets
 from shortlist.metrics import parse_metric, spec
 from shortlist.recommenders.registry import recommender_class
+from shortlist.retrieval.slates import SLATES
 
 
 def offered(line, shell="bash", **kwargs):
@@ -53,6 +55,7 @@ def offered(line, shell="bash", **kwargs):
         ("shortlist datasets ", ["online-retail"]),
         ("shortlist inspect onl", ["online-retail"]),
         ("shortlist recommend ", []),
+        ("shortlist recommend --slate ", ["mmr", "dpp", "calibrated"]),
         ("shortlist evaluate --config nowhere.toml --split l", ["last"]),
         ("shortlist tune --model e", ["ease"]),
         ("shortlist tune --model ease --set ", ["regularization=", "weighting="]),
@@ -118,5 +121,6 @@ def test_names_are_those_of_the_library():
     assert list(completing.LAYOUTS) == list(datasets.layouts())
     assert list(completing.BUNDLED) == [info.name for info in datasets.available()]
     assert {parse_metric(one).name for one in completing.METRICS} == set(spec._NAMES)
+    assert [one.value for one in Named] == list(SLATES)
     accurate = {one for one in completing.METRICS if not parse_metric(one).beyond_accuracy}
     assert set(completing.ACCURACY) == accurate

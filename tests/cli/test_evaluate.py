@@ -97,3 +97,13 @@ def test_a_standard_error_of_one_context_is_null(run_json, int_csv):
     args = ["--split", "contexts", "--test", "1", "--model", "popularity", "--fold-in", "0.5"]
     told = run_json("evaluate", int_csv, *TIMED, *args)
     assert told["models"][0]["metrics"]["recall@20"]["stderr"] is None
+
+
+def test_slates(run, run_json, odd_csv):
+    words = ["evaluate", odd_csv, *TIMED, *SMALL, "--repeats", "keep", "--slate", "mmr"]
+    told = run_json(*words, "--diversity", "0.4", "--metrics", "ndcg@2,distance@2")
+    assert told["models"][0]["model"] == "IALS with MMR(diversity=0.4, pool=100)"
+    assert set(told["models"][0]["metrics"]) == {"ndcg@2", "distance@2"}
+    result = run(*words, "--metrics", "auc", code=1)
+    assert "auc cannot be had of a slate" in result.stderr
+    assert "fitted" not in result.stderr

@@ -99,3 +99,21 @@ def test_columns_are_aligned_and_not_cut(run, tmp_path):
     lines = run("recommend", tmp_path / "m", "1", "2", "--keep-seen").stdout.splitlines()
     assert sum(long in line for line in lines) == 2
     assert len({len(line) for line in lines}) == 1
+
+
+def test_slates(run, run_json, odd_model, model):
+    keep = ["--keep-seen", "-n", 4]
+    for options, slate in (
+        (["--slate", "mmr", "--diversity", "0.9"], sl.slates.MMR(0.9)),
+        (["--slate", "dpp", "--pool", "5"], sl.slates.DPP(pool=5)),
+        (["--slate", "calibrated", "--strength", "1"], sl.slates.Calibrated(1.0)),
+    ):
+        told = run_json("recommend", odd_model, "ann", *keep, *options)
+        assert ids(told) == model.recommend(["ann"], n=4, exclude_seen=False, slate=slate).ids
+        told = run_json("recommend", odd_model, "--history", "tea", *keep, *options)
+        assert ids(told) == model.recommend(history=[["tea"]], n=4, exclude_seen=False, slate=slate).ids
+    assert "it is for a slate" in run("recommend", odd_model, "ann", "--diversity", "0.3", code=2).stderr
+    wrong = run("recommend", odd_model, "ann", "--slate", "calibrated", "--diversity", "0.3", code=2).stderr
+    assert "it is for mmr and dpp" in " ".join(wrong.split())
+    wrong = run("recommend", odd_model, "ann", "--slate", "mmr", "--diversity", "3", code=1).stderr
+    assert "diversity is 3.0; expected a number from 0 to 1" in wrong

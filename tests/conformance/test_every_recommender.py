@@ -141,6 +141,27 @@ def test_scores_fall_and_are_those_of_score(model):
         np.testing.assert_allclose(got, again, rtol=1e-5, atol=1e-6)
 
 
+def test_slates_are_picked_from_the_best(model, data):
+    everyone, denied = data.contexts.ids(), [data.items.ids()[0]]
+    best = model.recommend(everyone, n=5)
+    pools = [set(one) for one in model.recommend(everyone, n=12, deny=denied).ids]
+    left = data.n_items - len(set(data.history("u3")))
+    for kind in sl.slates.SLATES.values():
+        same = model.recommend(everyone, n=5, slate=kind(0.0))
+        assert same.ids == best.ids
+        assert all(np.array_equal(one, other) for one, other in zip(same.scores, best.scores))
+        slate = kind(0.7, 12)
+        answer = model.recommend(everyone, n=5, slate=slate, deny=denied)
+        assert all(len(set(one)) == 5 and set(one) <= pool for one, pool in zip(answer.ids, pools))
+        for got, again in zip(answer.scores, model.score(everyone, answer.ids)):
+            np.testing.assert_allclose(got, again, rtol=1e-5, atol=1e-6)
+        assert model.recommend(everyone, n=5, slate=slate, deny=denied, threads=1).ids == answer.ids
+        for n in (12, left, 1000):  # more than the pool, and than there are
+            assert len(set(model.recommend(["u3"], n=n, slate=slate).ids[0])) == min(n, left)
+        strangers = model.recommend(history=[data.history("u3"), []], n=5, slate=slate)
+        assert [len(one) for one in strangers.ids] == [5, 5]
+
+
 def test_exactly_n_whenever_the_filters_leave_n(model, data):
     seen = set(data.history("u3"))
     left = data.n_items - len(seen)

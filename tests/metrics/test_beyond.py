@@ -15,7 +15,7 @@ from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.metrics import Lists, parse_metric
 
-PER_CONTEXT = ("popularity", "novelty", "distance", "untrained")
+PER_CONTEXT = ("popularity", "novelty", "distance", "untrained", "miscalibration")
 OVERALL = ("coverage", "gini")
 
 
@@ -62,6 +62,30 @@ def slow_untrained(top, trained):
     return sum(not any(item in row for row in trained) for item in top) / len(top) if top else math.nan
 
 
+def slow_groups(trained, n_items):
+    """0, 1 or 2 of every item: whether fewer than a fifth of the pairs are of more popular ones, or of less popular."""
+    had = [sum(item in row for row in trained) for item in range(n_items)]
+    edge = sum(had) / 5
+    groups = []
+    for mine in had:
+        head = sum(other for other in had if other > mine) < edge
+        tail = sum(other for other in had if other < mine) < edge or mine == 0
+        groups.append(1 if head == tail else 0 if head else 2)
+    return groups
+
+
+def slow_miscalibration(top, history, groups):
+    """By entropies: that of the mixture without the mean of the two."""
+    if not top or not history:
+        return math.nan
+
+    def entropy(shares):
+        return -sum(one * math.log2(one) for one in shares if one)
+
+    p, q = ([sum(groups[item] == g for item in one) / len(one) for g in range(3)] for one in (history, top))
+    return entropy([(a + b) / 2 for a, b in zip(p, q)]) - (entropy(p) + entropy(q)) / 2
+
+
 SLOW = {
     "coverage": slow_coverage,
     "gini": slow_gini,
@@ -84,7 +108,9 @@ def cases(draw):
     for q, top in enumerate(tops):
         items[q, : len(top)] = top
     rows = Rows.from_lists([np.array(row, np.int32) for row in trained], n_items)
-    return Lists(items, rows), tops, trained
+    histories = draw(st.lists(st.lists(item, unique=True), min_size=len(tops), max_size=len(tops)))
+    had = Rows.from_lists([np.array(row, np.int32) for row in histories], n_items)
+    return Lists(items, rows, had), tops, trained
 
 
 @settings(max_examples=400, deadline=None)
@@ -95,7 +121,12 @@ def test_every_metric_equals_its_definition(case, n):
         n = 2**31 - 1 if lists.items.shape[1] == lists.n_items else lists.items.shape[1]
     cut = [top[:n] for top in tops]
     for name in PER_CONTEXT:
-        expected = [SLOW[name](top, trained) for top in cut]
+        if name == "miscalibration":
+            groups = slow_groups(trained, lists.n_items)
+            histories = [lists.histories.row(q).tolist() for q in range(len(cut))]
+            expected = [slow_miscalibration(top, had, groups) for top, had in zip(cut, histories)]
+        else:
+            expected = [SLOW[name](top, trained) for top in cut]
         values = parse_metric(f"{name}@{n}").compute(lists)
         assert values.dtype == np.float64
         np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12, err_msg=name)
@@ -115,7 +146,12 @@ def test_names_of_items_and_order_of_contexts_do_not_matter(case, rng):
     order = rng.sample(range(len(tops)), len(tops))
     renamed = np.append(new, -1)[lists.items[order]]
     rows = [[new[item] for item in row] for row in rng.sample(trained, len(trained))]
-    other = Lists(renamed, Rows.from_lists([np.array(row, np.int32) for row in rows], n_items))
+    had = [np.array(new)[lists.histories.row(q)] for q in order]
+    other = Lists(
+        renamed,
+        Rows.from_lists([np.array(row, np.int32) for row in rows], n_items),
+        Rows.from_lists(had, n_items),
+    )
     for name in OVERALL:
         metric = parse_metric(f"{name}@{n}")
         np.testing.assert_array_equal(metric.compute(other), metric.compute(lists), err_msg=name)
@@ -140,12 +176,12 @@ def test_coverage_and_gini_by_hand():
 
 
 def test_nothing_recommended():
-    nothing = Lists(np.full((2, 3), -1), Rows.from_lists([np.array([0])], 5))
+    nothing = Lists(np.full((2, 3), -1), Rows.from_lists([np.array([0])], 5), Rows.from_lists([np.array([0])] * 2, 5))
     assert metrics.coverage(nothing, 3) == 0
     assert math.isnan(metrics.gini(nothing, 3))
     for name in PER_CONTEXT:
         assert np.isnan(parse_metric(f"{name}@3").compute(nothing)).all()
-    nobody = Lists(np.empty((0, 3), np.int32), Rows.from_lists([np.array([0])], 5))
+    nobody = Lists(np.empty((0, 3), np.int32), Rows.from_lists([np.array([0])], 5), Rows.from_lists([], 5))
     for name in PER_CONTEXT:
         assert parse_metric(f"{name}@3").compute(nobody).shape == (0,)
 
@@ -176,7 +212,7 @@ def test_distance_by_hand():
 
 
 def test_lists_that_were_cut_too_early_are_refused():
-    lists = Lists.from_lists([[0, 1], [2]], trained=[[0]], n_items=4)
+    lists = Lists.from_lists([[0, 1], [2]], trained=[[0]], n_items=4, histories=[[0], [0]])
     for name in (*PER_CONTEXT, *OVERALL):
         with pytest.raises(SettingError, match="n=3 was asked of lists of 2 places out of 4 items"):
             parse_metric(f"{name}@3").compute(lists)
@@ -184,3 +220,24 @@ def test_lists_that_were_cut_too_early_are_refused():
             getattr(metrics, name)(lists, 0)
     whole = Lists.from_lists([[0, 1], [1]], trained=[[0]], n_items=2)
     assert metrics.coverage(whole, 100) == 1
+
+
+def test_groups_by_hand():
+    had = np.array([0, 1, 1, 2, 2, 2, 4, 8, 20])  # 40 pairs, a fifth are 8
+    assert metrics.groups.popularity_groups(had).tolist() == [2, 2, 2, 2, 2, 2, 1, 1, 0]
+    assert metrics.groups.popularity_groups(np.array([3, 3, 3])).tolist() == [1, 1, 1]  # none is more popular
+    assert metrics.groups.popularity_groups(np.array([3, 0, 3])).tolist() == [1, 2, 1]
+    assert metrics.groups.popularity_groups(np.array([], np.int64)).tolist() == []
+
+
+def test_miscalibration_needs_histories():
+    trained = [[0, 1], [0, 2], [0, 3], [0]]
+    lists = Lists.from_lists([[0, 1], [0, 1]], trained=trained, n_items=4, histories=[[0, 3], []])
+    assert metrics.miscalibration(lists, 2)[0] == 0
+    assert np.isnan(metrics.miscalibration(lists, 2)[1])
+    with pytest.raises(SettingError, match="compares lists with histories, and these lists have none"):
+        metrics.miscalibration(Lists.from_lists([[0]], trained=trained, n_items=4), 1)
+    with pytest.raises(SettingError, match="1 rows over 4 items, for 2 lists"):
+        Lists.from_lists([[0], [1]], trained=trained, n_items=4, histories=[[0]])
+    with pytest.raises(SettingError, match="histories has codes from 0 to 4"):
+        Lists.from_lists([[0]], trained=trained, n_items=4, histories=[[0, 4]])

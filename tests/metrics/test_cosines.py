@@ -1,4 +1,4 @@
-"""The kernel that counts pairs against its twin over a dense matrix."""
+"""The kernels that count pairs against their twins over a dense matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.data.rows import Rows
 from shortlist.metrics import cosines
-from shortlist.metrics.cosines import cosine_sums, cosine_sums_numpy
+from shortlist.metrics.cosines import cosine_sums, cosine_sums_numpy, cosine_table, cosine_table_numpy, take_part
 
 
 def make(n_contexts: int, n_items: int, n_lists: int, n: int, density: float, seed: int) -> tuple[np.ndarray, Rows]:
@@ -35,16 +35,22 @@ def make(n_contexts: int, n_items: int, n_lists: int, n: int, density: float, se
 def test_equals_its_twin(n_contexts, n_items, n_lists, n, density, seed):
     lists, trained = make(n_contexts, n_items, n_lists, n, density, seed)
     np.testing.assert_allclose(cosine_sums(lists, trained), cosine_sums_numpy(lists, trained), rtol=1e-12, atol=1e-12)
+    listed, items = take_part(lists, trained), np.unique(lists[lists >= 0])
+    assert listed.codes[items].tolist() == list(range(len(items)))
+    assert (np.delete(listed.codes, items) == len(items)).all()
+    np.testing.assert_allclose(cosine_table(listed), cosine_table_numpy(lists, trained), rtol=1e-6)
 
 
 @pytest.mark.parametrize("density", [0.02, 0.6])  # counts cleared step by step, and all at once
 def test_threads_and_parts_change_nothing(monkeypatch, density):
     lists, trained = make(200, 60, 150, 10, density, 1)
     whole = cosine_sums(lists, trained, threads=1)
+    table = cosine_table(take_part(lists, trained), threads=1)
     np.testing.assert_allclose(whole, cosine_sums_numpy(lists, trained), rtol=1e-12, atol=1e-12)
     monkeypatch.setattr(cosines, "SMALL", 0)
     for threads in (1, 2, 3, 7):
         np.testing.assert_array_equal(cosine_sums(lists, trained, threads=threads), whole)
+        np.testing.assert_array_equal(cosine_table(take_part(lists, trained), threads=threads), table)
     monkeypatch.setattr(cosines, "PLACES", 64)
     np.testing.assert_allclose(cosine_sums(lists, trained, threads=2), whole, rtol=1e-13)
 

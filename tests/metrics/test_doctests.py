@@ -5,9 +5,9 @@ import doctest
 import pytest
 
 import shortlist.metrics
-from shortlist.metrics import beyond, lists, measures, ranks, spec
+from shortlist.metrics import beyond, groups, lists, measures, ranks, spec
 
-MODULES = [shortlist.metrics, beyond, lists, measures, ranks, spec]
+MODULES = [shortlist.metrics, beyond, groups, lists, measures, ranks, spec]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

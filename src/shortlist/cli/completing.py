@@ -48,7 +48,7 @@ SETTINGS = {
 ACCURACY = ("recall@20", "ndcg@20", "precision@10", "capped_recall@20", "ap@10", "hit@10", "mrr@10", "mrr", "auc")
 METRICS = (
     *ACCURACY,
-    *("coverage@20", "gini@20", "popularity@20", "novelty@20", "distance@20", "untrained@20"),
+    *("coverage@20", "gini@20", "popularity@20", "novelty@20", "distance@20", "untrained@20", "miscalibration@20"),
 )
 BUNDLED = ("online-retail",)
 LAYOUTS = (

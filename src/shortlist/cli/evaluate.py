@@ -13,12 +13,14 @@ from shortlist.cli.events import Source
 from shortlist.cli.fit import fit_with_progress
 from shortlist.cli.output import Output, Stopwatch
 from shortlist.cli.settings import make_models
+from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
 from shortlist.cli.splitting import By, FoldIn, Repeated, Seed, Splitting, Test, show_split, split_document
 
 if TYPE_CHECKING:
     from shortlist.data.splits import Split
     from shortlist.evaluation import Comparison, Evaluation
     from shortlist.recommenders.base import Recommender
+    from shortlist.retrieval.slates import Slate
 
 
 def evaluate(
@@ -53,12 +55,16 @@ def evaluate(
         str | None,
         typer.Option(
             help="With commas between: recall@20, ndcg@100, hit@10, ap@10, mrr, auc; beyond accuracy coverage@20, "
-            "gini@20, popularity@20, novelty@20, distance@20, untrained@20. By default recall@20, ndcg@20 and these "
-            "six.",
+            "gini@20, popularity@20, novelty@20, distance@20, untrained@20, miscalibration@20. By default recall@20, "
+            "ndcg@20 and these without the last.",
             show_default=False,
             autocompletion=completing.metrics,
         ),
     ] = None,
+    slate: Slates = None,
+    diversity: Diversity = None,
+    strength: Strength = None,
+    pool: Pool = None,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -74,18 +80,24 @@ def evaluate(
         --time when --model ease --model ials --set ials.dim=64
 
       shortlist evaluate ml-1m/ --min-rating 4 --model ease
+
+      shortlist evaluate online-retail --slate mmr --diversity 0.3
     """
     from shortlist.evaluation.evaluate import DEFAULT_METRICS
+    from shortlist.evaluation.slates import check_depths
     from shortlist.metrics import parse_metrics
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
     source = Source.of(ctx.params)
     splitting = Splitting(split, test, repeats, fold_in, seed)
-    wanted = [str(metric) for metric in parse_metrics(DEFAULT_METRICS if metrics is None else metrics)]
+    parsed = parse_metrics(DEFAULT_METRICS if metrics is None else metrics)
+    picked = slate_of(slate, diversity, strength, pool)
+    if picked is not None:
+        check_depths(picked, parsed)
     models = make_models(model or ["ials"], settings or [], ctx.obj.stored)
     found = source.read(say)
     parts = splitting.split(found, data, say)
-    tried = try_models(models, parts, wanted, say, seed=seed, threads=threads)
+    tried = try_models(models, parts, [str(metric) for metric in parsed], say, slate=picked, seed=seed, threads=threads)
     comparison = compared(tried)
     if say.json:
         say.document({"data": found.summary(), **as_document(parts, tried, comparison)})
@@ -111,6 +123,7 @@ def try_models(
     metrics: list[str],
     say: Output,
     *,
+    slate: "Slate | None" = None,
     seed: int = 0,
     threads: int | None = None,
 ) -> list[Tried]:
@@ -121,7 +134,7 @@ def try_models(
     for model in models:
         seconds = fit_with_progress(model, split.train, say, threads)
         with Stopwatch() as watch:
-            result = measure(model, split, metrics, seed=seed, threads=threads)
+            result = measure(model, split, metrics, slate=slate, seed=seed, threads=threads)
         tried.append(Tried(model, result, seconds, watch.seconds))
     return tried
 

@@ -8,6 +8,7 @@ import typer
 from shortlist.cli import options as opt
 from shortlist.cli.ids import listed, parsed
 from shortlist.cli.output import Output
+from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
 
 if TYPE_CHECKING:
     from shortlist.recommenders.answers import Recommendations
@@ -38,6 +39,10 @@ def recommend(
     deny: Deny = None,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")] = False,
     unknown: opt.UnknownContexts = opt.UnknownContext.RAISE,
+    slate: Slates = None,
+    diversity: Diversity = None,
+    strength: Strength = None,
+    pool: Pool = None,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -50,6 +55,8 @@ def recommend(
       shortlist recommend models/shop user-17 -n 5
 
       shortlist recommend models/shop --history apple,pear
+
+      shortlist recommend models/shop user-17 --slate mmr --diversity 0.3
     """
     from shortlist.recommenders.registry import load
 
@@ -61,11 +68,13 @@ def recommend(
         history = history if typed_history or not typed_contexts else None
     if bool(contexts) == bool(history):
         raise typer.BadParameter("give contexts or --history, one of the two", param_hint="CONTEXT")
+    picked = slate_of(slate, diversity, strength, pool)
     recommender = load(model)
     filters: dict[str, Any] = {
         "exclude_seen": not keep_seen,
         "allow": _filter(recommender, "allow", allow, ctx, say),
         "deny": _filter(recommender, "deny", deny, ctx, say),
+        "slate": picked,
         "threads": threads,
     }
     skipped: list[str] = []

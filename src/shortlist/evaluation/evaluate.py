@@ -18,10 +18,12 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation.result import Evaluation
 from shortlist.evaluation.search import Search
+from shortlist.evaluation.slates import SlateSearch, check_depths
 from shortlist.evaluation.untrained import SUBSTANTIAL, out_of_place, warn_of_untrained
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
 from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.retrieval.slates.base import Slate, check_slate
 
 Array: TypeAlias = npt.NDArray[Any]
 DEFAULT_METRICS = (
@@ -41,6 +43,7 @@ def evaluate(
     split: Split,
     metrics: str | Sequence[str | Metric] = DEFAULT_METRICS,
     *,
+    slate: Slate | None = None,
     seed: int = 0,
     memory: int | str | None = None,
     threads: int | None = None,
@@ -56,12 +59,14 @@ def evaluate(
             where repeats do not count).
         metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
             are like; `shortlist.metrics` has them all. By default some of both.
+        slate: measure the lists of `recommend(slate=)`, such as `shortlist.slates.MMR(0.3)`, in place of the best
+            items. Metrics that look at the whole ranking, or at more places than the slate's pool has, are refused.
         seed: equal scores are ordered at random under this seed, so that a model that cannot tell items apart gets the
             figures of chance.
         memory: what blocks of scores may take, bytes or text such as "256MB".
         threads: how many to use; the result does not depend on it.
     """
-    return _evaluated(model, split, metrics, seed=seed, memory=memory, threads=threads)
+    return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
 
 
 def figure(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
@@ -77,6 +82,7 @@ def _evaluated(
     split: Split,
     metrics: str | Sequence[str | Metric],
     *,
+    slate: Slate | None = None,
     seed: int = 0,
     memory: int | str | None = None,
     threads: int | None = None,
@@ -85,6 +91,8 @@ def _evaluated(
     if not isinstance(split, Split):
         raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
     wanted = parse_metrics(metrics)
+    if slate is not None:
+        check_depths(check_slate(slate), wanted)
     seed = whole("seed", seed, least=0)
     _require_model(model)
     history = model._with_own_items(split.history.by_context, split.history.items, "skip")
@@ -101,10 +109,13 @@ def _evaluated(
     with blas_threads(threads):
         scorer = model._scorer(queries, threads)
         search = Search(scorer, truth, excluded, seed, memory_bytes(memory), threads)
-        values = _measure(search, wanted, model, split.train, warn)
+        if slate is not None:
+            search = SlateSearch.of(search, slate, model, queries)
+        values = _measure(search, wanted, model, split.train, history, warn)
     seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
     protocol = f"{split.protocol}, the whole catalogue ranked, {seen}"
-    return Evaluation(type(model).__name__, protocol, split.truth.contexts.frame, values)
+    name = type(model).__name__ + ("" if slate is None else f" with {slate!r}")
+    return Evaluation(name, protocol, split.truth.contexts.frame, values)
 
 
 def evaluate_candidates(
@@ -200,7 +211,7 @@ def _own_truth(model: Recommender, split: Split) -> Rows:
 
 
 def _measure(
-    search: Search, metrics: list[Metric], model: Recommender, train: Interactions, warn: bool
+    search: Search, metrics: list[Metric], model: Recommender, train: Interactions, history: Rows, warn: bool
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The values of all metrics, from one search, unless some need every rank and others need lists.
 
@@ -227,7 +238,7 @@ def _measure(
             warn_of_untrained(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:
             trained = model._with_own_items(train.by_context, train.items, "raise")
-            lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained)
+            lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained, history)
     return _values(metrics, ranks, lists, search.threads)
 
 

@@ -35,6 +35,7 @@ one number for all lists.
 | `novelty@n`       | `novelty`           |                        | mean of −log2 p(i) over L, in bits              |
 | `distance@n`      | `distance`          | ild                    | mean of 1 − cos(i, j) over the pairs of L       |
 | `untrained@n`     | `untrained`         |                        | share of L that no training context had         |
+| `miscalibration@n` | `miscalibration`   |                        | how unlike the history's L's popularity is      |
 
 >>> from shortlist.metrics import Lists
 >>> lists = Lists.from_lists([[0, 1], [0, 2]], trained=[[0, 1], [0, 1], [0], [0]], n_items=4)
@@ -45,7 +46,7 @@ popularity@2 [0.75, 0.5]
 untrained@2 [0.0, 0.5]
 """
 
-from shortlist.metrics.beyond import coverage, distance, gini, novelty, popularity, untrained
+from shortlist.metrics.beyond import coverage, distance, gini, miscalibration, novelty, popularity, untrained
 from shortlist.metrics.lists import Lists
 from shortlist.metrics.measures import (
     auc,
@@ -71,6 +72,7 @@ __all__ = [
     "distance",
     "gini",
     "hit_rate",
+    "miscalibration",
     "ndcg",
     "novelty",
     "parse_metric",

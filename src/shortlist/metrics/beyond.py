@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shortlist.errors import SettingError
 from shortlist.metrics.cosines import cosine_sums
+from shortlist.metrics.groups import divergence, popularity_groups, shares_of_lists, shares_of_rows
 from shortlist.metrics.lists import Lists
 from shortlist.metrics.ranks import check_n
 
@@ -86,6 +87,27 @@ def distance(lists: Lists, n: int, *, threads: int | None = None) -> Values:
     sums = cosine_sums(lists.items[:, :n], lists.trained, threads)
     # The cosine of equal columns is 1 give or take a rounding, being made of roots.
     return np.maximum(0.0, 1.0 - _ratio(sums, pairs))
+
+
+def miscalibration(lists: Lists, n: int) -> Values:
+    """JS(shares of head, middle and tail in the context's history, those in the list): 0 if alike, 1 if disjoint.
+
+    The head are the most popular items that together have a fifth of the training pairs, the tail the least popular
+    ones that have a fifth, see `popularity_groups`; JS is the Jensen–Shannon divergence in bits. Its mean over the
+    contexts of a group is the group's popularity deviation of Abdollahpouri et al. 2021. Not a number for an empty list
+    or an empty history.
+
+    >>> trained = [[0, 1], [0, 2], [0, 3], [0]]
+    >>> miscalibration(Lists.from_lists([[0], [1, 3]], trained=trained, n_items=4, histories=[[0], [0]]), 2)
+    array([0., 1.])
+    """
+    n = _check_cut(lists, n)
+    if lists.histories is None:
+        raise SettingError("miscalibration compares lists with histories, and these lists have none; pass histories=")
+    groups = popularity_groups(lists.had)
+    listed = shares_of_lists(lists.items[:, :n], groups)
+    values = divergence(shares_of_rows(lists.histories, groups), listed)
+    return np.where((lists.histories.lengths > 0) & (lists.lengths(n) > 0), values, np.nan)
 
 
 def untrained(lists: Lists, n: int) -> Values:

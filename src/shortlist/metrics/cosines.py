@@ -1,4 +1,4 @@
-"""How unlike each other the items of a list are: the kernel behind `distance@n`, and its plain twin.
+"""How unlike each other the items of a list are: the kernels behind `distance@n` and slates, and their plain twins.
 
 u_i is the column of item i in the matrix of training contexts × items, 1 where a context had the item, scaled to length
 1; so cos(i, j) = #{contexts that had both} / √(#{had i} · #{had j}), and 0 where one of the two was never had.
@@ -9,7 +9,8 @@ lists that it is in, by a walk over the histories of those who had it. Only item
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,30 +39,73 @@ def cosine_sums(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None
     return sums
 
 
-def _sums_by_place(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None) -> Values:
-    """For each place of the lists, sorted by item: the cosines of its item with those after it."""
+class Listed(NamedTuple):
+    """The histories of training cut to the items that take part, in codes of their own, which keep the items' order."""
+
+    codes: Array  # of all items; of those that take no part, and of -1, the number of those that do: `end`
+    histories: Array  # one after the other, `end` behind each
+    entry_starts: Array
+    entries: Array  # of each item, its places in `histories`
+    scale: Values  # 1 / √#{had i}
+
+    @property
+    def end(self) -> int:
+        """How many items take part."""
+        return len(self.scale) - 1
+
+    @property
+    def work(self) -> Values:
+        """Of each item, about how many steps a walk over the histories of those who had it takes."""
+        had = np.diff(self.entry_starts)  # and behind the last item, how many histories there are
+        return np.asarray(had[:-1] * (len(self.histories) / max(1, had[-1])))
+
+
+def take_part(items: Array, trained: Rows) -> Listed:
+    """The histories cut to these items, whatever the shape of the array and however often they are in it."""
     listed = np.zeros(trained.n_columns + 1, np.bool_)
-    listed[lists.ravel()] = True
+    listed[items.ravel()] = True
     listed[-1] = False  # where -1 has left its mark
-    end = int(listed.sum())  # stands for no item in lists, and for the end of a history
+    end = int(listed.sum())
     # All is bound by memory, and few catalogues have more items in lists than 16 bits can number.
     codes = np.where(listed, np.cumsum(listed) - 1, end).astype(np.uint16 if end < 2**16 else np.int32)
-    own = np.sort(codes[lists], axis=1)
     histories = listed_only(trained.indptr, trained.indices, codes, end)
     entries = np.arange(len(histories), dtype=np.int32 if len(histories) < 2**31 else np.int64)
     entry_starts, entries = by_key(histories, entries, end + 1)
-    place_starts, places = by_key(own.ravel(), np.arange(own.size, dtype=np.int32), end + 1)
-    had = np.diff(entry_starts)
-    scale = 1.0 / np.sqrt(np.maximum(had, 1))
+    scale = 1.0 / np.sqrt(np.maximum(np.diff(entry_starts), 1))
+    return Listed(codes, histories, entry_starts, entries, scale)
+
+
+def _sums_by_place(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None) -> Values:
+    """For each place of the lists, sorted by item: the cosines of its item with those after it."""
+    listed = take_part(lists, trained)
+    own = np.sort(listed.codes[lists], axis=1)
+    place_starts, places = by_key(own.ravel(), np.arange(own.size, dtype=np.int32), len(listed.scale))
     out = np.zeros(own.shape)
 
     def work(start: int, stop: int) -> None:
-        add_cosines(start, stop, own, place_starts, places, histories, entry_starts, entries, scale, out)
+        add_cosines(start, stop, own, place_starts, places, *listed[1:], out)
 
-    steps = (had * (len(histories) / max(1, trained.n_rows)) + np.diff(place_starts) * own.shape[1])[:end]
+    _by_item(work, listed.work + np.diff(place_starts)[:-1] * own.shape[1], threads)
+    return out
+
+
+def cosine_table(listed: Listed, threads: int | None = None) -> npt.NDArray[np.float32]:
+    """cos(i, j) of all pairs of items that take part, by their codes, above the diagonal.
+
+    Its size is the square of their number; the time goes into walks over the histories, as for `cosine_sums`.
+    """
+    out = np.zeros((listed.end, listed.end), np.float32)
+
+    def work(start: int, stop: int) -> None:
+        fill_cosines(start, stop, *listed[1:], out)
+
+    _by_item(work, listed.work + listed.end, threads)
+    return out
+
+
+def _by_item(work: Callable[[int, int], None], steps: Values, threads: int | None) -> None:
     n_threads = thread_count(threads) if steps.sum() > SMALL else 1
     run_chunks(work, balanced_chunks(steps, 16 * n_threads if n_threads > 1 else 1), n_threads)
-    return out
 
 
 @kernel
@@ -121,13 +165,42 @@ def add_cosines(
                 p += 1
 
 
-def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: Rows) -> Values:
-    """The twin of `cosine_sums`: Σ_{i≠j} cos(i, j) = ‖Σ_i u_i‖² − Σ_i ‖u_i‖², list by list, over a dense matrix."""
+@kernel
+def fill_cosines(
+    start: int, stop: int, histories: Array, entry_starts: Array, entries: Array, scale: Array, out: Array
+) -> None:
+    """For the items start…stop: their cosines with the items of higher codes. Its walks are bound by memory."""
+    end = len(scale) - 1
+    both = np.zeros(len(scale), np.int32)  # how many contexts had i and j, for the j > i
+    for i in range(start, stop):
+        for e in range(entry_starts[i], entry_starts[i + 1]):
+            p = entries[e] + 1
+            while histories[p] != end:
+                both[histories[p]] += 1
+                p += 1
+        for j in range(i + 1, end):
+            out[i, j] = both[j] * scale[j] * scale[i]
+        both[:] = 0
+
+
+def unit_columns(trained: Rows) -> Values:
+    """u_i as the columns of a dense matrix: what the twins are made of."""
     U = np.zeros((trained.n_rows, trained.n_columns))
     U[np.repeat(np.arange(trained.n_rows), trained.lengths), trained.indices] = 1.0
-    U /= np.maximum(np.linalg.norm(U, axis=0), 1.0)
+    return np.asarray(U / np.maximum(np.linalg.norm(U, axis=0), 1.0))
+
+
+def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: Rows) -> Values:
+    """The twin of `cosine_sums`: Σ_{i≠j} cos(i, j) = ‖Σ_i u_i‖² − Σ_i ‖u_i‖², list by list, over a dense matrix."""
+    U = unit_columns(trained)
     sums = np.zeros(len(lists))
     for q, row in enumerate(lists):
         u = U[:, row[row >= 0]]
         sums[q] = ((u.sum(axis=1) ** 2).sum() - (u**2).sum()) / 2
     return sums
+
+
+def cosine_table_numpy(items: npt.NDArray[np.int32], trained: Rows) -> npt.NDArray[np.float32]:
+    """The twin of `cosine_table` of these items: UᵀU above the diagonal."""
+    U = unit_columns(trained)[:, np.unique(items[items >= 0])]
+    return np.triu(U.T @ U, 1).astype(np.float32)

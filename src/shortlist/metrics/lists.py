@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """For each context the items it is recommended, best first, and who had which item in training.
+    """For each context the items it is recommended, in their order, and who had which item in training.
 
     Checked when it is built: codes are within the catalogue, no item is twice in a list, -1 stands only at its end.
 
     Attributes:
         items: codes of items, contexts × places; -1 where a list is shorter.
         trained: the training pairs, a row a context, a column an item of the catalogue; weights do not count.
+        histories: what the context of each list has had, where that is known; only `miscalibration` asks.
 
     >>> lists = Lists.from_lists([[2, 0], [1]], trained=[[0, 1], [0]], n_items=4)
     >>> lists.items.tolist(), lists.had.tolist()
@@ -33,6 +34,7 @@ class Lists:
 
     items: npt.NDArray[np.int32]
     trained: Rows
+    histories: Rows | None = None
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -46,14 +48,30 @@ class Lists:
                 f"items has codes from {items.min()} to {items.max()}; expected 0 to {self.n_items - 1}, or -1 where a "
                 "list has ended"
             )
+        if self.histories is not None and (self.histories.n_rows, self.histories.n_columns) != (
+            len(items),
+            self.n_items,
+        ):
+            raise SettingError(
+                f"histories has {self.histories.n_rows} rows over {self.histories.n_columns} items, for {len(items)} "
+                f"lists out of {self.n_items} items; expected one row a list, over the same items"
+            )
         sorted_items = np.sort(items, axis=1)
         _refuse((sorted_items[:, 1:] == sorted_items[:, :-1]) & (sorted_items[:, 1:] >= 0), "has an item twice")
         _refuse((items[:, 1:] >= 0) & (items[:, :-1] < 0), "goes on after a -1; put the -1s at the end")
         object.__setattr__(self, "items", items.astype(np.int32, copy=False))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]], trained: Sequence[Sequence[int]], n_items: int) -> Lists:
+    def from_lists(
+        cls,
+        lists: Sequence[Sequence[int]],
+        trained: Sequence[Sequence[int]],
+        n_items: int,
+        histories: Sequence[Sequence[int]] | None = None,
+    ) -> Lists:
         """The items of each list, and those of each training context, as lists of codes below `n_items`.
+
+        `histories` are those of the lists' contexts, where they are to be known.
 
         >>> Lists.from_lists([[2, 0], []], trained=[[0, 1], [0]], n_items=4).lengths(2)
         array([2, 0])
@@ -61,12 +79,8 @@ class Lists:
         items = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int32)
         for q, row in enumerate(lists):
             items[q, : len(row)] = row
-        rows = Rows.from_lists([np.asarray(row, np.int32) for row in trained], n_items)
-        if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
-            raise SettingError(
-                f"trained has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"
-            )
-        return cls(items, rows)
+        had = None if histories is None else _rows("histories", histories, n_items)
+        return cls(items, _rows("trained", trained, n_items), had)
 
     def __len__(self) -> int:
         """The number of contexts."""
@@ -95,6 +109,15 @@ class Lists:
         """How many items there are in the first n places of each list."""
         lengths: npt.NDArray[np.int64] = (self.items[:, :n] >= 0).sum(axis=1)
         return lengths
+
+
+def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> Rows:
+    rows = Rows.from_lists([np.asarray(row, np.int32) for row in lists], n_items)
+    if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
+        raise SettingError(
+            f"{name} has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"
+        )
+    return rows
 
 
 def _refuse(bad: npt.NDArray[Any], what: str) -> None:

@@ -37,6 +37,7 @@ _BEYOND: dict[str, Callable[[Lists, int], npt.NDArray[np.float64] | float]] = {
     "novelty": beyond.novelty,
     "distance": beyond.distance,
     "untrained": beyond.untrained,
+    "miscalibration": beyond.miscalibration,
 }
 _OF_ALL = {"coverage", "gini"}  # one number for all contexts together
 _ALIASES = {"map": "ap", "average_precision": "ap", "hr": "hit", "hit_rate": "hit", "rr": "mrr", "ild": "distance"}

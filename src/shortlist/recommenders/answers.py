@@ -42,7 +42,7 @@ class Labels:
 
 
 class Recommendations:
-    """For each query the best items, best first, by their ids.
+    """For each query the best items, best first, by their ids; of a slate, in the order in which it was picked.
 
     A query has fewer than n items only where the filters left fewer. `recommendations[k]` is the k-th query's list of
     (id, score); `ids`, `scores` and `to_polars()` give everything at once. `skipped` lists the contexts that are not

@@ -27,6 +27,7 @@ from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor, watched
 from shortlist.recommenders.space import Space
 from shortlist.retrieval import Filters, item_ranks, top_n
+from shortlist.retrieval.slates.base import Catalogue, Slate, check_slate
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.epochs import Callback
 
@@ -91,6 +92,11 @@ class Recommender(ABC):
     def _similarity(self, codes: Codes) -> BlockScorer:
         """How near all items are to these items."""
         raise SettingError(f"{type(self).__name__} has no notion of similar items")
+
+    @property
+    def _item_vectors(self) -> npt.NDArray[np.float32] | None:
+        """By what a slate tells how near items are to each other; by who had them, if None."""
+        return None
 
     @abstractmethod
     def _check_arrays(self) -> None:
@@ -219,6 +225,7 @@ class Recommender(ABC):
         allow: ItemLists | None = None,
         deny: ItemLists | None = None,
         unknown: Unknown = "raise",
+        slate: Slate | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
@@ -239,16 +246,21 @@ class Recommender(ABC):
                 `"skip"` them (contexts left out are listed in the answer's `skipped`). Models of contexts with several
                 parts also know `"average"`, as long as one part is known: an unknown part counts as an average one, or,
                 for a `FactorizationMachine`, for nothing.
+            slate: how to pick the n out of more, such as `shortlist.slates.MMR(0.3)`: its pool of best items is
+                searched as ever, filters and all, then n of them are picked, in an order of their own. Scores are
+                still those of the model, so they need not fall along the list.
             memory: what blocks of scores may take, bytes or text such as "256MB".
             threads: how many to use; all CPUs by default.
 
         Equal scores are ordered by popularity, so an empty history is answered with the popular items.
         """
         n = whole("n", n)
+        if slate is not None:
+            check_slate(slate)
         queries = self._queries(contexts, history, unknown)
         filters = self._filters(queries, exclude_seen, allow, deny)
         with blas_threads(threads):
-            return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads)
+            return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads, slate=slate)
 
     def _search(
         self,
@@ -259,16 +271,35 @@ class Recommender(ABC):
         memory: int | str | None,
         threads: int | None,
         answer: str | None = None,
+        slate: Slate | None = None,
     ) -> Recommendations:
+        n = min(n, len(self.items_))
         codes, scores = top_n(
             scorer,
-            min(n, len(self.items_)),
+            n if slate is None else min(max(n, slate.pool), len(self.items_)),
             filters=filters,
             priority=self._priority,
             memory=memory_bytes(memory),
             threads=threads,
         )
+        if slate is not None:
+            codes, scores = self._slate(slate, codes, scores, queries, n, memory, threads)
         return Recommendations(queries.labels, self.items_, codes, scores, answer=answer, skipped=queries.skipped)
+
+    def _slate(
+        self,
+        slate: Slate,
+        codes: Codes,
+        scores: npt.NDArray[np.float32],
+        queries: Queries,
+        n: int,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> tuple[Codes, npt.NDArray[np.float32]]:
+        """The n that a slate picks of the pool of each query, however the pool was found."""
+        about = Catalogue(self.seen_, self._item_vectors)
+        histories, budget = queries.histories, memory_bytes(memory)
+        return slate.pick(codes, scores, n, catalogue=about, histories=histories, memory=budget, threads=threads)
 
     def score(
         self,

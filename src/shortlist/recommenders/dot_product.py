@@ -98,9 +98,13 @@ class DotProduct(Recommender):
             scores.append((self.item_embeddings_[distinct] @ contexts[q])[place])
         return scores
 
+    @property
+    def _item_vectors(self) -> npt.NDArray[np.float32]:
+        return self.item_embeddings_[:, : self._latent]  # without biases
+
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings; an item without any observation has none and is near to nothing."""
-        latent = self.item_embeddings_[:, : self._latent]  # without biases
+        latent = self._item_vectors
         norms = np.linalg.norm(latent, axis=1, keepdims=True)
         unit = latent / np.where(norms > 0, norms, 1)
         return DotProductScorer(unit[codes], unit)

@@ -379,7 +379,7 @@ class Sampled(Factorization):
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings, biases aside."""
-        vectors = unit_rows(self.item_embeddings_[:, : self._latent], self._latent)
+        vectors = unit_rows(self._item_vectors, self._latent)
         return DotProductScorer(vectors[codes], vectors)
 
     def _check_arrays(self) -> None:
