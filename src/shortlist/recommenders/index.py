@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +18,10 @@ from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries
+from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
+from shortlist.retrieval.slates.base import Slate, check_slate
 
 if TYPE_CHECKING:
     from shortlist.recommenders.dot_product import DotProduct
@@ -36,9 +40,10 @@ class Index:
         why: why this kind, with these settings.
     """
 
-    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str) -> None:
+    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str, standing: Filters | None = None) -> None:
         self._model, self._items, self._contexts = model, model.item_embeddings_, model.context_embeddings_
         self._index = vectors
+        self._standing = standing
         self.why = why
 
     @property
@@ -64,6 +69,37 @@ class Index:
     def __len__(self) -> int:
         return self._index.n_items
 
+    def only(self, allow: Iterable[Id] | None = None, deny: Iterable[Id] | None = None) -> Index:
+        """The same index for part of the catalogue: what is in stock, what may be shown in a country.
+
+        `allow` and `deny` are as in `search`, here for all searches that follow: they are looked up once, which with
+        many items takes longer than a search. Both indexes share all else. Unknown ids are passed over.
+
+        >>> from shortlist import IALS, datasets
+        >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)
+        >>> index = model.index("exact")
+        >>> best = index.search([12347], n=3).ids[0]
+        >>> index.only(deny=best[:1]).search([12347], n=2).ids[0] == best[1:]
+        True
+        """
+        found = self._narrowed(_common(self._model, allow, deny))
+        return Index(self._model, self._index, self.why, found.with_standing(len(self)))
+
+    def _narrowed(self, filters: Filters) -> Filters:
+        """Filters of a question, and those that stand."""
+        own = self._standing
+        if own is None:
+            return filters
+        if filters.allow is None and filters.deny is None:
+            return replace(own, exclude=filters.exclude, allow_rows=filters.allow_rows)
+        allows = [one for one in (own.allow, filters.allow) if one is not None]
+        denies = [one for one in (own.deny, filters.deny) if one is not None]
+        return replace(
+            filters,
+            allow=reduce(np.intersect1d, allows) if allows else None,
+            deny=np.concatenate(denies) if denies else None,
+        )
+
     def search(
         self,
         queries: Iterable[Id] | npt.NDArray[Any] | None = None,
@@ -74,6 +110,7 @@ class Index:
         allow: ItemLists | None = None,
         deny: ItemLists | None = None,
         unknown: Unknown = "raise",
+        slate: Slate | None = None,
         threads: int | None = None,
     ) -> Recommendations:
         """The n best items for each query: what `model.recommend` answers, as far as the index finds it.
@@ -87,9 +124,12 @@ class Index:
             allow: recommend only these items: one list for all, or one per query.
             deny: never recommend these: one list for all, or one per query.
             unknown: what to do about contexts, or items of a history, that are not known: "raise" or "skip".
+            slate: pick the n out of more, for diversity or calibration: see `shortlist.slates`.
             threads: how many to use; all CPUs by default.
         """
         n = whole("n", n)
+        if slate is not None:
+            check_slate(slate)
         self._require_same_model()
         model = self._model
         if isinstance(queries, np.ndarray) and queries.ndim == 2:
@@ -99,8 +139,12 @@ class Index:
         else:
             asked = model._queries(queries, history, unknown)
             vectors = model._scorer(asked, threads).contexts
-        filters = model._filters(asked, exclude_seen, allow, deny)
-        codes, scores = self._index.search(vectors, min(n, len(self)), filters, threads=threads)
+        filters = self._narrowed(model._filters(asked, exclude_seen, allow, deny))
+        n = min(n, len(self))
+        most = n if slate is None else min(max(n, slate.pool), len(self))
+        codes, scores = self._index.search(vectors, most, filters, threads=threads)
+        if slate is not None:
+            codes, scores = model._slate(slate, codes, scores, asked, n, threads=threads)
         return Recommendations(asked.labels, model.items_, codes, scores, skipped=asked.skipped)
 
     def _require_same_model(self) -> None:
@@ -113,7 +157,10 @@ class Index:
 
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value}" for name, value in self.settings.items())
-        of = f"Index({self.kind!r}{settings}) of {type(self._model).__name__}, {len(self):,} items × {self._index.dim}"
+        standing = None if self._standing is None else self._standing.standing
+        part = "" if standing is None else f", of which {standing.share:.1%} may be returned"
+        size = f"{len(self):,} items × {self._index.dim}"
+        of = f"Index({self.kind!r}{settings}) of {type(self._model).__name__}, {size}{part}"
         return of if self.measured is None else f"{of}\n  {self.measured}\n  {self.why}"
 
 
@@ -157,6 +204,17 @@ def model_index(
             stacklevel=3,
         )
     return index
+
+
+def _common(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | None) -> Filters:
+    """Filters for everybody."""
+    codes = []
+    for name, given in (("allow", allow), ("deny", deny)):
+        common, rows = model._filter_codes(name, given, np.zeros(0, np.bool_))
+        if rows is not None:
+            raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
+        codes.append(common)
+    return Filters(allow=codes[0], deny=codes[1])
 
 
 def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:

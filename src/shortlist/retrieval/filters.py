@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +27,47 @@ class Filters:
         deny: items never to return, for all queries.
         allow: the only items to return, for all queries.
         allow_rows: the only items to return, per query.
+        standing: `allow` and `deny` in the form that indexes ask, where it was made before (`with_standing`).
     """
 
     exclude: Rows | None = None
     deny: npt.NDArray[np.int32] | None = None
     allow: npt.NDArray[np.int32] | None = None
     allow_rows: Rows | None = None
+    standing: Standing | None = None
+
+    def with_standing(self, n_items: int) -> Filters:
+        """The same filters, prepared for many searches over so many items."""
+        if self.allow is None and self.deny is None:
+            return self
+        kept = np.zeros(-(-n_items // 64) * 64, np.bool_)
+        kept[:n_items] = self.allow is None
+        if self.allow is not None:
+            kept[_codes(self.allow, n_items, "allow")] = True
+        if self.deny is not None:
+            kept[_codes(self.deny, n_items, "deny")] = False
+        bits = np.packbits(kept, bitorder="little").view(np.uint64)
+        return replace(self, standing=Standing(bits, int(np.count_nonzero(kept)) / n_items))
+
+    def of(self, queries: npt.NDArray[np.int64]) -> Filters:
+        """The filters of some of the queries."""
+        return replace(self, exclude=_taken(self.exclude, queries), allow_rows=_taken(self.allow_rows, queries))
+
+
+class Standing(NamedTuple):
+    """What `allow` and `deny` leave."""
+
+    bits: npt.NDArray[np.uint64]  # a bit for each item
+    share: float  # of the items
+
+
+def _taken(rows: Rows | None, queries: npt.NDArray[np.int64]) -> Rows | None:
+    if rows is None:
+        return None
+    starts, codes = rows
+    some = [codes[starts[q] : starts[q + 1]] for q in queries]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in some])]).astype(np.int64)
+    return indptr, np.concatenate([np.empty(0, np.int32), *some])
 
 
 class Masks(NamedTuple):

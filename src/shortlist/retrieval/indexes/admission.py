@@ -24,22 +24,14 @@ class Admission(NamedTuple):
 
 def make_admission(filters: Filters, n_items: int, n_queries: int) -> tuple[Admission, float]:
     """What these filters admit, and which share of the items `allow` and `deny` leave."""
-    bits, share = np.empty(0, np.uint64), 1.0
-    if filters.allow is not None or filters.deny is not None:
-        kept = np.zeros(-(-n_items // 64) * 64, np.bool_)
-        kept[:n_items] = filters.allow is None
-        if filters.allow is not None:
-            kept[filters.allow] = True
-        if filters.deny is not None:
-            kept[filters.deny] = False
-        bits = np.packbits(kept, bitorder="little").view(np.uint64)
-        share = int(np.count_nonzero(kept)) / n_items
+    standing = filters.standing or filters.with_standing(n_items).standing
+    bits, share = standing if standing is not None else (np.empty(0, np.uint64), 1.0)
     starts, excluded = np.empty(0, np.int64), np.empty(0, np.int32)
     if filters.exclude is not None:
         starts, excluded = filters.exclude
-        row = np.repeat(np.arange(n_queries), np.diff(starts))
         given = excluded[starts[0] : starts[-1]]
-        if np.any((given[1:] < given[:-1]) & (row[1:] == row[:-1])):
+        if np.any(given[1:] < given[:-1]):  # as it must where a row ends, and nowhere else
+            row = np.repeat(np.arange(n_queries), np.diff(starts))
             excluded = excluded.copy()
             excluded[starts[0] : starts[-1]] = given[np.lexsort((given, row))]
     return Admission(bits, starts, excluded), share

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shortlist._settings import whole
 from shortlist.errors import SettingError
 from shortlist.retrieval.exact import top_n
-from shortlist.retrieval.filters import Filters, Rows
+from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes.measured import Measured
 from shortlist.scoring.blocks import DotProductScorer
 
@@ -135,8 +135,7 @@ class VectorIndex(ABC):
         self, which: npt.NDArray[np.int64], queries: Vectors, n: int, filters: Filters, threads: int | None
     ) -> Found:
         """`_all_scored` for some of the queries."""
-        own = Filters(taken(filters.exclude, which), filters.deny, filters.allow)
-        return self._all_scored(queries[which], n, own, threads)
+        return self._all_scored(queries[which], n, filters.of(which), threads)
 
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value}" for name, value in self.settings.items())
@@ -162,12 +161,3 @@ def padded(found: Found, n: int) -> Found:
     """With columns of −1 and −inf up to n."""
     missing = ((0, 0), (0, n - found[0].shape[1]))
     return np.pad(found[0], missing, constant_values=-1), np.pad(found[1], missing, constant_values=-np.inf)
-
-
-def taken(rows: Rows | None, which: npt.NDArray[np.int64]) -> Rows | None:
-    """Some rows of all."""
-    if rows is None:
-        return None
-    starts, values = rows
-    some = [values[starts[q] : starts[q + 1]] for q in which]
-    return np.concatenate([[0], np.cumsum([len(row) for row in some])]).astype(np.int64), np.concatenate(some)

@@ -18,7 +18,7 @@ from shortlist._settings import one_of
 from shortlist.retrieval.exact import top_n
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes.admission import Admission
-from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors, taken
+from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors
 from shortlist.retrieval.indexes.copies import Copy, CopyScorer, halves_are_fast
 from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
 
@@ -73,8 +73,7 @@ class ExactIndex(VectorIndex):
         open_ = np.arange(len(vectors))
         most = 2 * n + 32
         while len(open_) and most < self.n_items // 4:
-            own = Filters(taken(filters.exclude, open_), filters.deny, filters.allow)
-            proven = self._proven(vectors[open_], n, most, own, threads)
+            proven = self._proven(vectors[open_], n, most, filters.of(open_), threads)
             done = open_[proven[2]]
             items[done], scores[done] = proven[0][proven[2]], proven[1][proven[2]]
             open_ = open_[~proven[2]]

@@ -19,7 +19,7 @@ from shortlist._threads import thread_count
 from shortlist.errors import SettingError
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes.admission import make_admission
-from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors, taken
+from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors
 from shortlist.retrieval.indexes.partition import Advance
 from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
 
@@ -87,7 +87,8 @@ class FaissIndex(VectorIndex):
     def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         items = np.full((len(vectors), n), -1, np.int32)
         scores = np.full((len(vectors), n), -np.inf, np.float32)
-        share = make_admission(Filters(None, filters.deny, filters.allow), self.n_items, len(vectors))[1]
+        filters = filters if filters.standing is not None else filters.with_standing(self.n_items)
+        share = 1.0 if filters.standing is None else filters.standing.share
         most = 0 if filters.exclude is None else int(np.diff(filters.exclude[0]).max(initial=0))
         fetch, wider = round((self._fetch(n) + most) / max(share, 1e-9)), 1
         rows = self._padded(vectors)
@@ -95,8 +96,7 @@ class FaissIndex(VectorIndex):
         with _OpenMP(self._faiss, thread_count(threads)):
             while len(open_) and fetch <= self.n_items // 2:
                 _, found = self._index.search(rows[open_], fetch, params=self._parameters(wider))
-                own = Filters(taken(filters.exclude, open_), filters.deny, filters.allow)
-                admission, _ = make_admission(own, self.n_items, len(open_))
+                admission, _ = make_admission(filters.of(open_), self.n_items, len(open_))
                 best, exact, counts = self._rescored(vectors[open_], found.astype(np.int32), n, admission)
                 items[open_], scores[open_] = best, exact
                 open_ = open_[counts < n]
