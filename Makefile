@@ -32,7 +32,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch,tune]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch,tune,rerank]"
 	touch $@
 
 $(BENCH_VENV)/.bench: pyproject.toml constraints.txt

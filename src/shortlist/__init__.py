@@ -60,12 +60,14 @@ if TYPE_CHECKING:
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
     from shortlist.recommenders.tensors import PARAFAC, Tucker
+    from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
     from shortlist.tuning import Tuned, tune
 
 _HOME = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "AlignedFeatures": "shortlist.data.features.aligned",
     "BPR": "shortlist.recommenders.matrix_factorization",
+    "Candidates": "shortlist.reranking",
     "Comparison": "shortlist.evaluation",
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
@@ -80,6 +82,7 @@ _HOME = {
     "ICD": "shortlist.recommenders.icd",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
+    "LambdaMART": "shortlist.reranking",
     "LambdaMF": "shortlist.recommenders.matrix_factorization",
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
@@ -89,6 +92,7 @@ _HOME = {
     "RankALS": "shortlist.recommenders.rank_als",
     "Recommendations": "shortlist.recommenders.answers",
     "Recommender": "shortlist.recommenders.base",
+    "Reranker": "shortlist.reranking",
     "SLIM": "shortlist.recommenders.slim",
     "SettingError": "shortlist.errors",
     "ShortlistError": "shortlist.errors",
@@ -99,6 +103,7 @@ _HOME = {
     "StorageError": "shortlist.errors",
     "Tucker": "shortlist.recommenders.tensors",
     "Tuned": "shortlist.tuning",
+    "TwoStage": "shortlist.reranking",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
@@ -124,6 +129,7 @@ __all__ = [  # noqa: RUF022
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
     "Recommendations", "Explanation", "load",
+    "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling",
     "tune", "Tuned", "tuning",
