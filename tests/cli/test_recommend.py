@@ -99,3 +99,19 @@ def test_columns_are_aligned_and_not_cut(run, tmp_path):
     lines = run("recommend", tmp_path / "m", "1", "2", "--keep-seen").stdout.splitlines()
     assert sum(long in line for line in lines) == 2
     assert len({len(line) for line in lines}) == 1
+
+
+def test_two_stages(run, run_json, tmp_path):
+    pytest.importorskip("lightgbm")
+    frame = {
+        "user": [u for u in "abcdefgh" for _ in range(6)],
+        "product": [k * j % 13 for j in range(1, 9) for k in range(6)],
+    }
+    split = sl.splits.at_random(sl.Interactions.from_frame(frame, context="user", item="product"), 0.4)
+    two = sl.TwoStage(sl.EASE().fit(split.train), sl.LambdaMART(trees=3, min_leaf=1), candidates=5).fit(split)
+    two.save(tmp_path / "two")
+    expected = two.recommend(["a", "c"], n=3)
+    assert ids(run_json("recommend", tmp_path / "two", "a", "c", "-n", 3)) == expected.ids
+    assert ids(run_json("recommend", tmp_path / "two", "--history", "1,2")) == two.recommend(history=[[1, 2]]).ids
+    assert "TwoStage" in run("inspect", tmp_path / "two", "--check").stdout
+    assert ids(run_json("similar", tmp_path / "two", "1")) == two.similar_items([1]).ids

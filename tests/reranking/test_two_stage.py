@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 
 import shortlist as sl
+from conformance.test_every_recommender import CASES, make
+from conformance.test_every_recommender import events as with_taste
 from reranking.worlds import ByFeature, Linear, events, planted
 
 
@@ -182,3 +184,29 @@ def test_unfitted_stages(model):
     with pytest.raises(sl.NotFittedError, match="second stage has not been fitted"):
         sl.TwoStage(model).recommend(["u1"])
     assert "reranked by LambdaMART(trees=" in repr(sl.TwoStage(model))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "text") for name in sorted(CASES)), *((name, "tuple") for name in ("IALS", "PARAFAC", "ItemKNN"))],
+)
+def test_on_top_of_every_recommender(name, kind, tmp_path):
+    split = sl.splits.at_random(with_taste(kind), 0.3)
+    first = make(name).fit(split.train)
+    two = sl.TwoStage(first, Linear(), candidates=6).fit(split)
+    people, n_items = split.truth.contexts.ids()[:4], split.train.n_items
+    for question in ({"contexts": people}, {"history": [split.train.items.ids()[:3], []]}):
+        for ids, alone in zip(two.recommend(**question, n=n_items).ids, first.recommend(**question, n=n_items).ids):
+            assert sorted(ids[:6]) == sorted(alone[:6])
+            assert ids[6:] == alone[6:]
+    two.save(tmp_path / "two")
+    again = sl.TwoStage.load(tmp_path / "two", reranker=two.reranker)
+    assert again.recommend(people, n=9).ids == two.recommend(people, n=9).ids
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+        result = sl.evaluate(two, split, ["auc", "ndcg@3"])
+    assert 0 <= result["auc"] <= 1
+    if CASES[name].similar:
+        assert (
+            two.similar_items(split.train.items.ids()[:1], n=3).ids
+            == first.similar_items(split.train.items.ids()[:1], n=3).ids
+        )

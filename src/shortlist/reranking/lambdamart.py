@@ -233,9 +233,7 @@ class _Data:
         return _Data(self.features[rows], self.relevance[rows], self.sizes[queries])
 
     def dataset(self, engine: Any, parameters: dict[str, Any], like: Any = None) -> Any:
-        return engine.Dataset(
-            self.features, self.relevance, group=self.sizes, params=parameters, reference=like, free_raw_data=False
-        )
+        return engine.Dataset(self.features, self.relevance, group=self.sizes, params=parameters, reference=like)
 
 
 def mismatch(learnt: tuple[str, ...], found: tuple[str, ...]) -> str:

@@ -253,6 +253,21 @@ class TwoStage:
             items, scores = self._found(queries, filters, self.candidates, memory_bytes(memory), threads)
             return self.describer.describe(found_by(self.first, queries, items, scores, threads))
 
+    def similar_items(
+        self,
+        items: Iterable[Id],
+        n: int = 10,
+        *,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n items nearest to each given item by stage one; stage two has no part in it."""
+        how = {"allow": allow, "deny": deny, "unknown": unknown, "memory": memory, "threads": threads}
+        return self.first.similar_items(items, n, **how)  # type: ignore[arg-type]
+
     def _asked(
         self,
         contexts: Iterable[Id] | None,
