@@ -130,6 +130,22 @@ def test_other_stages_one(two, split, model):
         described.with_first(grown, item_features=pl.DataFrame({"product": [1, 2], "y": [5.0, 9.0]}))
 
 
+def test_a_stage_one_that_grows(split):
+    first = sl.IALS(dim=5, epochs=3).fit(split.train)
+    frame = pl.DataFrame({"product": [1, 2], "x": [1.0, 2.0]})
+    two = sl.TwoStage(first, ByFeature("mean_similarity"), candidates=40, item_features=frame).fit(split)
+    before = two.recommend(["u1"], n=40)
+    new = {"user": ["u1", "u2", "u3"], "product": [500, 500, 501], "when": [10**6] * 3}
+    first.partial_fit(sl.Interactions.from_frame(new, context="user", item="product", time="when"))
+    after = two.recommend(["u1"], n=40)
+    assert set(after.ids[0]) == (set(before.ids[0]) | {501})
+    fresh = sl.TwoStage(first, two.reranker, candidates=40, item_features=frame)
+    assert after.ids == [
+        [one for _, one in sorted(zip(-found.column("mean_similarity"), found.items), key=lambda pair: pair[0])]
+        for found in [fresh.retrieve(["u1"])]
+    ]
+
+
 def test_a_function_that_gives_other_columns_later(model, split):
     names = ["a"]
     two = sl.TwoStage(model, Linear(), candidates=8, extra=lambda c: {names[0]: c.ranks})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,30 @@ DEFAULT_METRICS = (
     "distance@20",
     "untrained@20",
 )
+
+
+@overload
+def evaluate(
+    model: TwoStage,
+    split: Split,
+    metrics: str | Sequence[str | Metric] = ...,
+    *,
+    seed: int = ...,
+    memory: int | str | None = ...,
+    threads: int | None = ...,
+) -> StagedEvaluation: ...
+
+
+@overload
+def evaluate(
+    model: Recommender,
+    split: Split,
+    metrics: str | Sequence[str | Metric] = ...,
+    *,
+    seed: int = ...,
+    memory: int | str | None = ...,
+    threads: int | None = ...,
+) -> Evaluation: ...
 
 
 def evaluate(

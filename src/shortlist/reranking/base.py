@@ -29,7 +29,7 @@ class Reranker(Protocol):
     ...         return candidates.features @ self.weights[:-1] + self.weights[-1]
     >>> isinstance(Linear(), sl.Reranker)
     True
-    >>> events = sl.datasets.synthetic(n_contexts=200, n_items=50, n_events=4000, seed=0)
+    >>> events = sl.datasets.synthetic(200, 50, 4000, seed=0)
     >>> split = sl.splits.at_random(events, test=0.2)
     >>> two = sl.TwoStage(sl.EASE().fit(split.train), Linear(), candidates=20).fit(split)
     >>> len(two.recommend(split.truth.contexts.ids()[:1], n=5).ids[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ Extra: TypeAlias = Callable[[Candidates], Any]
 Models: TypeAlias = Mapping[str, Recommender] | Sequence[Recommender]
 
 PAIR = ("score", "relative_score", "rank", "popularity", "history_length", "seen")
+_NOTHING = np.empty(0, np.int32)
 SIMILARITY = ("mean_similarity", "max_similarity")
 
 
@@ -52,6 +52,7 @@ class Describer:
     item_features: Features | None = None
     context_features: Features | None = None
     extra: Extra | None = None
+    _made: dict[str, tuple[object, Any]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for name, model in self.models.items():
@@ -101,17 +102,27 @@ class Describer:
         described = candidates.with_features(table, names)
         return described if self.extra is None else _with_extra(described, self.extra)
 
-    @cached_property
+    @property
     def _unit(self) -> Floats:
         """Embeddings of items of length 1, without biases."""
-        scorer = self.first._similarity(np.empty(0, np.int32))
-        found: Floats = scorer.items  # type: ignore[attr-defined]
+        first = self.first
+        assert isinstance(first, DotProduct)
+        found: Floats = self._kept("unit", first.item_embeddings_, lambda: first._similarity(_NOTHING).items)
         return found
 
-    @cached_property
+    @property
     def _item_rows(self) -> Rows:
-        assert self.item_features is not None
-        return self.item_features.align(self.first.items_).rows
+        features, items = self.item_features, self.first.items_
+        assert features is not None
+        found: Rows = self._kept("item rows", items, lambda: features.align(items).rows)
+        return found
+
+    def _kept(self, name: str, source: object, make: Callable[[], Any]) -> Any:
+        """What is made of a part of stage one, until that becomes another, as `partial_fit` makes it."""
+        known = self._made.get(name)
+        if known is None or known[0] is not source:
+            known = self._made[name] = (source, make())
+        return known[1]
 
     def _context_rows(self, queries: Queries) -> Rows:
         """A row a query; all of it missing for histories of nobody in particular."""

@@ -50,7 +50,7 @@ class TwoStage:
     not seen, and be judged by what neither has: train, held out for the reranker, test, one after the other in time.
 
     >>> import shortlist as sl
-    >>> events = sl.datasets.synthetic(n_contexts=200, n_items=60, n_events=6000, seed=1)
+    >>> events = sl.datasets.synthetic(200, 60, 6000, seed=1)
     >>> test = sl.splits.at_random(events, test=0.2)
     >>> held = sl.splits.at_random(test.train, test=0.2)
     >>> two = sl.TwoStage(sl.EASE().fit(held.train), sl.LambdaMART(trees=20), candidates=30)
