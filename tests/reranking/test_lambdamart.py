@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -22,9 +23,8 @@ def lesson():
     return spy.candidates, spy.relevance
 
 
-def test_the_same_seed_gives_the_same_trees_at_any_number_of_threads(lesson):
-    import dataclasses
-
+def test_the_same_seed_gives_the_same_trees_at_any_number_of_threads(lesson, monkeypatch):
+    monkeypatch.setattr("shortlist.reranking.lambdamart.SMALL", 0)
     candidates, relevance = lesson
     one = sl.LambdaMART(trees=30).fit(dataclasses.replace(candidates, threads=1), relevance)
     two = sl.LambdaMART(trees=30).fit(dataclasses.replace(candidates, threads=2), relevance)

@@ -22,8 +22,8 @@ def grown(seed: int = 0, missing: bool = True, **more):
         X[rng.random(X.shape) < 0.1] = np.nan
         X[:, 3] = np.nan_to_num(X[:, 3])  # a feature without NaN, so that NaN later is a surprise
     y = (np.nan_to_num(X[:, 0]) + (X[:, 4] == 1) + rng.normal(size=len(X)) > 1).astype(int)
-    settings = {"objective": "lambdarank", "num_leaves": 7, "verbosity": -1, "min_data_in_leaf": 5, "seed": seed} | more
-    booster = lgb.train(settings, lgb.Dataset(X, y, group=[30] * 50), 12)
+    settings = {"objective": "lambdarank", "num_leaves": 7, "verbosity": -1, "min_data_in_leaf": 5, "num_threads": 1}
+    booster = lgb.train(settings | more, lgb.Dataset(X, y, group=[30] * 50), 12)
     new = rng.normal(size=(400, 5)).astype(np.float32)
     new[rng.random(new.shape) < 0.15] = np.nan
     new[rng.random(new.shape) < 0.1] = 0
@@ -80,6 +80,8 @@ def changed(trees: Trees, name: str, place, value) -> dict:
         ("missing", 0, 3, "sends NaN"),
         ("threshold", 0, np.nan, "not finite"),
         ("value", 0, np.inf, "not finite"),
+        ("value", slice(None), 1e38, "scores could reach 1.2e"),
+        ("value", slice(None), 1e308, "scores could reach inf"),
         ("node_starts", 0, 1, "do not begin"),
         ("node_starts", 1, 7, "one leaf more"),
         ("node_starts", -1, 1000, "do not begin"),

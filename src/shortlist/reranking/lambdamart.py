@@ -18,6 +18,7 @@ from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.trees import Trees, from_lightgbm
 
 GREATEST = 30  # grade of relevance that LightGBM has a gain for
+SMALL = 2_000_000  # numbers in a table of features: with fewer, threads wait for each other longer than they work
 _LARGEST = 10_000  # candidates of a query that LightGBM takes
 
 
@@ -144,7 +145,7 @@ class LambdaMART:
             "seed": self.seed,
             "deterministic": True,
             "force_row_wise": True,
-            "num_threads": thread_count(threads),
+            "num_threads": thread_count(threads) if data.features.size >= SMALL else 1,
             "verbosity": -1,
         }
         train = data.dataset(engine, parameters)

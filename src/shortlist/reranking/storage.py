@@ -133,10 +133,10 @@ def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]
 
 def _model(left: StoredModel, prefix: str, said: Mapping[str, Any], path: str | PathLike[str]) -> Recommender:
     arrays, tables = _taken(left.arrays, f"{prefix}."), _taken(left.tables, f"{prefix}.")
-    kind = said["kind"]
-    if not isinstance(kind, str):
-        raise StorageError(f"a stage is a {kind!r:.80}; expected the name of a recommender")
-    return registry.restored(StoredModel(kind, said["settings"], arrays, tables, said["extra"]), path)
+    kind, settings, extra = said["kind"], said["settings"], said["extra"]
+    if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(extra, dict)):
+        raise StorageError(f"a stage is {said!r:.80}; expected the name of a recommender, and its settings")
+    return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path)
 
 
 def _reranker(said: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:

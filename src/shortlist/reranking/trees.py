@@ -100,6 +100,10 @@ class Trees:
             return "a node sends NaN to where there is nothing"
         if not (np.isfinite(self.threshold).all() and np.isfinite(self.value).all()):
             return "a threshold or a leaf is not finite"
+        with np.errstate(over="ignore"):
+            largest = np.maximum.reduceat(np.abs(self.value), self.leaf_starts[:-1]).sum() if len(self) else 0.0
+        if not largest <= np.finfo(np.float32).max:
+            return f"scores could reach {largest:.2g}, float32 ends at 3.4e+38"
         # Ways lead forward only, so that every walk ends.
         own = np.arange(nodes) - np.repeat(self.node_starts[:-1], sizes)
         size_of = np.repeat(sizes, sizes)
