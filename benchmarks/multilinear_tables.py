@@ -221,21 +221,21 @@ def two_stage() -> str:
             if "features" in row:
                 told = ", ".join(f"{name} {share:.0%}" for name, share in row["importance"][:4])
                 counts = [f"{row[name]:,}" for name in ("lists", "features", "trees")]
-                facts.append([first[0], row["model"], *counts, f"{row['fit_seconds']:.0f}", told])
+                facts.append([one["repeats"], row["model"], *counts, told])
             first = ["", ""]
         told = _verdict([{"model": row["model"], **row["ndcg@20"]} for row in one["rows"][1:]])
         verdicts.append(f"* repeats {one['repeats']}: {told}")
         for metric, settings in one["settings"].items():
             best_value = max(trial[metric] for trial in one["trials"])
             chosen.append([one["repeats"], metric, _told(settings), figure(best_value)])
-    head = ["repeats", "customers", "model", "NDCG@20", "95 % interval", "to the first", "95 % interval"]
+    head = ["repeats", "customers", "model", "NDCG@20", "95 % interval", "to the first row", "95 % interval"]
     events, one = found["events"], found["protocols"][0]
     said = (
         f"Training has {events['train']:,} events, the held-out part {events['held out']:,}, the test part "
         f"{events['test']:,}. {len(one['trials'])} trials of IALS for each protocol; figures are means over "
         f"{len(one['rows'][0]['ndcg@20']['seeds'])} seeds."
     )
-    about = ["repeats", "second stage", "lists learnt from", "features", "trees", "fit s", "first by gain"]
+    about = ["repeats", "second stage", "lists learnt from", "features", "trees", "first by gain"]
     return "\n\n".join(
         [
             table([*head, recall.capitalize()], lines),

@@ -167,7 +167,8 @@ class TwoStage:
         """The same second stage on top of another stage one, such as the same recommender fitted on newer events.
 
         What else is given takes the place of what there was; features that hold at a moment only, such as recent sales,
-        are given anew with the stage one of a later moment. It must be the same features by name.
+        are given anew with the stage one of a later moment. It must be the same features by name. The reranker is
+        shared, not copied: fitting either fits both.
 
         Args:
             first: fitted. It should be of the same kind and settings: stage two takes its scores as it learnt them.
