@@ -20,9 +20,9 @@ def stage_one(events: sl.Interactions) -> sl.IALS:
 # What stage one does not know: words of the title, and the price.
 words = data.items.with_columns(pl.col("title").str.split(" "))
 items = sl.Features.from_frame(
-    words, id="product", multi_valued="title", numeric={"price": "log"}, min_count={"title": 30}
+    words, id="product", multi_valued="title", numeric={"price": "log"}, min_count={"title": 50}
 )
-two = sl.TwoStage(stage_one(held.train), sl.LambdaMART(), candidates=200, item_features=items).fit(held)
+two = sl.TwoStage(stage_one(held.train), sl.LambdaMART(), candidates=100, item_features=items).fit(held)
 print(two, "\n")
 print(two.reranker.importance().head(8), "\n")
 
