@@ -32,7 +32,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch,tune,ann]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[test,torch,tune,ann,rerank]"
 	touch $@
 
 $(BENCH_VENV)/.bench: pyproject.toml constraints.txt

@@ -1,7 +1,7 @@
-"""Contexts, features and cold start: how settings are searched and results kept, and the tables of docs/benchmarks.md.
+"""Contexts, features, cold start and a second stage: how settings are searched and results kept, and the tables.
 
-`planted.py`, `contexts.py` and `cold.py` measure; each stores a file in benchmarks/results/multilinear, of which
-`board.py render` makes the tables.
+`planted.py`, `contexts.py` and `cold.py` measure; each stores a file in benchmarks/results/multilinear, `two_stage.py`
+one in benchmarks/results/reranking. Of these `board.py render` makes the tables of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from machine import about
 from rendering import SHORT, figure, number, provenance, signed, table
 
 RESULTS = Path(__file__).parent / "results" / "multilinear"
+RERANKING = RESULTS.parent / "reranking"
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 Ranges = dict[str, tuple[float, float] | list[Any]]  # of logarithms; or values
 Figures = dict[str, float]
@@ -77,15 +78,16 @@ def interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def store(name: str, content: dict[str, Any]) -> None:
+def store(name: str, content: dict[str, Any], folder: Path = RESULTS, packages: tuple[str, ...] = ()) -> None:
     """Keep a result, with when and on what it was measured."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content | about("scipy", "numba", "polars"), indent=1, ensure_ascii=False) + "\n"
-    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = about("scipy", "numba", "polars", *packages)
+    text = json.dumps(content | made, indent=1, ensure_ascii=False) + "\n"
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
-def stored(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+def stored(name: str, folder: Path = RESULTS) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -199,6 +201,45 @@ def cold() -> str:
     )
 
 
+def two_stage() -> str:
+    """NDCG@20 with and without a second stage, and the recall that it has to work with."""
+    found = stored("two_stage", RERANKING)
+    recall = f"recall@{found['candidates']}"
+    lines, chosen, verdicts, facts = [], [], [], []
+    for one, size in zip(found["protocols"], found["sizes"]):
+        first = [one["repeats"], f"{size['test']:,}"]
+        for row in one["rows"]:
+            lines.append([*first, row["model"], *_figures(row["ndcg@20"], "mean"), figure(row[recall]["mean"])])
+            if "features" in row:
+                told = ", ".join(f"{name} {share:.0%}" for name, share in row["importance"][:4])
+                counts = [f"{row[name]:,}" for name in ("lists", "features", "trees")]
+                facts.append([one["repeats"], row["model"], *counts, told])
+            first = ["", ""]
+        told = _verdict([{"model": row["model"], **row["ndcg@20"]} for row in one["rows"][1:]])
+        verdicts.append(f"* repeats {one['repeats']}: {told}")
+        for metric, settings in one["settings"].items():
+            best_value = max(trial[metric] for trial in one["trials"])
+            chosen.append([one["repeats"], metric, _told(settings), figure(best_value)])
+    head = ["repeats", "customers", "model", "NDCG@20", "95 % interval", "to the first row", "95 % interval"]
+    events, one = found["events"], found["protocols"][0]
+    said = (
+        f"Training has {events['train']:,} events, the held-out part {events['held out']:,}, the test part "
+        f"{events['test']:,}. {len(one['trials'])} trials of IALS for each protocol; figures are means over "
+        f"{len(one['rows'][0]['ndcg@20']['seeds'])} seeds."
+    )
+    about = ["repeats", "second stage", "lists learnt from", "features", "trees", "first by gain"]
+    return "\n\n".join(
+        [
+            table([*head, recall.capitalize()], lines),
+            "Against IALS chosen by NDCG@20, by the intervals:\n\n" + "\n".join(verdicts),
+            fill(said, 120),
+            table(about, facts),
+            table(["repeats", "chosen by", "settings of IALS", "validation"], chosen),
+            provenance([("two_stage", found)]),
+        ]
+    )
+
+
 def _figures(row: dict[str, Any], metric: str) -> list[str]:
     low, high = map(figure, row["interval"])
     return [figure(row[metric]), f"{low} to {high}", *_apart(row)]
@@ -227,4 +268,9 @@ def _told(settings: dict[str, Any]) -> str:
     return ", ".join(f"{NAMES.get(name, name)} = {number(value)}" for name, value in settings.items())
 
 
-REGIONS: dict[str, Callable[[], str]] = {"planted": planted, "contexts": contexts, "cold": cold}
+REGIONS: dict[str, Callable[[], str]] = {
+    "planted": planted,
+    "contexts": contexts,
+    "cold": cold,
+    "two_stage": two_stage,
+}

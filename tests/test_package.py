@@ -14,7 +14,8 @@ import pytest
 
 import shortlist as sl
 
-HEAVY = {"numpy", "polars", "numba", "scipy", "torch", "faiss", "ray", "fastapi", "optuna", "rich", "typer", "pandas"}
+HEAVY = {"numpy", "polars", "numba", "scipy", "torch", "faiss", "ray", "fastapi", "optuna", "rich", "typer"}
+HEAVY |= {"pandas", "lightgbm"}
 
 
 def run(code: str, *arguments: str) -> str:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
     from shortlist.recommenders.tensors import PARAFAC, Tucker
+    from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
     from shortlist.retrieval import slates
     from shortlist.tuning import Tuned, tune
 
@@ -68,6 +69,7 @@ _HOME = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "AlignedFeatures": "shortlist.data.features.aligned",
     "BPR": "shortlist.recommenders.matrix_factorization",
+    "Candidates": "shortlist.reranking",
     "Comparison": "shortlist.evaluation",
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
@@ -83,6 +85,7 @@ _HOME = {
     "Index": "shortlist.recommenders.index",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
+    "LambdaMART": "shortlist.reranking",
     "LambdaMF": "shortlist.recommenders.matrix_factorization",
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
@@ -92,6 +95,7 @@ _HOME = {
     "RankALS": "shortlist.recommenders.rank_als",
     "Recommendations": "shortlist.recommenders.answers",
     "Recommender": "shortlist.recommenders.base",
+    "Reranker": "shortlist.reranking",
     "SLIM": "shortlist.recommenders.slim",
     "SettingError": "shortlist.errors",
     "ShortlistError": "shortlist.errors",
@@ -102,6 +106,7 @@ _HOME = {
     "StorageError": "shortlist.errors",
     "Tucker": "shortlist.recommenders.tensors",
     "Tuned": "shortlist.tuning",
+    "TwoStage": "shortlist.reranking",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
@@ -128,6 +133,7 @@ __all__ = [  # noqa: RUF022
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
     "Recommendations", "Explanation", "Index", "load",
+    "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
     "tune", "Tuned", "tuning",

@@ -117,3 +117,21 @@ def test_slates(run, run_json, odd_model, model):
     assert "it is for mmr and dpp" in " ".join(wrong.split())
     wrong = run("recommend", odd_model, "ann", "--slate", "mmr", "--diversity", "3", code=1).stderr
     assert "diversity is 3.0; expected a number from 0 to 1" in wrong
+
+
+def test_two_stages(run, run_json, tmp_path):
+    pytest.importorskip("lightgbm")
+    frame = {
+        "user": [u for u in "abcdefgh" for _ in range(6)],
+        "product": [k * j % 13 for j in range(1, 9) for k in range(6)],
+    }
+    split = sl.splits.at_random(sl.Interactions.from_frame(frame, context="user", item="product"), 0.4)
+    two = sl.TwoStage(sl.EASE().fit(split.train), sl.LambdaMART(trees=3, min_leaf=1), candidates=5).fit(split)
+    two.save(tmp_path / "two")
+    expected = two.recommend(["a", "c"], n=3)
+    assert ids(run_json("recommend", tmp_path / "two", "a", "c", "-n", 3)) == expected.ids
+    assert ids(run_json("recommend", tmp_path / "two", "--history", "1,2")) == two.recommend(history=[[1, 2]]).ids
+    assert "TwoStage" in run("inspect", tmp_path / "two", "--check").stdout
+    told = run_json("recommend", tmp_path / "two", "a", "--slate", "mmr", "--diversity", "1")
+    assert ids(told) == two.recommend(["a"], slate=sl.slates.MMR(1.0)).ids
+    assert ids(run_json("similar", tmp_path / "two", "1")) == two.similar_items([1]).ids

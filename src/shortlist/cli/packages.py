@@ -13,7 +13,7 @@ PURPOSES = {
     "tune": "search for good settings",
     "ray": "training on a cluster",
     "plot": "figures",
-    "rerank": "reranking of lists",
+    "rerank": "a second stage that reranks, by LightGBM",
     "test": "the tests, and pandas and Arrow frames",
     "bench": "the benchmarks against other libraries",
     "bench-ials": "those of iALS, which need a newer NumPy",

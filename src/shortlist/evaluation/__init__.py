@@ -2,6 +2,6 @@
 
 from shortlist.evaluation.comparison import Comparison, compare
 from shortlist.evaluation.evaluate import evaluate, evaluate_candidates
-from shortlist.evaluation.result import Evaluation
+from shortlist.evaluation.result import Evaluation, StagedEvaluation
 
-__all__ = ["Comparison", "Evaluation", "compare", "evaluate", "evaluate_candidates"]
+__all__ = ["Comparison", "Evaluation", "StagedEvaluation", "compare", "evaluate", "evaluate_candidates"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +16,16 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
-from shortlist.evaluation.result import Evaluation
-from shortlist.evaluation.search import Search
+from shortlist.evaluation.result import Evaluation, StagedEvaluation
+from shortlist.evaluation.search import Search, StagedSearch
 from shortlist.evaluation.slates import SlateSearch, check_depths
 from shortlist.evaluation.untrained import SUBSTANTIAL, out_of_place, warn_of_untrained
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
-from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.asked import asked_of
+from shortlist.recommenders.base import Recommender
+from shortlist.reranking.two_stage import TwoStage
 from shortlist.retrieval.slates.base import Slate, check_slate
 
-Array: TypeAlias = npt.NDArray[Any]
 DEFAULT_METRICS = (
     "recall@20",
     "ndcg@20",
@@ -38,8 +38,33 @@ DEFAULT_METRICS = (
 )
 
 
+@overload
+def evaluate(
+    model: TwoStage,
+    split: Split,
+    metrics: str | Sequence[str | Metric] = ...,
+    *,
+    seed: int = ...,
+    memory: int | str | None = ...,
+    threads: int | None = ...,
+) -> StagedEvaluation: ...
+
+
+@overload
 def evaluate(
     model: Recommender,
+    split: Split,
+    metrics: str | Sequence[str | Metric] = ...,
+    *,
+    slate: Slate | None = ...,
+    seed: int = ...,
+    memory: int | str | None = ...,
+    threads: int | None = ...,
+) -> Evaluation: ...
+
+
+def evaluate(
+    model: Recommender | TwoStage,
     split: Split,
     metrics: str | Sequence[str | Metric] = DEFAULT_METRICS,
     *,
@@ -54,7 +79,9 @@ def evaluate(
     A model whose lists are filled with items that nobody had in training is warned of.
 
     Args:
-        model: fitted on `split.train`.
+        model: fitted on `split.train`. Of a `TwoStage` that is stage one; stage two must have learnt from something
+            older than what the split asks for. The metrics are then of both together; beside them, after `first:`,
+            stand stage one's recall among the candidates and its own metrics of accuracy.
         split: says whom to ask for, what is known of them, and whether seen items are left out of the ranking (they are
             where repeats do not count).
         metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
@@ -66,6 +93,12 @@ def evaluate(
         memory: what blocks of scores may take, bytes or text such as "256MB".
         threads: how many to use; the result does not depend on it.
     """
+    if isinstance(model, TwoStage):
+        if slate is not None:
+            raise SettingError(
+                "a slate of two stages is not evaluated; evaluate one of the stage that finds candidates"
+            )
+        return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
 
 
@@ -88,34 +121,75 @@ def _evaluated(
     threads: int | None = None,
     warn: bool = True,
 ) -> Evaluation:
-    if not isinstance(split, Split):
-        raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
+    _require_split(split)
     wanted = parse_metrics(metrics)
     if slate is not None:
         check_depths(check_slate(slate), wanted)
     seed = whole("seed", seed, least=0)
     _require_model(model)
-    history = model._with_own_items(split.history.by_context, split.history.items, "skip")
-    codes = None
-    if not split.fold_in:
-        way_out = "fit the model on split.train"
-        codes = model._context_codes(split.truth.contexts.frame, way_out)
-        if warn:
-            _warn_if_fitted_on_other_data(model, codes, history)
-    labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
-    queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
-    truth = _own_truth(model, split)
-    excluded = history if split.exclude_seen else None
+    asked = asked_of(model, split, warn=warn, stacklevel=3)
     with blas_threads(threads):
-        scorer = model._scorer(queries, threads)
-        search = Search(scorer, truth, excluded, seed, memory_bytes(memory), threads)
+        scorer = model._scorer(asked.queries, threads)
+        search = Search(scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
         if slate is not None:
-            search = SlateSearch.of(search, slate, model, queries)
-        values = _measure(search, wanted, model, split.train, history, warn)
-    seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
-    protocol = f"{split.protocol}, the whole catalogue ranked, {seen}"
+            search = SlateSearch.of(search, slate, model, asked.queries)
+        values = _measure(search, wanted, model, split.train, asked.queries.histories, warn)
     name = type(model).__name__ + ("" if slate is None else f" with {slate!r}")
-    return Evaluation(name, protocol, split.truth.contexts.frame, values)
+    return Evaluation(name, _protocol(split), split.truth.contexts.frame, values)
+
+
+def _staged(
+    two: TwoStage,
+    split: Split,
+    metrics: str | Sequence[str | Metric],
+    *,
+    seed: int,
+    memory: int | str | None,
+    threads: int | None,
+) -> StagedEvaluation:
+    _require_split(split)
+    wanted = parse_metrics(metrics)
+    seed = whole("seed", seed, least=0)
+    two._require_fit()
+    if two.knows_answers(split):
+        warnings.warn(
+            "the second stage learnt from what this split asks for, so its figures are too good: fit it on a split of "
+            "split.train, as the guide shows",
+            ShortlistWarning,
+            stacklevel=3,
+        )
+    asked = asked_of(two.first, split, stacklevel=3)
+    of_first = list(
+        dict.fromkeys([Metric("recall", two.candidates), *(one for one in wanted if not one.beyond_accuracy)])
+    )
+    with blas_threads(threads):
+        scorer = two.first._scorer(asked.queries, threads)
+        how = (scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
+        first = _measure(Search(*how), of_first, two.first, split.train, asked.queries.histories, warn=False)
+        both = StagedSearch(
+            *how, two.candidates, lambda items, scores: two._reranked(asked.queries, items, scores, threads)
+        )
+        values = _measure(both, wanted, two.first, split.train, asked.queries.histories, warn=True)
+    name, second = type(two.first).__name__, type(two.reranker).__name__
+    return StagedEvaluation(
+        f"{name} + {second}",
+        name,
+        _protocol(split),
+        f"the first {two.candidates:,} of {name} reranked by {second}",
+        split.truth.contexts.frame,
+        values,
+        first,
+    )
+
+
+def _require_split(split: Split) -> None:
+    if not isinstance(split, Split):
+        raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
+
+
+def _protocol(split: Split) -> str:
+    seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
+    return f"{split.protocol}, the whole catalogue ranked, {seen}"
 
 
 def evaluate_candidates(
@@ -183,31 +257,6 @@ def _require_model(model: Recommender) -> None:
     if not isinstance(model, Recommender):
         raise SettingError(f"expected a fitted recommender, got {model!r:.80}")
     model._require_fit()
-
-
-def _warn_if_fitted_on_other_data(model: Recommender, codes: Array, history: Rows) -> None:
-    own = model._histories(codes)
-    if not (np.array_equal(own.indptr, history.indptr) and np.array_equal(own.indices, history.indices)):
-        warnings.warn(
-            "the model was not fitted on split.train: what it has seen of these contexts is not the split's history, "
-            "so it may know the answers",
-            ShortlistWarning,
-            stacklevel=4,
-        )
-
-
-def _own_truth(model: Recommender, split: Split) -> Rows:
-    """The relevant items in the model's codes; what the model does not know cannot be dropped unsaid."""
-    truth = split.truth.by_context
-    if model.items_ is split.truth.items or model.items_ == split.truth.items:
-        return truth
-    missing = [one for one in split.train.items.ids() if one not in model.items_]
-    if missing:
-        raise DataError(
-            f"the model does not know {len(missing):,} of the {split.train.n_items:,} items of split.train, such as "
-            f"{missing[0]!r}; fit it on split.train"
-        )
-    return model._with_own_items(truth, split.truth.items, "raise")
 
 
 def _measure(

@@ -13,6 +13,7 @@ from shortlist.errors import SettingError, UnknownIdError
 from shortlist.metrics import parse_metric
 
 Values = npt.NDArray[np.float64]
+FIRST = "first:"  # before the metrics of stage one
 
 
 class Evaluation(Mapping[str, float]):
@@ -110,6 +111,38 @@ class Evaluation(Mapping[str, float]):
         """
         stderr = _stderr(self._values(metric))
         return f"{self[metric]:.4f}" + ("" if np.isnan(stderr) else f" ± {stderr:.4f}")
+
+
+class StagedEvaluation(Evaluation):
+    """The evaluation of two stages: `result["ndcg@20"]` is of the whole, `result["first:ndcg@20"]` of stage one.
+
+    `first:recall@k`, k being how many candidates are reranked, says how much the second stage can find at all.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        first: str,
+        protocol: str,
+        reranked: str,
+        contexts: pl.DataFrame,
+        values: dict[str, Values],
+        values_of_first: dict[str, Values],
+    ) -> None:
+        named = {f"{FIRST}{name}": one for name, one in values_of_first.items()}
+        super().__init__(model, f"{protocol}, {reranked}", contexts, values | named)
+        self._first, self._plain = first, protocol
+
+    def stages(self) -> tuple[Evaluation, Evaluation]:
+        """The whole and stage one by the metrics that both have, for `compare(*result.stages())`."""
+        both = [name for name in self.values_by_metric if f"{FIRST}{name}" in self.values_by_metric]
+        if not both:
+            raise SettingError("no metric of accuracy was evaluated, so there is nothing to compare the stages by")
+        whole, first = ({name: self.values_by_metric[prefix + name] for name in both} for prefix in ("", FIRST))
+        return (
+            Evaluation(self.model, self._plain, self.contexts, whole),
+            Evaluation(self._first, self._plain, self.contexts, first),
+        )
 
 
 def is_beyond_accuracy(metric: str) -> bool:

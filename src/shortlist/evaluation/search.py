@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -86,6 +87,40 @@ class Search:
             return None
         rows = self.excluded if contexts is None else self.excluded.take(contexts)
         return Filters(exclude=(rows.indptr, rows.indices))
+
+
+@dataclass(frozen=True, eq=False)
+class StagedSearch(Search):
+    """The same where the first `candidates` of every ranking are put into another order by a second stage."""
+
+    candidates: int
+    rerank: Callable[[Array, Array], tuple[Array, Array]]  # lists of stage one and their scores, into those of both
+
+    def full_ranks(self) -> Ranks:
+        """Those of the candidates by stage two; behind them stage one's."""
+        first = Search.full_ranks(self)
+        top = Search.top(self, self.candidates, one_more=False)
+        items, _ = self.rerank(top.items, top.scores)
+        indptr, ranks = hit_ranks(items, self.truth.indptr, self.truth.indices)
+        n = items.shape[1]
+        behind = first.ranks > n
+        context_of = np.concatenate([np.repeat(np.arange(len(first)), np.diff(indptr)), first.rows[behind]])
+        order = np.argsort(context_of, kind="stable")
+        ranks = np.concatenate([ranks, first.ranks[behind]])[order]
+        return Ranks(first.indptr, ranks, first.n_relevant, first.n_ranked, None)
+
+    def top(self, n: int, *, one_more: bool) -> Top:
+        """The best n of both stages; stage one's equal scores at random, equal ones of stage two in its order."""
+        found = Search.top(self, max(n, self.candidates), one_more=False)
+        items, scores = self.rerank(found.items, found.scores)
+        n = min(n, self.scorer.n_items)
+        return Top(items[:, :n], scores[:, :n], n)
+
+    def shown(self, top: Top, priority: Array) -> Array:
+        """The best n as `recommend` gives them: stage one's equal scores by `priority`."""
+        depth = min(max(top.n, self.candidates), self.scorer.n_items)
+        found = top_n(self.scorer, depth, priority=priority, **self._how)
+        return np.ascontiguousarray(self.rerank(*found)[0][:, : top.n])
 
 
 class _Some:

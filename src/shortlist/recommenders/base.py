@@ -524,16 +524,23 @@ class Recommender(ABC):
         A model that is already there is replaced in one step: a crash leaves the old one or the new one. A checkpoint
         of a fit is not replaced.
         """
+        from shortlist.recommenders.checkpoint import refuse_checkpoint
+        from shortlist.storage import save_model
+
+        stored = self._stored()
+        refuse_checkpoint(path)
+        save_model(path, stored)
+
+    def _stored(self) -> StoredModel:
+        """The model taken apart into what can be written down; `registry.restored` puts it together."""
         self._require_fit()
         self._check()
-        from shortlist.recommenders.checkpoint import refuse_checkpoint
         from shortlist.recommenders.registry import REGISTRY
-        from shortlist.storage import StoredModel, save_model
+        from shortlist.storage import StoredModel
 
         name = type(self).__name__
         if name not in REGISTRY:
             raise StorageError(f"{name} is not one of Shortlist's recommenders, so it could not be loaded again")
-        refuse_checkpoint(path)
         arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
@@ -542,7 +549,7 @@ class Recommender(ABC):
         tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
         stored = StoredModel(kind=name, settings=self.settings(), arrays=arrays, tables=tables)
         self._store_more(stored)
-        save_model(path, stored)
+        return stored
 
     def _store_more(self, stored: StoredModel) -> None:
         """Add what else a model keeps, such as features."""

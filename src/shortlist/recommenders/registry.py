@@ -14,6 +14,8 @@ from shortlist.recommenders.base import Recommender
 if TYPE_CHECKING:
     import polars as pl
 
+    from shortlist.storage import StoredModel
+
 REGISTRY: dict[str, str] = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "BPR": "shortlist.recommenders.matrix_factorization",
@@ -37,6 +39,7 @@ REGISTRY: dict[str, str] = {
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
+COMPOSED = {"TwoStage": "shortlist.reranking.storage"}  # made of recommenders: whose `restored` puts them together
 
 
 def recommender_class(name: str) -> type[Recommender]:
@@ -54,7 +57,6 @@ def load(path: str | PathLike[str]) -> Any:
     """Read a model that `save` wrote; it answers without the data it was fitted on. Nothing in it is executed."""
     from shortlist.recommenders.checkpoint import SUFFIX
     from shortlist.storage import load_model
-    from shortlist.storage.wrap import reason
 
     stored = load_model(path)
     if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
@@ -62,6 +64,15 @@ def load(path: str | PathLike[str]) -> Any:
             f"{path} holds a checkpoint of a fit of {name}, not a model; go on with {name}(…).fit(interactions, "
             "checkpoint=…) and save the result"
         )
+    if stored.kind in COMPOSED:
+        return import_module(COMPOSED[stored.kind]).restored(stored, path)
+    return restored(stored, path)
+
+
+def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
+    """The recommender that was taken apart into this; `path` is for messages."""
+    from shortlist.storage.wrap import reason
+
     if stored.kind not in REGISTRY:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
     try:

@@ -1,0 +1,71 @@
+"""What a split asks of a model."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from shortlist.data.rows import Rows
+from shortlist.data.splits import Split
+from shortlist.data.vocabulary import Codes
+from shortlist.errors import DataError, ShortlistWarning
+from shortlist.recommenders.answers import Labels
+from shortlist.recommenders.base import Queries, Recommender
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A split in a model's own codes, a row for each context of its truth.
+
+    Attributes:
+        queries: whom answers are wanted for, with what is known of them.
+        truth: what they had afterwards.
+        excluded: what is left out of their rankings; None for nothing.
+    """
+
+    queries: Queries
+    truth: Rows
+    excluded: Rows | None
+
+
+def asked_of(model: Recommender, split: Split, *, warn: bool = True, stacklevel: int = 2) -> Asked:
+    """The question of a split to a model that was fitted on its `train`.
+
+    A model that has seen something else of the contexts is warned of (`stacklevel` as in `warnings.warn`, counted from
+    the caller of this), one that does not know all of the items is refused.
+    """
+    history = model._with_own_items(split.history.by_context, split.history.items, "skip")
+    codes = None
+    if not split.fold_in:
+        codes = model._context_codes(split.truth.contexts.frame, "fit the model on split.train")
+        if warn and not _has_seen(model, codes, history):
+            warnings.warn(
+                "the model was not fitted on split.train: what it has seen of these contexts is not the split's "
+                "history, so it may know the answers",
+                ShortlistWarning,
+                stacklevel=stacklevel + 1,
+            )
+    labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
+    queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
+    return Asked(queries, _own_truth(model, split), history if split.exclude_seen else None)
+
+
+def _has_seen(model: Recommender, codes: Codes, history: Rows) -> bool:
+    own = model._histories(codes)
+    return np.array_equal(own.indptr, history.indptr) and np.array_equal(own.indices, history.indices)
+
+
+def _own_truth(model: Recommender, split: Split) -> Rows:
+    """The relevant items in the model's codes; what the model does not know cannot be dropped unsaid."""
+    truth = split.truth.by_context
+    if model.items_ is split.truth.items or model.items_ == split.truth.items:
+        return truth
+    missing = [one for one in split.train.items.ids() if one not in model.items_]
+    if missing:
+        raise DataError(
+            f"the model does not know {len(missing):,} of the {split.train.n_items:,} items of split.train, such as "
+            f"{missing[0]!r}; fit it on split.train"
+        )
+    return model._with_own_items(truth, split.truth.items, "raise")

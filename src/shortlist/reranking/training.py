@@ -1,0 +1,211 @@
+"""What a second stage learns from: held-out interactions, or what was shown and what of it was clicked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist.data.interactions import Interactions
+from shortlist.data.rows import has_pairs
+from shortlist.data.splits import Split
+from shortlist.data.vocabulary import Id
+from shortlist.errors import DataError, SettingError
+from shortlist.recommenders.answers import Labels
+from shortlist.recommenders.asked import asked_of
+from shortlist.recommenders.base import Queries, Recommender
+from shortlist.reranking.candidates import Candidates
+from shortlist.reranking.lambdamart import GREATEST
+from shortlist.retrieval import Filters, item_ranks, top_n
+
+Digests = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Candidates without features, how relevant each is, what was counted, and digests of the relevant pairs."""
+
+    candidates: Candidates
+    relevance: npt.NDArray[np.int64]
+    counts: dict[str, int]
+    learnt: Digests
+
+
+def from_split(first: Recommender, split: Split, n: int, memory: int, threads: int | None) -> Lesson:
+    """The n best of stage one for every context of the split, under its filters; those in the truth are relevant."""
+    if not isinstance(split, Split):
+        raise SettingError(
+            f"fit takes a Split whose train stage one was fitted on, got {type(split).__name__}; make one with "
+            "shortlist.splits, or pass what was shown to fit_impressions"
+        )
+    asked = asked_of(first, split, stacklevel=3)
+    excluded = asked.excluded
+    filters = None if excluded is None else Filters(exclude=(excluded.indptr, excluded.indices))
+    items, scores = top_n(
+        first._scorer(asked.queries, threads),
+        min(n, len(first.items_)),
+        filters=filters,
+        priority=first._priority,
+        memory=memory,
+        threads=threads,
+    )
+    found = found_by(first, asked.queries, items, scores, threads)
+    truth = asked.truth
+    relevant = has_pairs(truth.indptr, truth.indices, found.query_of, found.item_codes).astype(np.int64)
+    counts = {"relevant items that stage one did not find": len(truth) - int(relevant.sum())}
+    learnt = digests(*pairs_of(split.truth))
+    return _useful(found, relevant, counts, "contexts without a relevant candidate", learnt)
+
+
+def from_impressions(
+    first: Recommender,
+    shown: Any,
+    clicked: str,
+    request: str | Sequence[str] | None,
+    exclude_seen: bool,
+    n: int,
+    memory: int,
+    threads: int | None,
+) -> Lesson:
+    """Items that were shown, with what stage one would have said of them."""
+    names = first.contexts_.names
+    requests = [] if request is None else [request] if isinstance(request, str) else list(request)
+    events = Interactions.from_frame(
+        _numbers(shown, clicked), context=[*names, *requests], item=first.items_.names[0], weight=clicked
+    )
+    view = events.by_context
+    assert view.values is not None
+    known_items = first.items_.encode(events.items.frame, unknown="mark")
+    contexts = first.contexts_.encode(events.contexts.frame.select(names), unknown="mark")
+    list_of = np.repeat(np.arange(view.n_rows), view.lengths)
+    items = known_items[view.indices]
+    good = (contexts[list_of] >= 0) & (items >= 0)
+    counts = {"shown items of contexts or items that stage one does not know": int((~good).sum())}
+    if not good.any():
+        raise DataError(f"stage one knows none of the {len(good):,} shown pairs of context and item")
+    asked, query_of = np.unique(list_of[good], return_inverse=True)
+    items, values, codes = items[good], view.values[good], contexts[asked]
+    queries = Queries(Labels(first.contexts_, codes), codes, first.seen_.take(codes), np.ones(len(codes), np.bool_))
+    filters = Filters(exclude=(queries.histories.indptr, queries.histories.indices)) if exclude_seen else None
+    scorer = first._scorer(queries, threads)
+    how: dict[str, Any] = {"filters": filters, "priority": first._priority, "memory": memory, "threads": threads}
+    center, spread = location(*top_n(scorer, min(n, len(first.items_)), **how))
+    indptr = _bounds(query_of, len(asked))
+    ranks, _ = item_ranks(scorer, (indptr, items), **how)
+    kept = ranks > 0
+    counts["shown items that had been seen"] = int((~kept).sum())
+    scores = np.concatenate(first._scores(queries, np.split(items, indptr[1:-1])))
+    found = Candidates(
+        first,
+        queries,
+        _bounds(query_of[kept], len(asked)),
+        items[kept],
+        scores[kept],
+        ranks[kept],
+        center,
+        spread,
+        threads=threads,
+    )
+    relevance = _grades(values[kept], clicked)
+    hit = np.flatnonzero(relevance > 0)
+    who = first.contexts_.ids(codes[found.query_of[hit]])
+    learnt = digests(who, first.items_.ids(found.item_codes[hit]))
+    return _useful(found, relevance, counts, "lists in which all are equally relevant", learnt)
+
+
+def found_by(
+    first: Recommender,
+    queries: Queries,
+    items: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+    threads: int | None,
+) -> Candidates:
+    """Candidates from lists of stage one, best first, −1 where the filters leave fewer."""
+    there = items >= 0
+    ranks = np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
+    center, spread = location(items, scores)
+    return Candidates(
+        first, queries, indptr, items[there], scores[there], ranks[there], center, spread, threads=threads
+    )
+
+
+def location(
+    items: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean and standard deviation of the scores of each list; 0 where it is empty."""
+    there = items >= 0
+    counts = np.maximum(there.sum(axis=1), 1)
+    mean = np.where(there, scores, 0.0).sum(axis=1, dtype=np.float64) / counts
+    squares = np.where(there, scores - mean[:, None], 0.0) ** 2
+    return mean, np.sqrt(squares.sum(axis=1) / counts)
+
+
+def pairs_of(events: Interactions) -> tuple[list[Id], list[Id]]:
+    """Contexts and items of events, by their ids."""
+    return events.contexts.ids(events.context_codes), events.items.ids(events.item_codes)
+
+
+def digests(contexts: list[Id], items: list[Id]) -> Digests:
+    """A number for each pair that is the same everywhere, each once, rising; by which pairs can be known again."""
+    raw = b"".join(
+        hashlib.blake2b(repr(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for pair in zip(contexts, items)
+    )
+    return np.unique(np.frombuffer(raw, "<u8").astype(np.uint64))
+
+
+def _useful(
+    found: Candidates, relevance: npt.NDArray[np.int64], counts: dict[str, int], useless: str, learnt: Digests
+) -> Lesson:
+    """Only queries that say something about order: not all of their candidates are equally relevant."""
+    size = found.n_queries
+    total = np.bincount(found.query_of, relevance, size)
+    greatest = np.zeros(size, np.int64)
+    np.maximum.at(greatest, found.query_of, relevance)
+    unlike = (total > 0) & (total < greatest * found.sizes)
+    chosen = np.flatnonzero(unlike)
+    if not len(chosen):
+        raise DataError(
+            f"nothing can be learnt about order: of {size:,} lists of candidates none has both relevant and other "
+            "ones; take more candidates, or a stage one that finds more of what is relevant"
+        )
+    rows = unlike[found.query_of]
+    counts = {
+        "lists": len(chosen),
+        "candidates": int(rows.sum()),
+        "relevant candidates": int((relevance[rows] > 0).sum()),
+        useless: size - len(chosen),
+        **counts,
+    }
+    return Lesson(found.select(chosen), relevance[rows], counts, learnt)
+
+
+def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]:
+    """Where each row begins, of entries that stand row by row."""
+    return np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=n_rows))]).astype(np.int64)
+
+
+def _numbers(shown: Any, clicked: str) -> Any:
+    """Whether something was clicked may be written as True and False."""
+    if isinstance(shown, pl.DataFrame) and clicked in shown.columns and shown.schema[clicked] == pl.Boolean:
+        return shown.with_columns(pl.col(clicked).cast(pl.Int8))
+    if hasattr(shown, "astype") and hasattr(shown, "columns") and clicked in shown.columns:  # pandas
+        return shown.astype({clicked: "float64"})
+    return shown
+
+
+def _grades(values: npt.NDArray[np.float32], clicked: str) -> npt.NDArray[np.int64]:
+    grades = values.astype(np.int64)
+    if (grades != values).any() or (len(grades) and grades.max() > GREATEST):
+        worst = values[(grades != values) | (grades > GREATEST)][0]
+        raise DataError(
+            f"column {clicked!r}: a relevance is {worst:g} (clicks of one item in one list are added up); expected "
+            f"whole numbers from 0 to {GREATEST}"
+        )
+    return grades

@@ -1,0 +1,415 @@
+"""Candidate generation and ranking: a recommender finds, a reranker orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist._settings import memory_bytes, whole
+from shortlist._threads import blas_threads
+from shortlist.data.features.table import Features
+from shortlist.data.splits import Split
+from shortlist.data.vocabulary import Id, Unknown, Vocabulary
+from shortlist.errors import NotFittedError, SettingError
+from shortlist.recommenders.answers import Recommendations
+from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
+from shortlist.reranking import training
+from shortlist.reranking.base import Reranker, scores_of
+from shortlist.reranking.candidates import Candidates
+from shortlist.reranking.describing import Describer, Extra, Models, as_features, named_models
+from shortlist.reranking.lambdamart import LambdaMART, mismatch
+from shortlist.reranking.training import Digests, Lesson, found_by
+from shortlist.retrieval import Filters, top_n
+from shortlist.retrieval.slates.base import Slate, check_slate
+
+_BLOCK = 16 << 20  # numbers in a table of features at a time: 64 MiB
+
+Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+
+
+class TwoStage:
+    """The best candidates of a fitted recommender, put into order by a reranker.
+
+    The article's two stages: stage one is to have what is relevant among its candidates (recall), stage two orders them
+    (NDCG). What stage one ranks behind its candidates keeps its order behind them.
+
+    Args:
+        first: stage one, fitted.
+        reranker: stage two: `LambdaMART()` by default, or anything with the two methods of a `Reranker`.
+        candidates: how many items of stage one are reranked.
+        models: further fitted recommenders whose scores are features: a list, or {name: model}.
+        item_features: what is known of items: `Features`, or a polars frame with the column of the item's id.
+        context_features: likewise of contexts.
+        extra: a function that gets `Candidates` and gives a frame (or {name: values}) with a row for each of them.
+
+    Every feature is listed in `shortlist.reranking.describing.Describer`. Stage two must learn from what stage one has
+    not seen, and be judged by what neither has: train, held out for the reranker, test, one after the other in time.
+
+    >>> import shortlist as sl
+    >>> events = sl.datasets.synthetic(200, 60, 6000, seed=1)
+    >>> test = sl.splits.at_random(events, test=0.2)
+    >>> held = sl.splits.at_random(test.train, test=0.2)
+    >>> two = sl.TwoStage(sl.EASE().fit(held.train), sl.LambdaMART(trees=20), candidates=30)
+    >>> two = two.fit(held).with_first(sl.EASE().fit(test.train))
+    >>> result = sl.evaluate(two, test, ["ndcg@10"])
+    >>> list(result)
+    ['ndcg@10', 'first:recall@30', 'first:ndcg@10']
+    >>> len(two.recommend(history=[test.train.items.ids()[:3]], n=40).ids[0])
+    40
+    """
+
+    def __init__(
+        self,
+        first: Recommender,
+        reranker: Reranker | None = None,
+        *,
+        candidates: int = 200,
+        models: Models = (),
+        item_features: Features | pl.DataFrame | None = None,
+        context_features: Features | pl.DataFrame | None = None,
+        extra: Extra | None = None,
+    ) -> None:
+        _require_recommender(first)
+        reranker = LambdaMART() if reranker is None else reranker
+        if isinstance(reranker, type) or not isinstance(reranker, Reranker):
+            raise SettingError(f"reranker is {reranker!r:.80}; expected an object with the methods fit and score")
+        if extra is not None and not callable(extra):
+            raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates")
+        self.first = first
+        self.reranker = reranker
+        self.candidates = whole("candidates", candidates, most=2**31 - 1)
+        self.describer = Describer(
+            first,
+            named_models(models),
+            as_features("item_features", item_features, first.items_),
+            as_features("context_features", context_features, first.contexts_),
+            extra,
+        )
+        self.feature_names_: tuple[str, ...] | None = None  # those that stage two learnt from
+        self.training_: dict[str, int] = {}  # what it learnt from, counted
+        self._learnt: Digests = np.empty(0, np.uint64)
+
+    # --- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(self, split: Split, *, memory: int | str | None = None, threads: int | None = None) -> Self:
+        """Train the reranker on held-out interactions: candidates that are in the truth are relevant, others not.
+
+        Contexts none of whose candidates is relevant say nothing about order and are left out; `training_` and `repr`
+        tell how many. So stage one's recall is what decides how much can be learnt.
+
+        Args:
+            split: stage one was fitted on its `train`. It must not be the split that the whole is evaluated on.
+            memory: what blocks of scores may take, bytes or text such as "256MB". The features of all candidates are
+                held at once, 4 bytes each.
+            threads: how many to use; all CPUs by default.
+        """
+        with blas_threads(threads):
+            return self._learn(training.from_split(self.first, split, self.candidates, memory_bytes(memory), threads))
+
+    def fit_impressions(
+        self,
+        shown: Any,
+        *,
+        clicked: str,
+        request: str | Sequence[str] | None = None,
+        exclude_seen: bool = True,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Train the reranker on impressions: items that were shown are candidates, those that were clicked relevant.
+
+        What nobody was shown is neither. Impressions must be newer than what stage one was fitted on. Ranks and scores
+        are those that stage one would have given them.
+
+        Args:
+            shown: a frame, a row an impression, with the columns of context and item named as in stage one's data.
+            clicked: the column that says whether it was clicked: True and False, 0 and 1, or grades up to 30.
+            request: the column that tells one list from another; without it all that a context was shown is one list.
+            exclude_seen: leave out impressions of items that the context's history has, as `recommend` does.
+            memory: what blocks of scores may take.
+            threads: how many to use; all CPUs by default.
+        """
+        with blas_threads(threads):
+            return self._learn(
+                training.from_impressions(
+                    self.first,
+                    shown,
+                    clicked,
+                    request,
+                    exclude_seen,
+                    self.candidates,
+                    memory_bytes(memory),
+                    threads,
+                )
+            )
+
+    def _learn(self, lesson: Lesson) -> Self:
+        described = self.describer.describe(lesson.candidates)
+        self.reranker.fit(described, lesson.relevance)
+        self.feature_names_ = described.feature_names
+        self.training_ = lesson.counts
+        self._learnt = lesson.learnt
+        return self
+
+    def with_first(
+        self,
+        first: Recommender,
+        *,
+        models: Models | None = None,
+        item_features: Features | pl.DataFrame | None = None,
+        context_features: Features | pl.DataFrame | None = None,
+        extra: Extra | None = None,
+    ) -> TwoStage:
+        """The same second stage on top of another stage one, such as the same recommender fitted on newer events.
+
+        What else is given takes the place of what there was; features that hold at a moment only, such as recent sales,
+        are given anew with the stage one of a later moment. It must be the same features by name. The reranker is
+        shared, not copied: fitting either fits both.
+
+        Args:
+            first: fitted. It should be of the same kind and settings: stage two takes its scores as it learnt them.
+            models: the further models; where there were any, they must be given.
+            item_features: as they are by default; so are the others.
+            context_features: likewise.
+            extra: likewise.
+        """
+        own = self.describer
+        if models is None and own.models:
+            raise SettingError(
+                f"stage two takes scores of {', '.join(own.models)} too; pass models= fitted on the same events"
+            )
+        other = TwoStage(
+            first,
+            self.reranker,
+            candidates=self.candidates,
+            models=() if models is None else models,
+            item_features=own.item_features if item_features is None else item_features,
+            context_features=own.context_features if context_features is None else context_features,
+            extra=own.extra if extra is None else extra,
+        )
+        other._take(self.feature_names_, self.training_, self._learnt)
+        return other
+
+    def _take(self, feature_names: tuple[str, ...] | None, training: dict[str, int], learnt: Digests) -> None:
+        """What was learnt elsewhere, if it was learnt from the features that there are here."""
+        if feature_names is not None:
+            own = self.describer.names
+            known = feature_names[: len(own)] if self.describer.extra is not None else feature_names
+            if known != own:
+                raise SettingError(mismatch(feature_names, own))
+        self.feature_names_, self.training_, self._learnt = feature_names, training, learnt
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        contexts: Iterable[Id] | None = None,
+        n: int = 10,
+        *,
+        history: History | None = None,
+        exclude_seen: bool = True,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        slate: Slate | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n best items for each context, or for each history: the arguments are those of `Recommender.recommend`.
+
+        Filters come first: the candidates are the best of stage one among what they leave. Scores are stage two's. A
+        slate comes last, and picks from stage two's order.
+        Where n is more than there are candidates, stage one's order goes on behind them, with its own differences of
+        scores below the lowest of stage two.
+        """
+        n = whole("n", n)
+        most = n if slate is None else max(n, check_slate(slate).pool)
+        self._require_fit()
+        queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
+        with blas_threads(threads):
+            items, scores = self._found(queries, filters, max(most, self.candidates), memory_bytes(memory), threads)
+            items, scores = self._reranked(queries, items, scores, threads)
+            if slate is not None:
+                pool = np.ascontiguousarray(items[:, :most]), np.ascontiguousarray(scores[:, :most])
+                items, scores = self.first._slate(slate, *pool, queries, n, memory, threads)
+        items, scores = np.ascontiguousarray(items[:, :n]), np.ascontiguousarray(scores[:, :n])
+        return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
+
+    def retrieve(
+        self,
+        contexts: Iterable[Id] | None = None,
+        *,
+        history: History | None = None,
+        exclude_seen: bool = True,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Candidates:
+        """The candidates of stage one with their features, in stage one's order; the arguments are as in `recommend`.
+
+        It needs no fit: `retrieve(...).to_polars()` shows what the reranker will be given.
+        """
+        queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
+        with blas_threads(threads):
+            items, scores = self._found(queries, filters, self.candidates, memory_bytes(memory), threads)
+            return self.describer.describe(found_by(self.first, queries, items, scores, threads))
+
+    def similar_items(
+        self,
+        items: Iterable[Id],
+        n: int = 10,
+        *,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        unknown: Unknown = "raise",
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n items nearest to each given item by stage one; stage two has no part in it."""
+        how = {"allow": allow, "deny": deny, "unknown": unknown, "memory": memory, "threads": threads}
+        return self.first.similar_items(items, n, **how)  # type: ignore[arg-type]
+
+    def _asked(
+        self,
+        contexts: Iterable[Id] | None,
+        history: History | None,
+        exclude_seen: bool,
+        allow: ItemLists | None,
+        deny: ItemLists | None,
+        unknown: Unknown,
+    ) -> tuple[Queries, Filters]:
+        queries = self.first._queries(contexts, history, unknown)
+        return queries, self.first._filters(queries, exclude_seen, allow, deny)
+
+    def _found(self, queries: Queries, filters: Filters, n: int, memory: int, threads: int | None) -> Lists:
+        """Stage one's best n."""
+        return top_n(
+            self.first._scorer(queries, threads),
+            min(n, len(self.items_)),
+            filters=filters,
+            priority=self.first._priority,
+            memory=memory,
+            threads=threads,
+        )
+
+    def _reranked(
+        self,
+        queries: Queries,
+        items: npt.NDArray[np.int32],
+        scores: npt.NDArray[np.float32],
+        threads: int | None,
+    ) -> Lists:
+        """Lists of stage one with their first candidates in stage two's order; equal scores stay in stage one's."""
+        n = min(self.candidates, items.shape[1])
+        items, scores = items.copy(), scores.copy()
+        head, tail = items[:, :n], items[:, n:]
+        new = self._second_scores(queries, head, scores[:, :n], threads)
+        order = np.argsort(-new, axis=1, kind="stable")
+        lowest = np.where(head >= 0, new, np.inf).min(axis=1, initial=np.inf)
+        if tail.shape[1]:
+            # Behind them, as far below the lowest of them as stage one has it below the last.
+            with np.errstate(invalid="ignore"):  # where a list has ended before
+                below = scores[:, n:] - scores[:, n - 1 : n].astype(np.float64) + lowest[:, None]
+            scores[:, n:] = np.where(tail >= 0, below, -np.inf)
+        items[:, :n] = np.take_along_axis(head, order, axis=1)
+        scores[:, :n] = np.take_along_axis(new, order, axis=1)
+        return items, scores
+
+    def _second_scores(
+        self,
+        queries: Queries,
+        items: npt.NDArray[np.int32],
+        scores: npt.NDArray[np.float32],
+        threads: int | None,
+    ) -> npt.NDArray[np.float64]:
+        """Stage two's scores of lists of stage one, −∞ where a list has ended; some queries at a time."""
+        out = np.full(items.shape, -np.inf)
+        everyone = found_by(self.first, queries, items, scores, threads)
+        width = len(self.feature_names_ or ())
+        step = max(1, _BLOCK // max(1, width * items.shape[1]))
+        for start in range(0, len(items), step):
+            rows = np.arange(start, min(start + step, len(items)))
+            part = self.describer.describe(everyone.select(rows))
+            if part.feature_names != self.feature_names_:
+                raise SettingError(mismatch(self.feature_names_ or (), part.feature_names))
+            block = out[start : start + step]
+            block[items[rows] >= 0] = scores_of(self.reranker, part)
+        return out
+
+    # --- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def contexts_(self) -> Vocabulary:
+        """The contexts that stage one knows."""
+        return self.first.contexts_
+
+    @property
+    def items_(self) -> Vocabulary:
+        """The items that stage one knows."""
+        return self.first.items_
+
+    @property
+    def _composes(self) -> bool:
+        return self.first._composes
+
+    def knows_answers(self, split: Split) -> bool:
+        """Whether stage two learnt from what this split asks for.
+
+        With `repeats="keep"` a pair may come again honestly: then all of the truth must have been learnt from.
+        """
+        asked = training.digests(*training.pairs_of(split.truth))
+        known = np.isin(asked, self._learnt, assume_unique=True)
+        return bool(known.any() if split.repeats == "drop" else known.all())
+
+    def _require_fit(self) -> None:
+        if self.feature_names_ is None:
+            raise NotFittedError(
+                "the second stage has not been fitted; call TwoStage(...).fit(split) or .fit_impressions(...) first"
+            )
+
+    # --- storage -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write both stages, further models and features to a directory, as `Recommender.save` does.
+
+        `shortlist.load` reads it back. Code is not stored: a reranker of your own, or `extra`, must be passed again, to
+        `TwoStage.load`.
+        """
+        from shortlist.recommenders.checkpoint import refuse_checkpoint
+        from shortlist.reranking.storage import stored_of
+        from shortlist.storage import save_model
+
+        self._require_fit()
+        stored = stored_of(self)
+        refuse_checkpoint(path)
+        save_model(path, stored)
+
+    @classmethod
+    def load(
+        cls, path: str | PathLike[str], *, reranker: Reranker | None = None, extra: Extra | None = None
+    ) -> TwoStage:
+        """Read what `save` wrote, with the code that it could not write: a fitted reranker of your own, and `extra`."""
+        from shortlist.reranking.storage import restored
+        from shortlist.storage import load_model
+
+        return restored(load_model(path), path, reranker=reranker, extra=extra)
+
+    def __repr__(self) -> str:
+        lines = [f"TwoStage: the first {self.candidates:,} of {self.first!r}", f"  reranked by {self.reranker!r}"]
+        if self.training_:
+            told = ", ".join(f"{count:,} {what}" for what, count in self.training_.items() if count)
+            lines.append(f"  learnt from {told}")
+        return "\n".join(lines)
+
+
+def _require_recommender(first: Recommender) -> None:
+    if not isinstance(first, Recommender):
+        raise SettingError(f"first is {first!r:.80}; expected a fitted recommender")
+    first._require_fit()

@@ -1,0 +1,95 @@
+"""Evaluation of two stages against a ranking spelled out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shortlist as sl
+from evaluation.test_evaluate import METRICS, textbook
+from reranking.worlds import ByFeature, Linear, events
+
+
+@pytest.mark.parametrize("kind", ["drop", "keep", "contexts"])
+@pytest.mark.parametrize("metrics", [METRICS, [one for one in METRICS if "@" in one]])
+@pytest.mark.parametrize("n", [4, 100])
+def test_equals_the_textbook(kind, metrics, n):
+    data = events()
+    if kind == "contexts":
+        test = sl.splits.held_out_contexts(data, 10, fold_in=0.6)
+        held = sl.splits.held_out_contexts(test.train, 10, fold_in=0.6)
+    else:
+        test = sl.splits.by_time(data, 0.3, repeats=kind)
+        held = sl.splits.by_time(test.train, 0.3, repeats=kind)
+    two = sl.TwoStage(sl.IALS(dim=5, epochs=3).fit(held.train), ByFeature("popularity", -1.0), candidates=n).fit(held)
+    two = two.with_first(sl.IALS(dim=5, epochs=3).fit(test.train))
+    result = sl.evaluate(two, test, metrics)
+    first = sl.evaluate(two.first, test, [f"recall@{n}", *metrics])
+    for k, context in enumerate(test.truth.contexts.ids()):
+        history = list(dict.fromkeys(test.history.history(context)))
+        query = {"history": [history]} if test.fold_in else {"contexts": [context]}
+        ranked = two.recommend(**query, n=1000, exclude_seen=test.exclude_seen).ids[0]
+        expected = textbook(ranked, set(test.truth.history(context)))
+        for metric in metrics:
+            np.testing.assert_allclose(result.of(metric)[k], expected[metric], rtol=1e-12, err_msg=metric)
+    assert list(result) == [*metrics, *(f"first:{metric}" for metric in first)]
+    for metric in first:
+        np.testing.assert_array_equal(result.of(f"first:{metric}"), first.of(metric))
+
+
+def test_it_says_what_was_done():
+    split = sl.splits.by_time(events(), 0.3)
+    held = sl.splits.by_time(split.train, 0.3)
+    two = sl.TwoStage(sl.EASE().fit(held.train), Linear(), candidates=6).fit(held)
+    two = two.with_first(sl.EASE().fit(split.train))
+    result = sl.evaluate(two, split)
+    assert result.model == "EASE + Linear"
+    assert result.protocol.endswith("seen items left out, the first 6 of EASE reranked by Linear")
+    assert "first:recall@6" in repr(result)
+    assert result.beyond_accuracy[0] == "coverage@20"
+    assert not [name for name in result if name.startswith("first:") and "coverage" in name]
+    whole, first = result.stages()
+    assert list(whole) == list(first) == ["recall@20", "ndcg@20"]
+    assert first.model == "EASE"
+    assert "EASE + Linear" in repr(sl.compare(whole, first))
+    # Lists of the same 6 candidates, in another order, hold the same items.
+    six = sl.evaluate(two, split, ["coverage@6", "gini@6"])
+    alone = sl.evaluate(two.first, split, ["coverage@6", "gini@6"])
+    assert dict(six) == {**alone, "first:recall@6": six["first:recall@6"]}
+    with pytest.raises(sl.SettingError, match="no metric of accuracy"):
+        six.stages()
+    with pytest.raises(sl.SettingError, match="evaluate takes a Split"):
+        sl.evaluate(two, split.train)
+    with pytest.raises(sl.NotFittedError):
+        sl.evaluate(sl.TwoStage(two.first, Linear()), split)
+
+
+def test_lists_are_those_of_recommend():
+    split = sl.splits.by_time(events(), 0.3)
+    held = sl.splits.by_time(split.train, 0.3)
+    popular = sl.TwoStage(sl.Popularity().fit(held.train), ByFeature("popularity", -1.0), candidates=6).fit(held)
+    popular = popular.with_first(sl.Popularity().fit(split.train))  # with many ties
+    shown = popular.recommend(split.truth.contexts.ids(), n=3).ids
+    result = sl.evaluate(popular, split, ["coverage@3"])
+    assert result["coverage@3"] == pytest.approx(len({one for ids in shown for one in ids}) / split.train.n_items)
+
+
+def test_a_second_stage_that_knows_the_answers_is_warned_of():
+    data = events()
+    test = sl.splits.by_time(data, 0.3)
+    held = sl.splits.by_time(test.train, 0.3)
+    honest = sl.TwoStage(sl.EASE().fit(held.train), Linear()).fit(held).with_first(sl.EASE().fit(test.train))
+    sl.evaluate(honest, test, "ndcg@5")  # a warning would be an error here
+    cheat = sl.TwoStage(sl.EASE().fit(test.train), Linear()).fit(test)
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt from what this split asks for") as told:
+        sl.evaluate(cheat, test, "ndcg@5")
+    assert told[0].filename == __file__
+    later = sl.splits.by_time(data, 0.2)  # another split of the same events, whose truth is part of it
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+        sl.evaluate(cheat.with_first(sl.EASE().fit(later.train)), later, "ndcg@5")
+    kept = sl.splits.by_time(data, 0.3, repeats="keep")
+    before = sl.splits.by_time(kept.train, 0.3, repeats="keep")
+    honest = sl.TwoStage(sl.EASE().fit(before.train), Linear()).fit(before).with_first(sl.EASE().fit(kept.train))
+    sl.evaluate(honest, kept, "ndcg@5")  # pairs that come again are no answers known before
+    with pytest.warns(sl.ShortlistWarning, match="not fitted on split.train"):
+        sl.evaluate(sl.TwoStage(sl.EASE().fit(held.train), Linear()).fit(held), test, "ndcg@5")

@@ -1,0 +1,140 @@
+"""What a second stage learns from, against the same spelled out."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as sl
+from reranking.worlds import ByFeature, events
+
+
+@pytest.mark.parametrize("kind", ["drop", "keep", "contexts"])
+@pytest.mark.parametrize("n", [3, 12])
+def test_candidates_and_labels_of_a_split(kind, n):
+    data = events()
+    if kind == "contexts":
+        split = sl.splits.held_out_contexts(data, 12, fold_in=0.6)
+    else:
+        split = sl.splits.by_time(data, 0.3, repeats=kind)
+    model = sl.IALS(dim=4, epochs=3).fit(split.train)
+    spy = ByFeature("rank")
+    two = sl.TwoStage(model, spy, candidates=n).fit(split)
+    expected: dict = {}
+    without = missed = 0
+    for user in split.truth.contexts.ids():
+        history = {"history": [list(dict.fromkeys(split.history.history(user)))]} if split.fold_in else {}
+        ids = model.recommend(**history or {"contexts": [user]}, n=n, exclude_seen=split.exclude_seen).ids[0]
+        truth = set(split.truth.history(user))
+        labels = [int(item in truth) for item in ids]
+        missed += len(truth - set(ids))
+        if 0 < sum(labels) < len(labels):
+            expected[user] = list(zip(ids, labels))
+        else:
+            without += 1
+    found = spy.candidates
+    who = [found.queries.labels.ids()[q] for q in found.query_of]
+    told: dict = {}
+    for user, item, label in zip(who, found.items, spy.relevance.tolist()):
+        told.setdefault(user, []).append((item, label))
+    assert told == expected
+    assert two.training_ == {
+        "lists": len(expected),
+        "candidates": sum(map(len, expected.values())),
+        "relevant candidates": sum(label for rows in expected.values() for _, label in rows),
+        "contexts without a relevant candidate": without,
+        "relevant items that stage one did not find": missed,
+    }
+    assert f"learnt from {len(expected)} lists" in repr(two)
+
+
+def impressions(data, seed=1, n=400):
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "user": [f"u{u}" for u in rng.integers(0, 45, n)],  # some of them unknown
+            "request": rng.integers(0, 3, n),
+            "product": rng.integers(0, 33, n),  # likewise
+            "clicked": rng.random(n) < 0.3,
+        }
+    ).unique(["user", "request", "product"], maintain_order=True, keep="first")
+
+
+@pytest.mark.parametrize("request_", [None, "request"])
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_impressions(request_, exclude_seen):
+    data = events()
+    model = sl.IALS(dim=4, epochs=3).fit(data)
+    shown = impressions(data)
+    spy = ByFeature("rank")
+    two = sl.TwoStage(model, spy, candidates=7)
+    two.fit_impressions(shown, clicked="clicked", request=request_, exclude_seen=exclude_seen)
+    lists: dict = {}
+    for user, request, item, clicked in shown.iter_rows():
+        if user in data.contexts and item in data.items and not (exclude_seen and item in data.history(user)):
+            one = lists.setdefault((user, request if request_ else 0), {})
+            one[item] = one.get(item, 0) + clicked
+    lists = {who: one for who, one in lists.items() if len(set(one.values())) > 1}
+    found = spy.candidates
+    assert found.n_queries == len(lists) == two.training_["lists"]
+    people = found.queries.labels.ids()
+    left = list(lists.items())
+    for q in range(found.n_queries):
+        rows = slice(found.indptr[q], found.indptr[q + 1])
+        items = found.items[rows]
+        grades = dict(zip(items, spy.relevance[rows].tolist()))
+        match = [k for k, (who, one) in enumerate(left) if who[0] == people[q] and one == grades]
+        assert match, "a list that was not shown"
+        left.pop(match[0])
+        ranks = model.rank([people[q]], [items], exclude_seen=exclude_seen)[0]
+        np.testing.assert_array_equal(found.ranks[rows], ranks)
+        np.testing.assert_allclose(found.scores[rows], model.score([people[q]], [items])[0], rtol=1e-5)
+        best = model.recommend([people[q]], n=7, exclude_seen=exclude_seen).scores[0]
+        scaled = (found.scores[rows] - best.mean()) / best.std()
+        np.testing.assert_allclose(found.column("relative_score")[rows], scaled, rtol=1e-3, atol=1e-4)
+    assert not left
+    seen = sum(user in data.contexts and item in data.history(user) for user, _, item, _ in shown.iter_rows())
+    if exclude_seen and request_:
+        assert two.training_["shown items that had been seen"] == seen
+    assert two.training_["shown items of contexts or items that stage one does not know"] > 0
+
+
+def test_impressions_in_other_forms():
+    data = events()
+    model = sl.EASE().fit(data)
+    shown = impressions(data)
+    grades = []
+    for given in (
+        shown,
+        shown.to_pandas(),
+        shown.with_columns(pl.col("clicked").cast(pl.Int64)).to_dict(as_series=False),
+    ):
+        spy = ByFeature("rank")
+        sl.TwoStage(model, spy).fit_impressions(given, clicked="clicked", request="request")
+        grades.append(spy.relevance)
+    np.testing.assert_array_equal(grades[0], grades[1])
+    np.testing.assert_array_equal(grades[0], grades[2])
+
+
+def test_mistakes():
+    data = events()
+    split = sl.splits.by_time(data, 0.3)
+    two = sl.TwoStage(sl.EASE().fit(split.train), ByFeature("rank"))
+    with pytest.raises(sl.SettingError, match="fit takes a Split whose train"):
+        two.fit(data)
+    everything = sl.TwoStage(sl.EASE().fit(data), ByFeature("rank"))
+    with pytest.warns(sl.ShortlistWarning, match="it may know the answers") as told:
+        everything.fit(split)
+    assert told[0].filename == __file__
+    shown = impressions(data)
+    with pytest.raises(sl.DataError, match="no column 'x'"):
+        two.fit_impressions(shown, clicked="x")
+    with pytest.raises(sl.DataError, match=r"a relevance is 0.5"):
+        two.fit_impressions(shown.with_columns(clicked=pl.lit(0.5)), clicked="clicked")
+    with pytest.raises(sl.DataError, match="nothing can be learnt about order"):
+        two.fit_impressions(shown.with_columns(clicked=pl.lit(0)), clicked="clicked")
+    with pytest.raises(sl.DataError, match="stage one knows none of the"):
+        two.fit_impressions(shown.with_columns(user=pl.lit("nobody")), clicked="clicked")
+    with pytest.raises(sl.NotFittedError, match="second stage has not been fitted"):
+        two.recommend(["u1"])

@@ -1,0 +1,228 @@
+"""Both stages together: what is recommended, under which filters, and that the second stage can win."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as sl
+from conformance.test_every_recommender import CASES, make
+from conformance.test_every_recommender import events as with_taste
+from reranking.worlds import ByFeature, Linear, events, planted
+
+
+@pytest.fixture(scope="module")
+def split():
+    return sl.splits.by_time(events(), 0.3)
+
+
+@pytest.fixture(scope="module")
+def model(split):
+    return sl.IALS(dim=5, epochs=3).fit(split.train)
+
+
+@pytest.fixture(scope="module")
+def two(model, split):
+    """The candidates from the least to the most popular."""
+    return sl.TwoStage(model, ByFeature("popularity", -1.0), candidates=8).fit(split)
+
+
+def test_candidates_are_put_into_the_rerankers_order(two, model, split):
+    everyone = split.train.contexts.ids()
+    popularity = dict(zip(model.items_.ids(), model.popularity_))
+    found = two.recommend(everyone, n=30)
+    for q, ids in enumerate(model.recommend(everyone, n=30).ids):
+        head = sorted(ids[:8], key=lambda one: popularity[one])  # stable: equal ones stay in stage one's order
+        assert found.ids[q] == head + ids[8:]
+        assert (np.diff(found.scores[q]) <= 0).all()
+    np.testing.assert_allclose(found.scores[0][0], -np.log1p(popularity[found.ids[0][0]]), rtol=1e-5)
+    assert two.recommend(everyone, n=5).ids == [ids[:5] for ids in found.ids]
+    assert isinstance(found, sl.Recommendations)
+    one = [two.recommend([user], n=30).ids[0] for user in everyone[:5]]
+    assert one == found.ids[:5]
+
+
+def test_behind_the_candidates_stage_ones_differences_go_on(two, model):
+    found, first = two.recommend(["u1"], n=30).scores[0], model.recommend(["u1"], n=30).scores[0]
+    np.testing.assert_allclose(np.diff(found[8:]), np.diff(first[8:]), rtol=1e-2, atol=1e-6)
+    assert found[8] - found[7] == pytest.approx(first[8] - first[7], abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 20])
+def test_filters_hold(two, split, n):
+    people = ["u1", "u2", "u3"]
+    seen = [set(split.train.history(user)) for user in people]
+    items = set(split.train.items.ids())
+    for ids, had in zip(two.recommend(people, n=n).ids, seen):
+        assert not set(ids) & had
+        assert len(ids) == len(set(ids)) == min(n, len(items - had))
+    allowed = [3, 7, 11, 12, 20, 21, 25, "?"][:7]
+    for ids, had in zip(two.recommend(people, n=n, allow=allowed).ids, seen):
+        assert set(ids) <= set(allowed) - had
+        assert len(ids) == min(n, len((set(allowed) & items) - had))
+    for ids in two.recommend(people, n=n, deny=[[1, 2, 3]] * 3, exclude_seen=False).ids:
+        assert not {1, 2, 3} & set(ids)
+        assert len(ids) == min(n, len(items) - 3)
+    assert two.recommend(people, n=n, allow=[]).ids == [[], [], []]
+    answer = two.recommend(["u1", "nobody"], n=n, unknown="skip")
+    assert (answer.skipped, answer.queries) == (["nobody"], ["u1"])
+    assert two.recommend([], n=n).ids == []
+
+
+def test_histories_of_strangers(two, model):
+    history = [[1, 2, 3], []]
+    for ids, first in zip(two.recommend(history=history, n=8).ids, model.recommend(history=history, n=8).ids):
+        assert sorted(ids) == sorted(first)
+    with pytest.raises(sl.SettingError, match="pass either contexts"):
+        two.recommend()
+    with pytest.raises(sl.UnknownIdError, match="unknown context 'nobody'"):
+        two.recommend(["nobody"])
+
+
+def test_blocks_and_threads_change_nothing(two, split, monkeypatch):
+    everyone = split.train.contexts.ids()
+    whole = two.recommend(everyone, n=12)
+    monkeypatch.setattr("shortlist.reranking.two_stage._BLOCK", 1)  # one query at a time
+    parts = two.recommend(everyone, n=12, threads=2, memory=1000)
+    assert parts.ids == whole.ids
+
+
+@pytest.mark.parametrize("reranker", ["linear", "lambdamart"])
+def test_an_item_feature_that_stage_one_lacks_decides(reranker):
+    """Three thirds of time: stage one learns from the first, stage two from the second, the third judges."""
+    if reranker == "lambdamart":
+        pytest.importorskip("lightgbm")
+    data, season, next_season = planted()
+    test = sl.splits.by_time(data, test=2.0)
+    held = sl.splits.by_time(test.train, test=1.0)
+    settings = {"dim": 6, "epochs": 6, "unobserved_weight": 0.3}
+    second = Linear() if reranker == "linear" else sl.LambdaMART()
+    two = sl.TwoStage(sl.IALS(**settings).fit(held.train), second, candidates=60, item_features=season).fit(held)
+    two = two.with_first(sl.IALS(**settings).fit(test.train), item_features=next_season)
+    result = sl.evaluate(two, test, ["ndcg@10"])
+    assert result["ndcg@10"] > 1.4 * result["first:ndcg@10"]
+    whole, first = sl.compare(*result.stages()).rows
+    assert (whole["model"], first["worse"]) == (f"IALS + {type(second).__name__}", True)
+    alone = sl.evaluate(two.first, test, ["ndcg@10", "recall@60"])
+    assert alone["ndcg@10"] == pytest.approx(result["first:ndcg@10"])
+    assert alone["recall@60"] == pytest.approx(result["first:recall@60"])
+
+
+def test_other_stages_one(two, split, model):
+    grown = sl.IALS(dim=5, epochs=3).fit(split.events())
+    other = two.with_first(grown)
+    assert other.first is grown
+    assert other.training_ == two.training_
+    assert other.recommend(["u1"], n=30).ids != two.recommend(["u1"], n=30).ids
+    with pytest.raises(sl.SettingError, match="it lacks 'mean_similarity', 'max_similarity'"):
+        two.with_first(sl.EASE().fit(split.train))
+    scored = sl.TwoStage(model, Linear(), models=[sl.EASE().fit(split.train)], candidates=8).fit(split)
+    with pytest.raises(sl.SettingError, match="takes scores of EASE too"):
+        scored.with_first(grown)
+    assert scored.with_first(grown, models=[sl.EASE().fit(split.events())]).recommend(["u1"]).ids
+    described = sl.TwoStage(model, Linear(), item_features=pl.DataFrame({"product": [1, 2], "x": [1.0, 2.0]})).fit(
+        split
+    )
+    later = described.with_first(grown, item_features=pl.DataFrame({"product": [1, 2], "x": [5.0, 9.0]}))
+    assert later.recommend(["u1"]).ids
+    with pytest.raises(sl.SettingError, match="it lacks 'item:x'"):
+        described.with_first(grown, item_features=pl.DataFrame({"product": [1, 2], "y": [5.0, 9.0]}))
+
+
+def test_a_stage_one_that_grows(split):
+    first = sl.IALS(dim=5, epochs=3).fit(split.train)
+    frame = pl.DataFrame({"product": [1, 2], "x": [1.0, 2.0]})
+    two = sl.TwoStage(first, ByFeature("mean_similarity"), candidates=40, item_features=frame).fit(split)
+    before = two.recommend(["u1"], n=40)
+    new = {"user": ["u1", "u2", "u3"], "product": [500, 500, 501], "when": [10**6] * 3}
+    first.partial_fit(sl.Interactions.from_frame(new, context="user", item="product", time="when"))
+    after = two.recommend(["u1"], n=40)
+    assert set(after.ids[0]) == (set(before.ids[0]) | {501})
+    fresh = sl.TwoStage(first, two.reranker, candidates=40, item_features=frame)
+    assert after.ids == [
+        [one for _, one in sorted(zip(-found.column("mean_similarity"), found.items), key=lambda pair: pair[0])]
+        for found in [fresh.retrieve(["u1"])]
+    ]
+
+
+def test_a_function_that_gives_other_columns_later(model, split):
+    names = ["a"]
+    two = sl.TwoStage(model, Linear(), candidates=8, extra=lambda c: {names[0]: c.ranks})
+    two.fit(split).recommend(["u1"])
+    names[0] = "b"
+    with pytest.raises(sl.SettingError, match="it lacks 'extra:a' and it has 'extra:b' besides"):
+        two.recommend(["u1"])
+
+
+class Bad(Linear):
+    def __init__(self, answer):
+        self.answer = answer
+
+    def score(self, candidates):
+        return self.answer(super().score(candidates))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "told"),
+    [
+        (lambda s: s[:-1], sl.SettingError, r"Bad.score gave an array of shape \(7,\); expected \(8,\)"),
+        (lambda s: s * np.nan, sl.DataError, "8 of 8 scores that are not finite"),
+        (lambda s: ["x"] * len(s), sl.SettingError, "not numbers"),
+    ],
+)
+def test_rerankers_that_answer_something_else(model, split, answer, error, told):
+    two = sl.TwoStage(model, Bad(answer), candidates=8).fit(split)
+    with pytest.raises(error, match=told):
+        two.recommend(["u1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"first": "ials"}, "expected a fitted recommender"),
+        ({"reranker": object()}, "with the methods fit and score"),
+        ({"reranker": Linear}, "with the methods fit and score"),
+        ({"candidates": 0}, "candidates is 0"),
+        ({"models": ["ease"]}, "expected fitted recommenders"),
+        ({"item_features": {"a": 1}}, "expected Features, or a polars frame"),
+        ({"extra": 3}, "expected a function"),
+    ],
+)
+def test_mistakes(model, arguments, told):
+    with pytest.raises(sl.SettingError, match=told):
+        sl.TwoStage(**{"first": model, "reranker": Linear()} | arguments)
+
+
+def test_unfitted_stages(model):
+    with pytest.raises(sl.NotFittedError, match="has not been fitted"):
+        sl.TwoStage(sl.EASE())
+    with pytest.raises(sl.NotFittedError, match="second stage has not been fitted"):
+        sl.TwoStage(model).recommend(["u1"])
+    assert "reranked by LambdaMART(trees=" in repr(sl.TwoStage(model))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "text") for name in sorted(CASES)), *((name, "tuple") for name in ("IALS", "PARAFAC", "ItemKNN"))],
+)
+def test_on_top_of_every_recommender(name, kind, tmp_path):
+    split = sl.splits.at_random(with_taste(kind), 0.3)
+    first = make(name).fit(split.train)
+    two = sl.TwoStage(first, Linear(), candidates=6).fit(split)
+    people, n_items = split.truth.contexts.ids()[:4], split.train.n_items
+    for question in ({"contexts": people}, {"history": [split.train.items.ids()[:3], []]}):
+        for ids, alone in zip(two.recommend(**question, n=n_items).ids, first.recommend(**question, n=n_items).ids):
+            assert sorted(ids[:6]) == sorted(alone[:6])
+            assert ids[6:] == alone[6:]
+    two.save(tmp_path / "two")
+    again = sl.TwoStage.load(tmp_path / "two", reranker=two.reranker)
+    assert again.recommend(people, n=9).ids == two.recommend(people, n=9).ids
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+        result = sl.evaluate(two, split, ["auc", "ndcg@3"])
+    assert 0 <= result["auc"] <= 1
+    if CASES[name].similar:
+        assert (
+            two.similar_items(split.train.items.ids()[:1], n=3).ids
+            == first.similar_items(split.train.items.ids()[:1], n=3).ids
+        )
