@@ -111,5 +111,5 @@ def list_file(path: Path, *, nested: bool) -> ListFile:
     if found is None:
         raise SettingError(f"'{path}': expected a name that ends in {', '.join(_BY_SUFFIX)}")
     if nested and not found.nested:
-        raise SettingError(f"'{path}': a cell of text holds no list; use format='long', or name a Parquet or JSONL file")
+        raise SettingError(f"'{path}': a cell of text holds no list; use format='long', or name a .parquet or .jsonl")
     return found

@@ -100,6 +100,7 @@ class Draft:
         """Go on with what is there, or begin."""
         assert self._journal is not None
         lines, end = _lines(self._journal.read())
+        self._new = not lines
         os.ftruncate(self._journal.fileno(), end)
         os.lseek(self._journal.fileno(), end, os.SEEK_SET)
         if not lines:
@@ -128,7 +129,6 @@ class Draft:
         os.lseek(self._content, self._end, os.SEEK_SET)
 
     def _begin(self, head: bytes, identity: dict[str, Any]) -> None:
-        self._new = True
         with suppress(FileNotFoundError):
             os.unlink(self.folder / _CONTENT)
         self._open(os.O_CREAT)
@@ -196,9 +196,11 @@ def opened(target: Path, head: bytes, identity: dict[str, Any], *, overwrite: bo
                 _refuse_target(target, overwrite)
         yield draft
     finally:
-        if draft._new and not draft.blocks and not draft.complete:
+        if draft._new and not draft.blocks:
             draft.remove()
         draft.close()
+        with suppress(OSError):
+            folder.rmdir()  # where nothing is in it
 
 
 def folder_of(target: Path) -> Path:
