@@ -41,6 +41,7 @@ from shortlist.recommenders.registry import recommender_class
 HERE = Path(__file__).parent
 SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "evaluation": [[]],
+    "batch": [["time", "--n", "20"], ["time", "--n", "100"], ["time", "--n", "100", "--ids", "text"], ["memory"]],
     "neighbours": [[]],
     "reading": [[]],
     "memory": [[]],
