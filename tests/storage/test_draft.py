@@ -119,8 +119,9 @@ def test_refusals(tmp_path: Path) -> None:
         make(target, n=2)
     assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
     target.write_bytes(b"somebody's")
-    with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
-        make(target)
+    for restart in (False, True):
+        with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+            make(target, restart=restart)
     assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
     assert make(target, overwrite=True) == 2
     check_whole(target)

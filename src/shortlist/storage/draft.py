@@ -187,6 +187,7 @@ def opened(target: Path, head: bytes, identity: dict[str, Any], *, overwrite: bo
             busy = f"'{target}' is being made by another process; wait for it, or name another file"
             draft._journal = open_locked(folder / _JOURNAL, busy)
             if restart:
+                _refuse_target(target, overwrite)
                 os.ftruncate(draft._journal.fileno(), 0)
             try:
                 draft._read(head, json.loads(json.dumps(identity)))
