@@ -8,10 +8,12 @@ ALS_VENV ?= .venv-bench-ials
 ALS_BIN := $(ALS_VENV)/bin
 SGD_VENV ?= .venv-bench-sgd
 SGD_BIN := $(SGD_VENV)/bin
+ANN_VENV ?= .venv-bench-retrieval
+ANN_BIN := $(ANN_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
 
-.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-sgd bench-quality clean
+.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-sgd bench-retrieval bench-quality clean
 
 help:
 	@echo "make demo      the main job on the bundled data"
@@ -21,6 +23,7 @@ help:
 	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"
 	@echo "make bench-ials DATA=folder      the same for implicit ALS against implicit and irspack (an hour)"
 	@echo "make bench-sgd DATA=folder       the same for BPR and WARP against implicit, Cornac and LightFM (an hour)"
+	@echo "make bench-retrieval     the same for search in a million items against faiss, hnswlib, usearch and ScaNN"
 	@echo "make bench-quality DATA=folder   published protocols, into docs/benchmarks.md; benchmarks/README.md says what the folder holds"
 
 $(BIN)/python:
@@ -81,9 +84,17 @@ $(SGD_VENV)/.bench: pyproject.toml constraints.txt
 bench-sgd: $(SGD_VENV)/.bench
 	$(SGD_BIN)/python benchmarks/board.py speed --only sgd --data $(DATA)
 
+$(ANN_VENV)/.bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ANN_VENV)
+	$(ANN_BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[bench-retrieval]"
+	touch $@
+
+bench-retrieval: $(ANN_VENV)/.bench
+	$(ANN_BIN)/python benchmarks/board.py speed --only retrieval
+
 bench-quality: $(VENV)/.base
 	$(BIN)/python benchmarks/board.py quality --data $(DATA)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) $(SGD_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) $(SGD_VENV) $(ANN_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src -name "*.nbi" -delete -o -name "*.nbc" -delete

@@ -41,6 +41,8 @@ from shortlist.recommenders.registry import recommender_class
 HERE = Path(__file__).parent
 SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "evaluation": [[]],
+    "batch": [["time", "--n", "20"], ["time", "--n", "100"], ["time", "--n", "100", "--ids", "text"], ["memory"]],
+    "retrieval": [["exact"], ["spaces"], ["race"]],
     "neighbours": [[]],
     "reading": [[]],
     "memory": [[]],
@@ -49,7 +51,12 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "multilinear": [["epochs"], ["growth"]],
     "slates": [["curve"], ["speed"]],
 }
-PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
+PEER = {
+    "ials": "irspack",
+    "sgd": "lightfm",
+    "multilinear": "shortlist",
+    "retrieval": "scann",
+}  # what scripts that read data need beside it
 Evaluated = Callable[[sl.Recommender, int], sl.Evaluation]
 
 
@@ -214,6 +221,9 @@ def speed(scripts: list[str], data: Path | None) -> None:
     for script in scripts:
         if script in PEER and (data is None or importlib.util.find_spec(PEER[script]) is None):
             print(f"{script}: needs --data and {PEER[script]}, left out; make bench-{script} has both")
+            continue
+        if script in LIBRARIES and importlib.util.find_spec(LIBRARIES[script]) is None:
+            print(f"{script}: needs {LIBRARIES[script]}, left out; make bench-{script} has it")
             continue
         for words in SPEED[script]:
             folder = ["--data", str(data)] if script in PEER and words != ["bound"] else []

@@ -28,8 +28,9 @@ AGAINST = {
 }
 
 
-def gemm_bound(contexts: np.ndarray, items: np.ndarray) -> tuple[str, Callable[[], None]]:
-    """The best block shape of a bare product on both threads, and a function that runs it."""
+def gemm_bound(contexts: np.ndarray, items: np.ndarray, sample: int = 8192) -> tuple[str, Callable[[], None]]:
+    """The best block shape of a bare product on both threads, by so many contexts, and a function that runs it."""
+    sample = min(len(contexts), sample)
     best: tuple[float, str, Callable[[], None]] | None = None
     n_contexts, n_items = len(contexts), len(items)
     for rows in (64, 128, 256, 512, 1024, 2048, 4096):
@@ -45,7 +46,6 @@ def gemm_bound(contexts: np.ndarray, items: np.ndarray) -> tuple[str, Callable[[
                         block = out[: len(left) * len(right)].reshape(len(left), len(right))
                         np.matmul(left, right.T, out=block)
 
-            sample = min(n_contexts, 8192)
             seconds = []
             for _ in range(3):
                 began = time.perf_counter()

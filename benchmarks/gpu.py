@@ -42,11 +42,11 @@ class Rows:
     n_columns: int
 
     @property
-    def n_rows(self) -> int:  # noqa: D102
+    def n_rows(self) -> int:
         return len(self.indptr) - 1
 
     @property
-    def lengths(self) -> np.ndarray:  # noqa: D102
+    def lengths(self) -> np.ndarray:
         return np.diff(self.indptr)
 
     def __len__(self) -> int:

@@ -24,7 +24,17 @@ QUALITY, SPEED = HERE / "results" / "quality", HERE / "results" / "speed"
 GPU = "†"
 MANY = 4  # rows that are not named one by one
 Found = list[tuple[Row, dict[str, Any]]]
-SCRIPTS = ("evaluation", "neighbours", "reading", "memory", "ials-race", "ials-exact", "ials-bound")
+SCRIPTS = (
+    "evaluation",
+    "retrieval",
+    "batch",
+    "neighbours",
+    "reading",
+    "memory",
+    "ials-race",
+    "ials-exact",
+    "ials-bound",
+)
 SCRIPTS += ("sgd-speed", "sgd-race", "multilinear-epoch", "multilinear-growth", "slates", "gpu")
 SHORT = {
     "dim": "d",

@@ -30,10 +30,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-for _name in ("GLOG_minloglevel", "TF_CPP_MIN_LOG_LEVEL"):
-    os.environ.setdefault(_name, "3")
-
 import numpy as np
 
 import shortlist as sl
@@ -103,12 +99,15 @@ class Contestant:
         self.seconds = time.perf_counter() - began
 
     def build(self) -> None:
+        """Make the index; two threads."""
         raise NotImplementedError
 
     def many(self, queries: Rows, k: int, knob: Any) -> Rows:
+        """The items found for each query; one thread."""
         raise NotImplementedError
 
     def one(self, query: Rows, k: int, knob: Any) -> Rows:
+        """Those found for one query."""
         return self.many(query[None], k, knob)[0]
 
     def filtered(self, query: Rows, seen: Rows, knob: Any) -> Rows:
@@ -304,7 +303,8 @@ def race(n_items: int, runs: int, only: Sequence[str], keep: bool) -> None:
                 }
             )
     for row in rows:
-        print(f"{row['what']:<10}{row['name']:<16}{row['knob']!s:<14}{row['recall']:.4f}  {row['queries_per_second']:.0f}/s")
+        told = f"{row['recall']:.4f}  {row['queries_per_second']:.0f}/s"
+        print(f"{row['what']:<10}{row['name']:<16}{row['knob']!s:<14}{told}")
     if not keep:
         return
     content = {
@@ -320,12 +320,12 @@ def race(n_items: int, runs: int, only: Sequence[str], keep: bool) -> None:
     }
     store("race", content)
     words = {"one": "one query a call", "many": f"{SWEPT} queries a call", "filtered": "one query a call, filtered"}
-    for what in words:
+    for what, said in words.items():
         others = [row for row in rows if row["what"] == what and row["name"] != "shortlist"]
         fastest = min(others, key=lambda row: statistics.median(row["ratios"]))
         record(
             f"retrieval-{what}",
-            question=f"the best {N} of {n_items:,} items × {D}, {words[what]}, one thread, recall ≥ {TARGET}",
+            question=f"the best {N} of {n_items:,} items × {D}, {said}, one thread, recall ≥ {TARGET}",
             ours="`Index.search`, quantized",
             against=f"{fastest['name']}, the fastest of {len(only)}",
             what="peer's time / ours",
@@ -583,6 +583,7 @@ def main() -> None:
     if args.what == "draw":
         draw()
         return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the libraries are imported later
     describe("numba", "scipy")
     if args.what == "race":
         race(args.items or 1_000_000, args.runs, args.only, args.record)

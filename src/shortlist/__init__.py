@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
     from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
+    from shortlist.recommenders.batch import Written, write_lists
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.explanation import Explanation
@@ -111,11 +112,13 @@ _HOME = {
     "UserKNN": "shortlist.recommenders.neighbours",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
+    "Written": "shortlist.recommenders.batch",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
     "load": "shortlist.recommenders.registry",
     "tune": "shortlist.tuning",
+    "write_lists": "shortlist.recommenders.batch",
 }
 _MODULES = {
     "datasets": "shortlist.data.datasets",
@@ -132,7 +135,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "load",
+    "Recommendations", "Explanation", "Index", "load", "write_lists", "Written",
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",

@@ -13,7 +13,8 @@ from shortlist.cli import app
 from shortlist.cli.options import MODELS
 from shortlist.recommenders.registry import REGISTRY
 
-COMMANDS = ["demo", "fit", "evaluate", "tune", "compare", "recommend", "similar", "inspect", "datasets", "doctor"]
+COMMANDS = ["demo", "fit", "evaluate", "tune", "compare", "recommend", "similar", "batch", "inspect"]
+COMMANDS += ["datasets", "doctor"]
 
 
 @pytest.mark.parametrize("args", [["--help"], ["fit", "--help"], ["--version"]])

@@ -119,6 +119,7 @@ def test_unfitted_use_is_refused(name):
         lambda: model.rank(["u1"], [["x"]]),
         lambda: model.similar_items(["x"]),
         lambda: model.save("nowhere"),
+        lambda: sl.write_lists(model, "nowhere.parquet"),
     ):
         with pytest.raises(sl.NotFittedError, match="has not been fitted"):
             call()
@@ -131,6 +132,16 @@ def test_single_equals_batch(model, data):
         alone = model.recommend([everyone[k]], n=7)
         assert alone.ids[0] == batch.ids[k]
         np.testing.assert_allclose(alone.scores[0], batch.scores[k], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["text", "tuple"])
+def test_lists_for_everybody_are_those_of_recommend(name, kind, tmp_path):
+    data = events(kind)
+    model = make(name).fit(data)
+    sl.write_lists(model, tmp_path / "lists.parquet", n=7, block=9, progress=False)
+    found, expected = pl.read_parquet(tmp_path / "lists.parquet"), model.recommend(data.contexts.ids(), n=7).to_polars()
+    assert found.drop("score").equals(expected.drop("score"))
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-5, atol=1e-6)
 
 
 def test_scores_fall_and_are_those_of_score(model):

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from shortlist._version import __version__
+from shortlist.cli.batch import batch
 from shortlist.cli.bundled import datasets
 from shortlist.cli.compare import compare
 from shortlist.cli.demo import demo
@@ -112,7 +113,7 @@ def options(
     ctx.obj.debug = debug
 
 
-for _command in (demo, fit, evaluate, tune, compare, recommend, similar, inspect, datasets, doctor):
+for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, inspect, datasets, doctor):
     app.command(cls=Command)(_command)
 
 

@@ -37,6 +37,10 @@ _PHRASES = {
     "them --weight, --time, --format and --separator",
     "read files that have named columns with Interactions.read": "name the columns with --context and --item",
     "use splits.by_time": "use --split time",
+    "pass restart=True": "pass --restart",
+    "pass overwrite=True": "pass --overwrite",
+    "the same call": "the same command",
+    "use format='long'": "leave --lists out",
     "by_time needs times": "--split time needs times",
     "leave_last_out needs times": "--split last needs times",
 }

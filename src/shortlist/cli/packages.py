@@ -18,6 +18,7 @@ PURPOSES = {
     "bench": "the benchmarks against other libraries",
     "bench-ials": "those of iALS, which need a newer NumPy",
     "bench-sgd": "peers of factorization by sampling, for benchmarks",
+    "bench-retrieval": "libraries for nearest neighbours, for benchmarks",
 }
 
 

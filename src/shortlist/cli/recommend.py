@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LIST = "ids with commas between, or @FILE with one id a line"
 Allow = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Only these items: {_LIST}.", show_default=False)]
 Deny = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Never these items: {_LIST}.", show_default=False)]
+KeepSeen = Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")]
 
 
 def recommend(
@@ -37,7 +38,7 @@ def recommend(
     n: opt.Count = 10,
     allow: Allow = None,
     deny: Deny = None,
-    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")] = False,
+    keep_seen: KeepSeen = False,
     unknown: opt.UnknownContexts = opt.UnknownContext.RAISE,
     slate: Slates = None,
     diversity: Diversity = None,
@@ -72,8 +73,8 @@ def recommend(
     recommender = load(model)
     filters: dict[str, Any] = {
         "exclude_seen": not keep_seen,
-        "allow": _filter(recommender, "allow", allow, ctx, say),
-        "deny": _filter(recommender, "deny", deny, ctx, say),
+        "allow": item_filter(recommender, "allow", allow, ctx, say),
+        "deny": item_filter(recommender, "deny", deny, ctx, say),
         "slate": picked,
         "threads": threads,
     }
@@ -133,15 +134,15 @@ def similar(
     answer = recommender.similar_items(
         ids,
         n=min(n, len(recommender.items_)),
-        allow=_filter(recommender, "allow", allow, ctx, say),
-        deny=_filter(recommender, "deny", deny, ctx, say),
+        allow=item_filter(recommender, "allow", allow, ctx, say),
+        deny=item_filter(recommender, "deny", deny, ctx, say),
         threads=threads,
     )
     name = recommender.items_.names[0]
     _show(say, answer, (name,), [(one,) for one in ids], f"similar {name}", [{"item": one} for one in ids], skipped)
 
 
-def _filter(
+def item_filter(
     recommender: "Recommender", name: str, text: str | None, ctx: typer.Context, say: Output
 ) -> list[Any] | None:
     """The ids of a filter, as typed or, of a list in the file of `--config`, as they stand there.

@@ -1,4 +1,4 @@
-"""The options of slates, which `recommend` and `evaluate` share."""
+"""The options of slates, which `recommend`, `batch` and `evaluate` share."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any

@@ -5,13 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._settings import one_of
 from shortlist.data.vocabulary import Id, Vocabulary
+
+ListFormat: TypeAlias = Literal["long", "lists"]
+FORMATS = ("long", "lists")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +92,26 @@ class Recommendations:
     def _counts(self) -> npt.NDArray[np.int64]:
         return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
 
-    def to_polars(self) -> pl.DataFrame:
+    def to_polars(self, format: ListFormat = "long") -> pl.DataFrame:  # noqa: A002
         """A row for each recommendation: the query's columns, the item, its `rank` from 1, its `score`.
 
+        With `format="lists"` a row for each query: its columns, the list of items, best first, and that of scores.
         Where the data has a column of such a name already, ours gets an underscore behind.
         """
-        counts = self._counts
+        one_of("format", format, FORMATS)
         keep = self._codes >= 0
-        rank = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)[keep]
+        counts = np.count_nonzero(keep, axis=1)
+        if full := bool(keep.all()):  # as nearly always
+            codes, scores = self._codes.reshape(-1), self._scores.reshape(-1)
+        else:
+            codes, scores = self._codes[keep], self._scores[keep]
+        ours = [self._items.take(codes).to_series().alias(self._answer), pl.Series("score", scores)]
+        if format == "lists":
+            return _joined(self._labels.frame().get_columns(), [_cut(one, keep) for one in ours])
+        ranks = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)
+        rank = pl.Series("rank", ranks.reshape(-1) if full else ranks[keep])
         columns = self._labels.frame()[np.repeat(np.arange(len(self)), counts)].get_columns()
-        answer = self._items.take(self._codes[keep]).to_series().alias(self._answer)
-        for one in (answer, pl.Series("rank", rank), pl.Series("score", self._scores[keep])):
-            name = one.name
-            while name in [column.name for column in columns]:
-                name += "_"
-            columns.append(one.alias(name))
-        return pl.DataFrame(columns)
+        return _joined(columns, [ours[0], rank, ours[1]])
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -140,3 +148,21 @@ class Recommendations:
             }
             for k, query in enumerate(self.queries)
         ]
+
+
+def _joined(columns: list[pl.Series], ours: list[pl.Series]) -> pl.DataFrame:
+    """The query's columns and ours, none of which may be called as one before it."""
+    for one in ours:
+        name = one.name
+        while name in [column.name for column in columns]:
+            name += "_"
+        columns.append(one.alias(name))
+    return pl.DataFrame(columns)
+
+
+def _cut(values: pl.Series, keep: npt.NDArray[np.bool_]) -> pl.Series:
+    """Values, one for each place that is kept, as a list for each row."""
+    if keep.all():
+        return values.reshape(keep.shape).arr.to_list()
+    places = pl.Series(np.cumsum(keep) - 1).set(~pl.Series(keep.reshape(-1)), None)
+    return values.gather(places).reshape(keep.shape).arr.to_list().list.drop_nulls()

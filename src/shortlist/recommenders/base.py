@@ -547,7 +547,7 @@ class Recommender(ABC):
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
         tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
-        stored = StoredModel(kind=name, settings=self.settings(), arrays=arrays, tables=tables)
+        stored = StoredModel(kind=type(self).__name__, settings=self.settings(), arrays=arrays, tables=tables)
         self._store_more(stored)
         return stored
 
@@ -620,13 +620,18 @@ def as_rows(contexts: Iterable[Id], vocabulary: Vocabulary) -> Iterable[Id]:
     """Contexts of a polars frame as a list of ids, by the names of its columns, else by their places."""
     if not isinstance(contexts, pl.DataFrame):
         return contexts
+    frame = in_order(contexts, vocabulary)
+    return frame.rows() if frame.width > 1 else frame.to_series().to_list()
+
+
+def in_order(contexts: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
+    """A frame of contexts with its columns as the vocabulary has them: by their names, else by their places."""
     names = vocabulary.names
     if contexts.width != len(names):
         raise SettingError(
             f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}"
         )
-    frame = contexts.select(names) if set(names) == set(contexts.columns) else contexts
-    return frame.rows() if len(names) > 1 else frame.to_series().to_list()
+    return contexts.select(names) if set(names) == set(contexts.columns) else contexts
 
 
 def rows_of_lists(

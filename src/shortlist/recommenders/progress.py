@@ -6,9 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shortlist._threads import Step
 from shortlist.solvers.epochs import Callback, Epoch
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,7 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
         told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
         yield Monitor(told, tenths(title))
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[status]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
@@ -51,14 +51,40 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
         yield Monitor([*callbacks, report], step)
 
 
-def tenths(title: str) -> Step:
-    """Writes a line whenever another tenth of the items is done."""
+@contextmanager
+def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
+    """Shows how many of what are done, unless `progress` is False: by a bar on a terminal, else as `watched` does."""
+    terminal = sys.stderr.isatty()
+    if not (terminal if progress is None else progress):
+        yield lambda done, total: None
+    elif not terminal:
+        yield tenths(title, what)
+    else:
+        with _bar() as bar:
+            task = bar.add_task(title, total=None, status="")
+
+            def step(done: int, total: int) -> None:
+                bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} {what}")
+
+            yield step
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[status]}"))
+    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+
+
+def tenths(title: str, what: str = "items") -> Step:
+    """Writes a line whenever another tenth of them is done."""
     told = [0]
 
     def step(done: int, total: int) -> None:
         if done * 10 // max(1, total) > told[0]:
             told[0] = done * 10 // max(1, total)
-            sys.stderr.write(f"{title}: {done:,}/{total:,} items\n")
+            sys.stderr.write(f"{title}: {done:,}/{total:,} {what}\n")
 
     return step
 

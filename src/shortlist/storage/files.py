@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from shortlist.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from io import FileIO
+    from io import BufferedRandom, FileIO
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -41,6 +42,31 @@ def write_file(path: Path, chunks: Iterable[memoryview]) -> tuple[int, str]:
     finally:
         os.close(fd)
     return size, digest.hexdigest()
+
+
+def open_locked(path: Path, busy: str) -> BufferedRandom:
+    """A file to read and write, made where there is none, and nobody else's as long as it is open.
+
+    Where another process has it, StorageError with the message `busy`; the lock of a killed process goes with it.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
+    file = os.fdopen(fd, "r+b")
+    with suppress(ImportError):  # Windows has no such locks
+        import fcntl
+
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise StorageError(busy) from None
+    return file
+
+
+def write_all(fd: int, content: bytes | memoryview) -> None:
+    """Write everything where the file stands."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view[:_BLOCK]) :]
 
 
 def sync_directory(path: Path) -> None:

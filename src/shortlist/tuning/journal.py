@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from shortlist.errors import SettingError, StorageError
+from shortlist.storage.files import open_locked
 from shortlist.storage.wrap import storage_errors
 from shortlist.tuning.engine import distributions, optuna, quiet
 from shortlist.tuning.result import State, Trial
@@ -185,23 +185,12 @@ class _OwnLock:
 
 
 def _locked(path: Path) -> io.BufferedRandom:
-    """The file, made where there is none, and locked as long as it is open, also against a killed process' ghost."""
+    """The file, made where there is none, and nobody else's as long as it is open."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
         raise StorageError(f"cannot use the study '{path}': it is no file; name another one")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    file = os.fdopen(fd, "r+b")
-    with suppress(ImportError):  # Windows has no such locks
-        import fcntl
-
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise StorageError(
-                f"the study '{path}' is being worked on by another process; wait for it, or name another file"
-            ) from None
-    return file
+    busy = f"the study '{path}' is being worked on by another process; wait for it, or name another file"
+    return open_locked(path, busy)
 
 
 def _mend(file: io.BufferedRandom) -> None:

@@ -1,0 +1,282 @@
+"""Lists for everybody, ahead of time: the best items of all contexts in one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from shortlist._settings import flag, memory_bytes, one_of, whole
+from shortlist._threads import blas_threads
+from shortlist._version import __version__
+from shortlist.data.vocabulary import Codes, Id, Unknown
+from shortlist.errors import DataError, SettingError
+from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
+from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, in_order
+from shortlist.recommenders.checkpoint import digest
+from shortlist.recommenders.list_files import ListFile, list_file
+from shortlist.recommenders.progress import steps
+from shortlist.retrieval.slates.base import Slate, check_slate
+from shortlist.storage import tables as table_files
+from shortlist.storage.draft import Draft, opened
+
+ROWS = 1 << 21  # recommendations in a block: some 100 MB while it is written, some seconds of work to lose
+MOST = 1 << 16  # contexts in it
+_STEP = 1 << 14  # contexts that are looked up at a time
+Whom: TypeAlias = "Codes | list[Id]"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        path: the file.
+        contexts: for so many contexts there are lists.
+        rows: recommendations in them, all together.
+        short: lists with fewer than n items, because the filters left fewer; in the format "long" an empty one has no
+            row at all.
+        resumed: contexts whose lists were found finished, from a call before.
+        skipped: contexts that are not known, left out because of `unknown="skip"`.
+        seconds: how long it took, this time.
+    """
+
+    path: Path
+    contexts: int
+    rows: int
+    short: int
+    resumed: int = 0
+    skipped: list[Id] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def write_lists(
+    model: Recommender,
+    path: str | PathLike[str],
+    n: int = 100,
+    *,
+    contexts: Iterable[Id] | None = None,
+    exclude_seen: bool = True,
+    allow: Iterable[Id] | None = None,
+    deny: Iterable[Id] | None = None,
+    unknown: Unknown = "raise",
+    slate: Slate | None = None,
+    format: ListFormat = "long",  # noqa: A002
+    overwrite: bool = False,
+    restart: bool = False,
+    block: int | None = None,
+    progress: bool | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+) -> Written:
+    """Write the n best items of every context to a file, in blocks: memory stays bounded however many there are.
+
+    After a kill, a full disk or Ctrl-C the same call goes on behind the last finished block. Until everything is there,
+    what is finished is in a folder beside the file, `lists.parquet.parts`; then the file takes its place in one step.
+    What recommends is exactly `model.recommend`, block by block; a matrix product may round differently in blocks of
+    another size.
+
+    Args:
+        model: a fitted recommender.
+        path: the file to be; its name says what it is: Parquet (`.parquet`), CSV (`.csv`), TSV (`.tsv`) or JSON lines
+            (`.jsonl`). A Parquet file has a row group for each block.
+        n: how many items; fewer come where the filters leave fewer.
+        contexts: for whom, ids as in `recommend`; everybody by default. Each gets one list, however often it is named.
+        exclude_seen: leave out what the training data has of a context.
+        allow: recommend only these items, to all. Unknown ids are passed over.
+        deny: never recommend these, likewise.
+        unknown: contexts that are not known: as in `recommend`.
+        slate: pick the n out of more, for diversity or calibration: see `shortlist.slates`.
+        format: `"long"`, a row for each recommendation: the columns of the context, the item, its `rank` from 1, its
+            `score`; or `"lists"`, a row for each context, with a list of items, best first, and one of scores.
+        overwrite: replace a file that is there; else that is an error.
+        restart: forget what an earlier call has finished. Needed to write other lists to a place where some were begun:
+            another model, other contexts, n or filters are refused, as they would make a file of two kinds.
+        block: contexts at a time; by default as many as make two million recommendations. Memory for a block is needed
+            three times: it is searched, while the one before is written.
+        progress: show a progress bar; by default where standard error is a terminal.
+        memory: what blocks of scores may take, bytes or text such as "256MB".
+        threads: how many to use; all CPUs by default.
+
+    >>> import tempfile, polars as pl, shortlist as sl
+    >>> events = sl.Interactions.from_frame({"user": [1, 1, 2], "fruit": ["fig", "pear", "fig"]}, context="user",
+    ...                                     item="fruit")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = sl.write_lists(sl.Popularity().fit(events), f"{folder}/lists.parquet", n=1, exclude_seen=False)
+    ...     pl.read_parquet(done.path).rows()
+    [(1, 'fig', 1, 2.0), (2, 'fig', 1, 2.0)]
+    >>> done.contexts, done.rows
+    (2, 2)
+    """
+    began = time.perf_counter()
+    n, whole_block = whole("n", n), None if block is None else whole("block", block)
+    one_of("format", format, FORMATS)
+    for name, value in (("exclude_seen", exclude_seen), ("overwrite", overwrite), ("restart", restart)):
+        flag(name, value)
+    memory_bytes(memory)
+    if not isinstance(path, str | PathLike):
+        raise SettingError(f"path is {path!r:.80}; expected the path of a file")
+    target = Path(os.path.abspath(path))
+    file = list_file(target, nested=format == "lists")
+    if not isinstance(model, Recommender):
+        raise SettingError(f"lists are written for one recommender, got {type(model).__name__}; take its stage one")
+    if slate is not None:
+        check_slate(slate)
+    model._require_fit()
+    n = min(n, len(model.items_))
+    allowed, denied = _for_all("allow", allow), _for_all("deny", deny)
+    ask = _Question(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
+    whom, skipped = _whom(model, contexts, unknown)
+    if not len(whom):
+        raise DataError("there are no contexts to make lists for")
+    size = whole_block or max(1, min(MOST, ROWS // n))
+    empty = ask(whom[:0]).to_polars(format)  # refuses filters that make no sense
+    identity = {
+        **ask.identity(),
+        "contexts": "all" if contexts is None else _digest_of_contexts(whom),
+        "format": format,
+        "file": target.suffix.lower(),
+        "block": size,
+        "shortlist": __version__,
+        "polars": pl.__version__,
+    }
+    with opened(target, file.head(empty), identity, overwrite=overwrite, restart=restart) as draft:
+        resumed = sum(one.about["contexts"] for one in draft.blocks)
+        if draft.complete:
+            draft.remove()
+        else:
+            title = f"writing {target.name}"
+            with steps(title, "contexts", progress) as step, ThreadPoolExecutor(1, "shortlist-writer") as writer:
+                step(resumed, len(whom))
+                pending: Future[None] | None = None
+                for start in range(resumed, len(whom), size):
+                    answer = ask(whom[start : start + size])  # while the block before is written
+                    if pending is not None:
+                        pending.result()
+                        step(start, len(whom))
+                    pending = writer.submit(_write, draft, file, answer, format, n)
+                if pending is not None:
+                    pending.result()
+                step(len(whom), len(whom))
+            draft.finish(file.tail(empty, draft.blocks))
+        about = [one.about for one in draft.blocks]
+    rows, short = (sum(one[name] for one in about) for name in ("rows", "short"))
+    return Written(target, len(whom), rows, short, resumed, skipped, time.perf_counter() - began)
+
+
+def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFormat, n: int) -> None:  # noqa: A002
+    content, told = file.block(answer.to_polars(format))
+    counts = answer._counts
+    about = {"contexts": len(answer), "rows": int(counts.sum()), "short": int((counts < n).sum())}
+    draft.append(content, {**about, **told})
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """What is asked for each block of contexts."""
+
+    model: Recommender
+    n: int
+    exclude_seen: bool
+    allow: list[Id] | None
+    deny: list[Id] | None
+    unknown: Unknown
+    slate: Slate | None
+    memory: int | str | None
+    threads: int | None
+
+    def __call__(self, whom: Whom) -> Recommendations:
+        """The lists of these contexts; the one place where a batch asks its model."""
+        model = self.model
+        if isinstance(whom, np.ndarray):
+            everyone = np.ones(len(whom), np.bool_)
+            queries = Queries(Labels(model.contexts_, whom), whom, model.seen_.take(whom), everyone)
+        else:
+            queries = model._queries(whom, None, self.unknown)
+        filters = model._filters(queries, self.exclude_seen, self.allow, self.deny)
+        with blas_threads(self.threads):
+            scorer = model._scorer(queries, self.threads)
+            return model._search(scorer, self.n, queries, filters, self.memory, self.threads, slate=self.slate)
+
+    def identity(self) -> dict[str, Any]:
+        """What the answers depend on, contexts apart."""
+        allow, deny = (
+            None if one is None else digest(np.unique(self.model._known_items(name, one)))
+            for name, one in (("allow", self.allow), ("deny", self.deny))
+        )
+        return {
+            "recommender": type(self.model).__name__,
+            "model": _digest_of_model(self.model),
+            "n": self.n,
+            "exclude_seen": self.exclude_seen,
+            "allow": allow,
+            "deny": deny,
+            "slate": None if self.slate is None else repr(self.slate),
+        }
+
+
+def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
+    """A filter for all contexts as a list; what is no list is refused by whoever takes it."""
+    if given is None or isinstance(given, str | bytes | int | dict | pl.DataFrame):
+        return given  # type: ignore[return-value]
+    listed = as_list(given, f"a list of item ids as {name}")
+    if any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed):
+        raise SettingError(f"{name} holds lists; expected one list of item ids for all contexts")
+    return listed
+
+
+def _whom(model: Recommender, contexts: Iterable[Id] | None, unknown: Unknown) -> tuple[Whom, list[Id]]:
+    """For whom lists are wanted, each once, and who was skipped: codes, or ids where some of them were never seen.
+
+    Not by `_queries`, which would take the histories of all at once.
+    """
+    vocabulary = model.contexts_
+    one_of("unknown", unknown, ("raise", "skip", "average") if model._composes else ("raise", "skip"))
+    if contexts is None:
+        return np.arange(len(vocabulary), dtype=np.int32), []
+    if isinstance(contexts, pl.DataFrame):
+        given: Any = in_order(contexts, vocabulary)
+    elif isinstance(contexts, str | bytes | int | np.integer | tuple | pl.Series):
+        given = contexts
+    else:
+        given = as_list(contexts, "a list of contexts")
+    codes, skipped = vocabulary.encode(given, unknown="mark", what="context"), []
+    if (codes < 0).any():
+        ids = as_list(as_rows(given, vocabulary), "a list of contexts")
+        if model._composes:
+            answered: list[Id] = []
+            for start in range(0, len(ids), _STEP):
+                queries = model._queries(ids[start : start + _STEP], None, unknown)
+                answered += queries.labels.ids()
+                skipped += queries.skipped
+            return list(dict.fromkeys(answered)), skipped
+        codes, _, skipped = model._known(vocabulary, ids, unknown, "context")
+    _, first = np.unique(codes, return_index=True)
+    return codes[np.sort(first)], skipped
+
+
+def _digest_of_contexts(whom: Whom) -> str:
+    if isinstance(whom, np.ndarray):
+        return digest(whom)
+    return hashlib.sha256(json.dumps(whom, default=str).encode()).hexdigest()
+
+
+def _digest_of_model(model: Recommender) -> str:
+    """A sha256 of everything that makes the model."""
+    stored = model._stored()
+    found = hashlib.sha256(json.dumps([stored.settings, stored.extra], sort_keys=True, default=str).encode())
+    for name, array in sorted(stored.arrays.items()):
+        found.update(f"{name} {digest(array)}".encode())
+    for name, frame in sorted(stored.tables.items()):
+        found.update(f"{name} {hashlib.sha256(table_files.encode(frame)).hexdigest()}".encode())
+    return found.hexdigest()

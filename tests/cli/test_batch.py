@@ -1,0 +1,187 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+
+import shortlist as sl
+from cli.helpers import COLUMNS, SMALL, program, write_events
+from shortlist.storage.draft import folder_of
+
+
+@pytest.fixture(scope="module")
+def model(odd_model):
+    return sl.load(odd_model)
+
+
+def test_everybody(run, run_json, odd_model, model, tmp_path):
+    out = tmp_path / "lists.parquet"
+    told = run_json("batch", odd_model, "--out", out, "-n", 3)
+    expected = model.recommend(model.contexts_.ids(), n=3).to_polars()
+    assert pl.read_parquet(out).equals(expected)
+    assert {name: told[name] for name in ("path", "contexts", "rows", "short", "resumed", "skipped")} == {
+        "path": str(out),
+        "contexts": 8,
+        "rows": expected.height,
+        "short": sum(len(one) < 3 for one in model.recommend(model.contexts_.ids(), n=3).ids),
+        "resumed": 0,
+        "skipped": [],
+    }
+    assert told["bytes"] == out.stat().st_size
+    result = run("batch", odd_model, "--out", tmp_path / "all.csv", "--keep-seen", "--quiet")
+    assert result.stderr == ""
+    assert "recommendations  80" in result.stdout
+    assert pl.read_csv(tmp_path / "all.csv").height == 80
+
+
+def test_a_file_that_is_there(run, odd_model, tmp_path):
+    out = tmp_path / "lists.parquet"
+    run("batch", odd_model, "--out", out, "-n", 1)
+    told = run("batch", odd_model, "--out", out, "-n", 2, code=1).stderr
+    assert "is there already; pass --overwrite to replace it" in told
+    run("batch", odd_model, "--out", out, "-n", 2, "--overwrite", "--keep-seen")
+    assert pl.read_parquet(out).height == 16
+
+
+def test_lists_and_filters(run, odd_model, tmp_path):
+    out, deny = tmp_path / "lists.jsonl", tmp_path / "deny.txt"
+    deny.write_text("a,b\ntea\n")
+    run("batch", odd_model, "--out", out, "--lists", "--keep-seen", "--deny", f"@{deny}", "--allow", "tea,@at, spaced ")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all(set(row["product"]) == {"@at", " spaced "} for row in rows)
+    told = run("batch", odd_model, "--out", tmp_path / "x.csv", "--lists", code=1).stderr
+    assert "leave --lists out, or name a .parquet or .jsonl" in told
+    run("batch", odd_model, "--out", tmp_path / "x.parquet", "--allow", "tea", "--deny", "tea")
+    assert not pl.read_parquet(tmp_path / "x.parquet").height
+
+
+def test_contexts_of_a_file(run, run_json, odd_model, int_model, tmp_path):
+    chosen = ["Ünï", "ann", "bob, jr."]
+    (tmp_path / "who.txt").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+    pl.DataFrame({"other": [1, 2, 3, 4], "user": [*chosen, "ann"]}).write_csv(tmp_path / "who.csv")
+    pl.DataFrame({"user": chosen}).write_parquet(tmp_path / "who.parquet")
+    pl.DataFrame({"user": chosen}).write_ndjson(tmp_path / "who.jsonl")
+    for ending in ("txt", "csv", "parquet", "jsonl"):
+        out = tmp_path / f"lists-{ending}.parquet"
+        assert run_json("batch", odd_model, "--out", out, "--contexts", tmp_path / f"who.{ending}")["contexts"] == 3
+        assert set(pl.read_parquet(out)["user"]) == set(chosen)
+    (tmp_path / "few.csv").write_text("user\n105\n101\n")
+    told = run_json("batch", int_model, "--out", tmp_path / "i.parquet", "--contexts", tmp_path / "few.csv")
+    assert told["contexts"] == 2
+    (tmp_path / "few.txt").write_text("105\nann\n999\n")
+    told = run("batch", int_model, "--out", tmp_path / "j.parquet", "--contexts", tmp_path / "few.txt", code=1).stderr
+    assert "unknown context 'ann'" in told
+    told = run_json(
+        "batch", int_model, "--out", tmp_path / "j.parquet", "--contexts", tmp_path / "few.txt", "--unknown", "skip"
+    )
+    assert (told["contexts"], told["skipped"]) == (1, ["ann", 999])
+
+
+def test_ids_that_look_like_numbers(run, tmp_path):
+    """A model of text ids, some of which look like numbers, and a CSV of those alone."""
+    write_events(tmp_path / "events.csv", ["7", "8", "nine", "007"], ["1", "2", "x"])
+    run("fit", tmp_path / "events.csv", *COLUMNS, *SMALL, "--out", tmp_path / "m")
+    (tmp_path / "who.csv").write_text("user\n8\n7\n")
+    run("batch", tmp_path / "m", "--out", tmp_path / "x.csv", "--contexts", tmp_path / "who.csv", "--keep-seen")
+    assert set(pl.read_csv(tmp_path / "x.csv", infer_schema=False)["user"]) == {"7", "8"}
+
+
+def test_pairs(run, run_json, odd_csv, tmp_path):
+    columns = ["--context", "user", "--context", "day", "--item", "product"]
+    run("fit", odd_csv, *columns, "--model", "parafac", *SMALL, "--out", tmp_path / "m")
+    (tmp_path / "who.txt").write_text("ann,mon\nu6,tue\n")
+    told = run_json("batch", tmp_path / "m", "--out", tmp_path / "x.parquet", "--contexts", tmp_path / "who.txt")
+    assert told["contexts"] == 2
+    assert pl.read_parquet(tmp_path / "x.parquet").columns == ["user", "day", "product", "rank", "score"]
+    (tmp_path / "who.csv").write_text("day,user\nmon,ann\nwed,u6\n")
+    out = ["--out", tmp_path / "y.parquet", "--contexts", tmp_path / "who.csv"]
+    assert "unknown context ('u6', 'wed')" in run("batch", tmp_path / "m", *out, code=1).stderr
+    assert run_json("batch", tmp_path / "m", *out, "--unknown", "skip")["skipped"] == [["u6", "wed"]]
+    assert run_json("batch", tmp_path / "m", *out, "--unknown", "average", "--overwrite")["contexts"] == 2
+
+
+def test_wrong_files(run, odd_model, tmp_path):
+    def fails(*args):
+        return run("batch", odd_model, *args, code=1).stderr
+
+    out = ["--out", tmp_path / "x.parquet"]
+    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "head.csv").write_text("user\n")
+    (tmp_path / "other.csv").write_text("customer\nann\n")
+    pl.DataFrame({"user": []}, schema={"user": pl.String}).write_parquet(tmp_path / "none.parquet")
+    assert "is empty; expected one context a line" in fails(*out, "--contexts", tmp_path / "empty.txt")
+    assert "there are no rows" in fails(*out, "--contexts", tmp_path / "head.csv")
+    assert "there are no rows" in fails(*out, "--contexts", tmp_path / "none.parquet")
+    assert "user" in fails(*out, "--contexts", tmp_path / "other.csv")
+    assert "no such file" in fails(*out, "--contexts", tmp_path / "nowhere.csv")
+    assert "no such file" in fails(*out, "--contexts", tmp_path / "nowhere.txt")
+    assert "expected a name that ends in .parquet" in fails("--out", tmp_path / "x.doc")
+    assert "is a directory" in fails("--out", tmp_path / "folder.parquet")
+    assert "cannot write to" in fails("--out", tmp_path / "empty.txt" / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()
+    assert not folder_of(tmp_path / "x.parquet").exists()
+
+
+def test_options_from_a_file(run, odd_model, tmp_path):
+    config = tmp_path / "c.toml"
+    config.write_text(f'[batch]\nout = "{tmp_path / "x.csv"}"\nn = 2\ndeny = ["a,b"]\nkeep-seen = true\n')
+    run("batch", odd_model, "--config", config)
+    found = pl.read_csv(tmp_path / "x.csv")
+    assert found.height == 16
+    assert "a,b" not in set(found["product"])
+
+
+_SLOW = """
+import sys, time
+from shortlist.recommenders import batch
+from shortlist.storage.draft import Draft
+batch.ROWS = 2  # a context at a time
+append = Draft.append
+def slow(self, content, about):
+    append(self, content, about)
+    time.sleep(0.3)
+Draft.append = slow
+from shortlist.cli import main
+sys.argv[0] = "shortlist"
+main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_going_on(run, odd_model, model, tmp_path, sent):
+    out = tmp_path / "lists.parquet"
+    words = ["batch", str(odd_model), "--out", str(out), "-n", "2"]
+    child = subprocess.Popen([sys.executable, "-c", _SLOW, *words], stderr=subprocess.PIPE, text=True)
+    journal = folder_of(out) / "journal"
+    with child:
+        for _ in range(600):
+            time.sleep(0.05)
+            if journal.exists() and journal.read_bytes().count(b"\n") >= 3:
+                break
+        child.send_signal(sent)
+        told = child.stderr.read()
+    assert not out.exists()
+    if sent is signal.SIGINT:
+        assert child.returncode == 130
+        assert f"interrupted: what is finished is in {folder_of(out)}; the same command goes on from there" in told
+    # other settings are refused: here the size of a block is one of them
+    told = run(*words, code=1).stderr
+    assert "block was 1 and is 65536" in told
+    assert "pass --restart to begin anew" in told
+    done = subprocess.run([sys.executable, "-c", _SLOW, *words, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["resumed"] >= 2
+    assert f"going on from {folder_of(out)}" in done.stderr
+    found, expected = pl.read_parquet(out), model.recommend(model.contexts_.ids(), n=2).to_polars()
+    assert found.drop("score").equals(expected.drop("score"))
+    assert sorted(os.listdir(tmp_path)) == ["lists.parquet"]
+
+
+def test_standard_streams(odd_model, tmp_path):
+    done = program("batch", odd_model, "--out", tmp_path / "x.parquet", "--json")
+    assert json.loads(done.stdout)["contexts"] == 8
+    assert done.stderr == "writing x.parquet: 8/8 contexts\n"

@@ -1,0 +1,194 @@
+"""A file made block by block: killed, disturbed or refused at any moment, it is whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shortlist.errors import StorageError
+from shortlist.storage.draft import folder_of, opened
+from storage.draft_killer import BLOCKS, HEAD, WHOLE, make
+from storage.faults import at_call
+from storage.samples import child_environment
+
+
+class Stopped(BaseException):
+    pass
+
+
+def begin(target: Path, blocks: int) -> None:
+    """Leave a draft with so many blocks."""
+    with opened(target, HEAD, {"n": 1}, overwrite=False, restart=False) as draft:
+        for k in range(blocks):
+            draft.append(BLOCKS[k], {"k": k})
+
+
+def check_whole(target: Path) -> None:
+    assert target.read_bytes() == WHOLE
+    assert os.listdir(target.parent) == [target.name]
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3, 4])
+def test_it_goes_on(tmp_path: Path, blocks: int) -> None:
+    target = tmp_path / "lists"
+    begin(target, blocks)
+    assert not target.exists()
+    assert folder_of(target).exists() == (blocks > 0)  # nothing done, nothing left
+    assert make(target) == blocks
+    check_whole(target)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("situation", ["nothing", "file", "begun"])
+def test_killed_at_every_call(tmp_path: Path, situation: str, when: str) -> None:
+    base = tmp_path / "k"
+    base.mkdir()
+    command = [sys.executable, "-m", "storage.draft_killer", str(base), situation, when]
+    subprocess.run(command, check=True, timeout=300, env=child_environment())
+    points = json.loads((base / "points.json").read_text())
+    if situation != "begun":
+        assert points.count("write") == 1 + 1 + 2 * len(BLOCKS) + 2  # head, identity, blocks and lines, tail and line
+    assert points.count("replace") == 1
+    for k, name in enumerate(points):
+        target = base / str(k) / "lists"
+        there = target.read_bytes() if target.exists() else None
+        in_place = k > points.index("replace") or (name == "replace" and when == "after")
+        in_place |= name == "failed"  # nobody was killed
+        assert there == (WHOLE if in_place else b"older" if situation == "file" else None), (k, name)
+        before = make(target, overwrite=True)
+        assert before >= (1 if situation == "begun" and not in_place else 0)
+        check_whole(target)
+
+
+def test_killed_when_it_was_in_place_needs_no_overwriting(tmp_path: Path) -> None:
+    target = tmp_path / "lists"
+
+    def stop(index: int, name: str, args: tuple[Any, ...]) -> None:
+        if name == "replace":
+            raise Stopped
+
+    with pytest.raises(Stopped), at_call(after=stop):
+        make(target)
+    assert folder_of(target).exists()
+    assert make(target) == len(BLOCKS)
+    check_whole(target)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
+def test_an_error_at_every_call(tmp_path: Path, code: int) -> None:
+    with at_call() as calls:
+        make(tmp_path / "lists")
+    assert len(calls) > 20
+    for k in range(len(calls)):
+        target = tmp_path / str(k) / "lists"
+        target.parent.mkdir()
+
+        def fail(index: int, name: str, args: tuple[Any, ...], k: int = k) -> None:
+            if index == k:
+                raise OSError(code, os.strerror(code))
+
+        failed = ""
+        with at_call(fail):
+            try:
+                make(target)
+            except StorageError as error:
+                failed = str(error)
+        assert not failed or os.strerror(code) in failed
+        if failed and target.exists():  # the disk did not confirm the last step
+            assert calls[k] in ("open", "fsync")
+            assert target.read_bytes() == WHOLE
+        elif failed:
+            assert not folder_of(target).exists() or (folder_of(target) / "journal").stat().st_size
+        make(target, overwrite=True)
+        check_whole(target)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    target = tmp_path / "lists"
+    begin(target, 2)
+    before = {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
+    with pytest.raises(StorageError, match=r"beginning of another file: n was 1 and is 2; .* pass restart=True"):
+        make(target, n=2)
+    assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
+    target.write_bytes(b"somebody's")
+    for restart in (False, True):
+        with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+            make(target, restart=restart)
+    assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
+    assert make(target, overwrite=True) == 2
+    check_whole(target)
+    with pytest.raises(StorageError, match="is there already"):
+        make(target)
+    assert make(target, overwrite=True, restart=True) == 0
+    check_whole(target)
+
+
+def test_restart(tmp_path: Path) -> None:
+    target = tmp_path / "lists"
+    begin(target, 3)
+    assert make(target, n=2, restart=True) == 0
+    check_whole(target)
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    target = tmp_path / "lists"
+    with opened(target, HEAD, {"n": 1}, overwrite=False, restart=False) as draft:
+        draft.append(BLOCKS[0], {"k": 0})
+        for restart in (False, True):
+            with pytest.raises(StorageError, match="being made by another process"):
+                make(target, restart=restart)
+    assert make(target) == 1
+    check_whole(target)
+
+
+@pytest.mark.parametrize("name", ["content", "journal"])
+def test_what_was_changed_is_refused(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "lists"
+    begin(target, 3)
+    path = folder_of(target) / name
+    good = path.read_bytes()
+    for at in range(len(good) - (name == "journal")):  # but for its last line's end: then that line does not count
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(StorageError, match="pass restart=True"):
+            make(target)
+    for end in range(len(good)):
+        path.write_bytes(good[:end])
+        if name == "content":
+            with pytest.raises(StorageError, match="pass restart=True"):
+                make(target)
+    path.unlink()
+    if name == "content":
+        with pytest.raises(StorageError, match="is gone; pass restart=True"):
+            make(target)
+    assert make(target, restart=True) == 0
+    check_whole(target)
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "lists"
+    folder_of(target).mkdir()
+    (folder_of(target) / "diary").write_text("mine")
+    for restart in (False, True):
+        with pytest.raises(StorageError, match=r"holds other things \('diary'\)"):
+            make(target, restart=restart)
+    assert os.listdir(folder_of(target)) == ["diary"]
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "file" / "lists", tmp_path / "folder", tmp_path / ("x" * 300)):
+        with pytest.raises(StorageError):
+            make(place)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+    make(tmp_path / "deep" / "er" / "lists")
+    check_whole(tmp_path / "deep" / "er" / "lists")
