@@ -51,12 +51,8 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "multilinear": [["epochs"], ["growth"]],
     "slates": [["curve"], ["speed"]],
 }
-PEER = {
-    "ials": "irspack",
-    "sgd": "lightfm",
-    "multilinear": "shortlist",
-    "retrieval": "scann",
-}  # what scripts that read data need beside it
+PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
+LIBRARIES = {"retrieval": "scann"}  # what others need
 Evaluated = Callable[[sl.Recommender, int], sl.Evaluation]
 
 
