@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UnknownIdError,
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
+    from shortlist.online import UserState
     from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
     from shortlist.recommenders.dot_product import DotProduct
@@ -101,6 +102,7 @@ _HOME = {
     "Tuned": "shortlist.tuning",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
+    "UserState": "shortlist.online",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
     "compare": "shortlist.evaluation",
@@ -123,7 +125,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "load",
+    "Recommendations", "Explanation", "UserState", "load",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling",
     "tune", "Tuned", "tuning",

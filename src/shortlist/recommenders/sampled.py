@@ -362,20 +362,40 @@ class Sampled(Factorization):
                 negatives = folding_sampler(sampler, self._own_basis.by_context)
                 negatives.refresh(self.item_embeddings_, threads)
                 self._folding = negatives.tables
-            most = max(1, int(histories.lengths.max(initial=0)))
-            found = fold_in(
-                histories,
-                strengths(histories.values, self.weighting),
-                self.item_embeddings_,
-                dim=int(self.dim),
-                tables=for_histories(self._folding, histories),
-                weigher=self._weigher(histories.n_columns, most),
-                rules=self._rules(self._own_basis, histories.lengths),
-                passes=int(self.fold_in_epochs),
-                seed=int(self.seed),
-                threads=threads,
-            )
+            if histories.confidence is not None and self.strength_as == "label":
+                rows = [histories.take(np.array([r])) for r in range(histories.n_rows)]
+                found = np.concatenate([np.zeros((0, self._width), np.float32), *(self._folded(r, 1) for r in rows)])
+            else:
+                found = self._folded(histories, threads)
         return unit_rows(found, self._cosine)
+
+    def _folded(self, histories: Rows, threads: int | None) -> Embeddings:
+        """By steps; where the strengths are labels and there are confidences too, of one row at a time."""
+        most = max(1, int(histories.lengths.max(initial=0)))
+        rules, confidence = self._rules(self._own_basis, histories.lengths), histories.confidence
+        if confidence is not None and self.strength_as == "label":  # which then are weights of this row's items
+            weights = np.broadcast_to(rules.item_weights, histories.n_columns).copy()
+            weights[histories.indices] *= confidence
+            rules, confidence = rules._replace(item_weights=weights), None
+        return fold_in(
+            histories,
+            strengths(histories.values, self.weighting, confidence),
+            self.item_embeddings_,
+            dim=int(self.dim),
+            tables=for_histories(self._folding, histories),
+            weigher=self._weigher(histories.n_columns, most),
+            rules=rules,
+            passes=int(self.fold_in_epochs),
+            seed=int(self.seed),
+            threads=threads,
+        )
+
+    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
+        raise SettingError(
+            f"{type(self).__name__} learns from sampled negatives, and how much an item loses by them depends on how "
+            "often it is drawn: an item that is not there has no such part of the loss to fold it in by. Let "
+            "partial_fit(events) learn new items, or take IALS, whose loss is over all pairs"
+        )
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings, biases aside."""
