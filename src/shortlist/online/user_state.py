@@ -16,7 +16,7 @@ from shortlist._settings import number, one_of, whole
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
-from shortlist.objectives.weighting import strengths
+from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import ItemLists
 from shortlist.recommenders.dot_product import DotProduct
@@ -27,7 +27,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Event(NamedTuple):
-    """An item that someone had: its id, its weight, and when, in the unit of the half-life (a `datetime` in seconds)."""
+    """An item that someone had: its id, its weight, and when, in the unit of the half-life; of a `datetime` seconds."""
 
     item: Id
     weight: float = 1.0
@@ -260,7 +260,7 @@ class UserState:
         left = self._left(now)
         if left is None:
             return rows
-        weighting = getattr(self.model, "weighting", "binary")
+        weighting: Weighting = getattr(self.model, "weighting", "binary")
         if weighting == "binary":
             confidence = np.zeros(len(distinct))
             np.maximum.at(confidence, place, left)
@@ -340,8 +340,8 @@ class UserState:
 def _checked(model: object) -> DotProduct:
     if not isinstance(model, DotProduct):
         raise SettingError(
-            f"model is {model!r:.80}; expected a fitted recommender with embeddings, such as IALS or BPR; others answer "
-            "recommend(history=[…])"
+            f"model is {model!r:.80}; expected a fitted recommender with embeddings, such as IALS or BPR; others "
+            "answer recommend(history=[…])"
         )
     model._require_fit()
     return model
@@ -349,10 +349,11 @@ def _checked(model: object) -> DotProduct:
 
 def _as_number(time: Time | None) -> float | None:
     """A time as a number: of a `datetime` the seconds since 1970, in UTC unless it says otherwise."""
+    if time is None:
+        return None
+    time = getattr(time, "item", lambda: time)()  # NumPy's numbers and times as Python's
     if isinstance(time, dt.datetime):
         return ((time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH) / dt.timedelta(seconds=1)
-    if isinstance(time, np.integer | np.floating):
-        time = time.item()
-    if time is None or (isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time)):
+    if isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time):
         return time
     raise DataError(f"time is {time!r:.80}; expected a finite number or a datetime")

@@ -153,8 +153,8 @@ class Pairwise(_OnPairs):
 
     def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
-        known = self._once("contexts", Psi, lambda: self._all(Psi, threads))
-        return self._quadratic(histories, Psi, *known, threads), self._objective.weights(histories)
+        G, z = self._once("contexts", Psi, lambda: self._all(Psi, threads))
+        return self._quadratic(histories, Psi, G, z, threads), self._objective.weights(histories)
 
     def _all(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
         """G and z."""
