@@ -47,6 +47,7 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "ials": [["race"], ["exact"], ["bound"]],
     "sgd": [["speed"], ["race"]],
     "multilinear": [["epochs"], ["growth"]],
+    "fold_in": [["speed"]],
 }
 PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
 Evaluated = Callable[[sl.Recommender, int], sl.Evaluation]

@@ -25,7 +25,7 @@ GPU = "†"
 MANY = 4  # rows that are not named one by one
 Found = list[tuple[Row, dict[str, Any]]]
 SCRIPTS = ("evaluation", "neighbours", "reading", "memory", "ials-race", "ials-exact", "ials-bound")
-SCRIPTS += ("sgd-speed", "sgd-race", "multilinear-epoch", "multilinear-growth", "gpu")
+SCRIPTS += ("sgd-speed", "sgd-race", "multilinear-epoch", "multilinear-growth", "fold_in", "gpu")
 SHORT = {
     "dim": "d",
     "regularization": "λ",
@@ -46,9 +46,11 @@ def write(page: Path = PAGE) -> None:
 
 def rendered(text: str) -> str:
     """A page with its regions as the stored results are."""
-    from multilinear_tables import REGIONS  # which has its tables made by functions from here
+    import fold_in  # which have their tables made by functions from here
+    import multilinear_tables
 
-    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, **REGIONS}
+    more = {**multilinear_tables.REGIONS, **fold_in.REGIONS}
+    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, **more}
     for name, content in ((name, of_now()) for name, of_now in regions.items()):
         begin, end = f"<!-- board: {name} -->", f"<!-- end of board: {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
