@@ -138,7 +138,9 @@ def speed(turns: int, keep: bool) -> None:
         "fold_in of 2,000 as Interactions, a row": lambda: once(lambda: ials.fold_in(coded)),
         "UserState, an event": lambda: each(moving(plain)),
         "UserState with a half-life, an event": lambda: each(moving(fading)),
-        "UserState.recommend after an event": lambda: each(lambda k: (moving(plain)(k), plain.recommend(10))),
+        "UserState.recommend(threads=1) after an event": lambda: each(
+            lambda k: (moving(plain)(k), plain.recommend(10, threads=1))
+        ),
     }
     for name, model in models.items():
         contestants[name] = lambda model=model: each(lambda k: model.fold_in([histories[k]]))  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from typing import Any, Literal, TypeAlias
@@ -160,8 +161,10 @@ class Vocabulary:
 
     def _encode_one_by_one(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         listed = _listed(ids)
-        if set(map(type, listed)) <= {str, int}:  # ids for sure, as nearly always: no line of Python for each
-            return np.fromiter(map(self._by_id.get, listed, repeat(-1)), np.int32, len(listed))
+        # Only text equals text, and of whole numbers True and 1.0 are told by their types: no line of Python for each.
+        if self._frame.dtypes == [pl.String] or set(map(type, listed)) <= {str, int}:
+            with suppress(TypeError):  # what cannot be a key
+                return np.fromiter(map(self._by_id.get, listed, repeat(-1)), np.int32, len(listed))
         return np.fromiter((self._code(one) for one in listed), np.int32, len(listed))
 
     def _encode_by_join(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:

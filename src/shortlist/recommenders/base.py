@@ -427,12 +427,11 @@ class Recommender(ABC):
                 f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
                 f"catalogue; {_WAY_OUT}"
             )
-        row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)[known]
-        own = own[known]
-        order = np.lexsort((own, row_of))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows.n_rows))]).astype(np.int64)
-        values = None if rows.values is None else rows.values[known][order]
-        return Rows(indptr, own[order], values, len(self.items_))
+        row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
+        values = rows.values
+        if not known.all():
+            own, row_of, values = own[known], row_of[known], None if values is None else values[known]
+        return _summed(row_of, own, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
         lists = as_list(items, "one list of items per query")
