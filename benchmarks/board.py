@@ -50,6 +50,7 @@ SPEED: dict[str, list[list[str]]] = {  # script: its commands
     "sgd": [["speed"], ["race"]],
     "multilinear": [["epochs"], ["growth"]],
     "slates": [["curve"], ["speed"]],
+    "fold_in": [["speed"]],
 }
 PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
 LIBRARIES = {"retrieval": "scann"}  # what others need

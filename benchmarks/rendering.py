@@ -24,18 +24,17 @@ QUALITY, SPEED = HERE / "results" / "quality", HERE / "results" / "speed"
 GPU = "†"
 MANY = 4  # rows that are not named one by one
 Found = list[tuple[Row, dict[str, Any]]]
-SCRIPTS = (
-    "evaluation",
-    "retrieval",
-    "batch",
-    "neighbours",
-    "reading",
-    "memory",
-    "ials-race",
-    "ials-exact",
+SCRIPTS = ("evaluation", "retrieval", "batch", "neighbours", "reading", "memory", "ials-race", "ials-exact")
+SCRIPTS += (
     "ials-bound",
+    "sgd-speed",
+    "sgd-race",
+    "multilinear-epoch",
+    "multilinear-growth",
+    "slates",
+    "fold_in",
+    "gpu",
 )
-SCRIPTS += ("sgd-speed", "sgd-race", "multilinear-epoch", "multilinear-growth", "slates", "gpu")
 SHORT = {
     "dim": "d",
     "regularization": "λ",
@@ -56,10 +55,13 @@ def write(page: Path = PAGE) -> None:
 
 def rendered(text: str) -> str:
     """A page with its regions as the stored results are."""
-    from multilinear_tables import REGIONS  # these have their tables made by functions from here
-    from slates import curve
+    import fold_in  # which have their tables made by functions from here
+    import multilinear_tables
+    import retrieval
+    import slates
 
-    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, "slates": curve, **REGIONS}
+    more = {**multilinear_tables.REGIONS, **fold_in.REGIONS, "slates": slates.curve, "retrieval": retrieval.board}
+    regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, **more}
     for name, content in ((name, of_now()) for name, of_now in regions.items()):
         begin, end = f"<!-- board: {name} -->", f"<!-- end of board: {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UnknownIdError,
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
+    from shortlist.online import UserState
     from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
     from shortlist.recommenders.batch import Written, write_lists
@@ -110,6 +111,7 @@ _HOME = {
     "TwoStage": "shortlist.reranking",
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
+    "UserState": "shortlist.online",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
     "Written": "shortlist.recommenders.batch",
@@ -135,7 +137,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "load", "write_lists", "Written",
+    "Recommendations", "Explanation", "Index", "UserState", "load", "write_lists", "Written",
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",

@@ -126,8 +126,8 @@ def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, in
     [(0, 4), (4, 6)]
     """
     n_rows = len(work)
-    if n_rows == 0:
-        return []
+    if n_rows <= 1:
+        return [(0, 1)] * n_rows
     total = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
     cuts = np.searchsorted(total, np.linspace(0, total[-1], max(1, n_chunks) + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], cuts, [n_rows]]))

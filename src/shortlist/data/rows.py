@@ -19,13 +19,15 @@ SUM, COUNT, LATEST = 0, 1, 2  # what becomes of the weights of a repeated pair
 class Rows:
     """A sparse matrix by rows: row r holds columns `indices[indptr[r]:indptr[r + 1]]`, in rising order.
 
-    `values` is None where every entry counts 1.
+    `values` is None where every entry counts 1. `confidence` is for histories that are folded in: which part of an
+    entry is left, from 0 to 1; None where all of it is.
     """
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32] | None
     n_columns: int
+    confidence: npt.NDArray[np.float32] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -49,8 +51,14 @@ class Rows:
         lengths = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         where = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        values = None if self.values is None else self.values[where]
-        return Rows(indptr, self.indices[where], values, self.n_columns)
+        values, confidence = (None if one is None else one[where] for one in (self.values, self.confidence))
+        return Rows(indptr, self.indices[where], values, self.n_columns, confidence)
+
+    def keep(self, chosen: npt.NDArray[np.bool_]) -> Rows:
+        """These entries only; every row stays, if empty."""
+        indptr = np.concatenate([[0], np.cumsum(chosen)])[self.indptr].astype(np.int64)
+        values, confidence = (None if one is None else one[chosen] for one in (self.values, self.confidence))
+        return Rows(indptr, self.indices[chosen], values, self.n_columns, confidence)
 
     def column_counts(self) -> npt.NDArray[np.int64]:
         """How many entries each column has; by parts, since NumPy counts a copy of twice the size."""

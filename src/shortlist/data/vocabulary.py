@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import suppress
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -46,7 +48,6 @@ class Vocabulary:
             if column.null_count():
                 raise DataError(f"column {column.name!r}: {column.null_count():,} ids are null")
         self._frame = frame
-        self._index: dict[Id, int] | None = None
 
     @classmethod
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
@@ -152,14 +153,19 @@ class Vocabulary:
             raise UnknownIdError(f"unknown id {text!r}: ids of {column.name!r} are integers") from None
 
     def _code(self, one: Id) -> int:
-        if self._index is None:
-            self._index = {key: code for code, key in enumerate(self._values)}
-        if not is_id(one):
-            return -1
-        return self._index.get(one, -1)
+        return self._by_id.get(one, -1) if is_id(one) else -1
+
+    @cached_property
+    def _by_id(self) -> dict[Id, int]:
+        return {key: code for code, key in enumerate(self._values)}
 
     def _encode_one_by_one(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
-        return np.fromiter((self._code(one) for one in _listed(ids)), dtype=np.int32)
+        listed = _listed(ids)
+        # Only text equals text, and of whole numbers True and 1.0 are told by their types: no line of Python for each.
+        if self._frame.dtypes == [pl.String] or set(map(type, listed)) <= {str, int}:
+            with suppress(TypeError):  # what cannot be a key
+                return np.fromiter(map(self._by_id.get, listed, repeat(-1)), np.int32, len(listed))
+        return np.fromiter((self._code(one) for one in listed), np.int32, len(listed))
 
     def _encode_by_join(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         try:

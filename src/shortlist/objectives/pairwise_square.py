@@ -60,9 +60,13 @@ class PairwiseSquare:
         number("item_exponent", self.item_exponent, -math.inf)
         one_of("weighting", self.weighting, WEIGHTINGS)
 
+    def omega(self, by_context: Rows) -> Omega:
+        """ω_j of every item."""
+        return Omega.of(by_context.column_counts(), self.item_exponent)
+
     def shares(self, by_context: Rows) -> npt.NDArray[np.float32]:
         """a_j of every item; their sum is 1."""
-        omega = Omega.of(by_context.column_counts(), self.item_exponent).values
+        omega = self.omega(by_context).values
         shares: npt.NDArray[np.float32] = np.broadcast_to(
             omega / np.float32(by_context.n_columns), by_context.n_columns
         )
@@ -70,7 +74,7 @@ class PairwiseSquare:
 
     def strengths(self, rows: Rows) -> npt.NDArray[np.float32]:
         """a_{c,i} of the pairs; one element may stand for all."""
-        found = strengths(rows.values, self.weighting)
+        found = strengths(rows.values, self.weighting, rows.confidence)
         if not np.isfinite(found).all():
             raise SettingError(f"the weights are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
         return found

@@ -127,7 +127,8 @@ class PointwiseSquare:
     ) -> Terms:
         """The terms of the side whose rows these are, with ω of its rows (`own`) and of its columns (`other`).
 
-        Without them, rows are those of all contexts.
+        Without them, rows are those of all contexts. A pair of confidence g is g parts observed and 1 − g parts
+        unobserved: excess and target are g times what they would be.
         """
         if own is None or other is None:
             own, other = (omega.values for omega in self.omegas(rows))
@@ -137,6 +138,8 @@ class PointwiseSquare:
             excess = weight if self.convention == "added" else weight - alpha0 * _by_pair(rows, own, other)
             target = weight if len(label) == 1 and label[0] == 1 else weight * label
             dense = alpha0 * own
+            if rows.confidence is not None:
+                excess, target = excess * rows.confidence, target * rows.confidence
         ridge = self._ridge(rows)
         for array, names in (
             (target, "observed_weight or the weights"),

@@ -13,16 +13,20 @@ Weighting: TypeAlias = Literal["binary", "log", "raw"]
 WEIGHTINGS = ("binary", "log", "raw")
 
 
-def strengths(values: npt.NDArray[np.float32] | None, weighting: Weighting) -> npt.NDArray[np.float32]:
+def strengths(
+    values: npt.NDArray[np.float32] | None, weighting: Weighting, confidence: npt.NDArray[np.float32] | None = None
+) -> npt.NDArray[np.float32]:
     """Strength of each observed pair: 1 (`"binary"`), log₂(1 + w) (`"log"`), or w itself (`"raw"`).
 
     Counts and quantities are rarely good weights as they are: one purchase of 80,995 pieces is not 80,995 purchases.
-    All three give 1 for w = 1. Where every strength is 1 the answer has a single element that stands for all.
+    All three give 1 for w = 1. Where every strength is 1 the answer has a single element that stands for all. With a
+    `confidence`, strengths are multiplied by it, under any weighting.
 
     >>> strengths(np.array([1, 3], dtype=np.float32), "log")
     array([1., 2.], dtype=float32)
     """
     one_of("weighting", weighting, WEIGHTINGS)
     if values is None or weighting == "binary":
-        return np.ones(1, np.float32)
-    return np.log2(1 + values) if weighting == "log" else values
+        return np.ones(1, np.float32) if confidence is None else confidence
+    found: npt.NDArray[np.float32] = np.log2(1 + values) if weighting == "log" else values
+    return found if confidence is None else found * confidence

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._settings import whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Id, Unknown
+from shortlist.data.vocabulary import Id
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
-from shortlist.recommenders.base import as_list, rows_of_lists
+from shortlist.recommenders.base import rows_of_lists
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
@@ -83,30 +83,13 @@ class Alternating(PointwiseFactorization):
         contexts, items = self._omegas
         return self._solve(histories, self._fixed_items, contexts.new(histories.lengths), items.values, threads)
 
-    def fold_in_items(
-        self, contexts: Sequence[Iterable[Id] | Mapping[Id, float]], *, unknown: Unknown = "raise"
-    ) -> Embeddings:
-        """Embeddings of items that need not have been in the training data, from the contexts that had them.
-
-        The item half-step for these rows, the contexts being as they are: ⟨w_c, h⟩ is the score that context c would
-        give such an item.
-
-        Args:
-            contexts: for each item the ids of its contexts, or {id: weight}.
-            unknown: contexts that are not known `"raise"` an error, or are passed over (`"skip"`).
-        """
-        self._require_fit()
-        one_of("unknown", unknown, ("raise", "skip"))
-        expected = "a list with the contexts of each item"
-        if isinstance(contexts, str | bytes | Mapping):
-            raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
-        way_out = "pass unknown='skip' to leave them out"
-        listed = as_list(contexts, expected)
-        rows = rows_of_lists(listed, self.contexts_, unknown, "contexts of item {}", "context", way_out)
+    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
+        """The item half-step for these rows."""
         of_contexts, of_items = self._omegas
-        if self._fixed_contexts is None:
-            self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
-        return self._solve(rows, self._fixed_contexts, of_items.new(rows.lengths), of_contexts.values)
+        fixed = self._fixed_contexts
+        if fixed is None:
+            fixed = self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
+        return self._solve(rows, fixed, of_items.new(rows.lengths), of_contexts.values, threads)
 
     def _solve(
         self,

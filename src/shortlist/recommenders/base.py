@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -17,7 +17,7 @@ from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows, fault
+from shortlist.data.rows import SUM, Rows, fault, rows_of
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
@@ -458,12 +458,11 @@ class Recommender(ABC):
                 f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
                 f"catalogue; {_WAY_OUT}"
             )
-        row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)[known]
-        own = own[known]
-        order = np.lexsort((own, row_of))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows.n_rows))]).astype(np.int64)
-        values = None if rows.values is None else rows.values[known][order]
-        return Rows(indptr, own[order], values, len(self.items_))
+        row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
+        values = rows.values
+        if not known.all():
+            own, row_of, values = own[known], row_of[known], None if values is None else values[known]
+        return _summed(row_of, own, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
         lists = as_list(items, "one list of items per query")
@@ -647,33 +646,44 @@ def rows_of_lists(
     In messages `name` is the word for a list, with {} for its number, `what` that for an id, and `way_out` the advice
     where ids are unknown.
     """
-    lists: list[Codes] = []
-    weights: list[npt.NDArray[np.float32]] = []
-    weighted = False
+    lists: list[list[Id]] = []
+    weights: dict[int, npt.NDArray[np.float32]] = {}
     for k, one in enumerate(given):
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
             raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
-        ids = list(one)
-        mark: Unknown = "mark" if unknown == "skip" else "raise"
-        codes = vocabulary.encode(ids, unknown=mark, what=what, way_out=way_out)
-        weight = np.ones(len(ids), np.float32)
+        lists.append(list(one))
         if isinstance(one, Mapping):
-            weighted = True
             try:
-                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(ids))
+                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(one))
             except (TypeError, ValueError):
-                weight = np.full(len(ids), np.nan, np.float32)
+                weight = np.full(len(one), np.nan, np.float32)
             if not np.isfinite(weight).all() or (weight < 0).any():
                 raise DataError(f"{name.format(k)}: weights are finite numbers, not negative; got {dict(one)!r}")
-        known = codes >= 0
-        distinct, place = np.unique(codes[known], return_inverse=True)
-        lists.append(distinct.astype(np.int32))
-        weights.append(np.bincount(place, weight[known], len(distinct)).astype(np.float32))
-    indptr = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
-    indices = np.concatenate([np.empty(0, np.int32), *lists])
-    values = np.concatenate([np.empty(0, np.float32), *weights])
-    repeated = weighted or bool((values != 1).any())
-    return Rows(indptr, indices, values if repeated else None, len(vocabulary))
+            weights[k] = weight
+    codes = vocabulary.encode(list(chain.from_iterable(lists)), unknown="mark")
+    row_of = np.repeat(np.arange(len(lists), dtype=np.int32), [len(one) for one in lists])
+    values = None
+    if weights:
+        parts = [weights[k] if k in weights else np.ones(len(one), np.float32) for k, one in enumerate(lists)]
+        values = np.concatenate(parts)
+    known = codes >= 0
+    if not known.all():
+        if unknown != "skip":  # say so of the first list that has one
+            vocabulary.encode(lists[row_of[np.argmin(known)]], what=what, way_out=way_out)
+        codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
+    return _summed(row_of, codes, values, len(lists), len(vocabulary))
+
+
+def _summed(
+    row_of: npt.NDArray[np.int32], codes: Codes, values: npt.NDArray[np.float32] | None, n_rows: int, n_columns: int
+) -> Rows:
+    """Entries as rows, repeats added up."""
+    if n_rows != 1:
+        return rows_of(row_of, codes, values, None, n_rows, n_columns, SUM)
+    distinct, place = np.unique(codes, return_inverse=True)  # without a count for each column
+    summed = np.bincount(place, values, len(distinct)).astype(np.float32)
+    plain = values is None and len(distinct) == len(codes)
+    return Rows(np.array([0, len(distinct)]), distinct, None if plain else summed, n_columns)
 
 
 def _merged(

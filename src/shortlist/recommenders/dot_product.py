@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import one_of, whole
+from shortlist._threads import blas_threads
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes, Unknown
-from shortlist.errors import StorageError
-from shortlist.recommenders.base import History, Queries, Recommender
+from shortlist.data.vocabulary import Codes, Id, Unknown
+from shortlist.errors import DataError, SettingError, StorageError
+from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.base import History, ItemLists, Queries, Recommender, as_list, rows_of_lists
+from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.scoring import DotProductScorer
 
 if TYPE_CHECKING:
     from shortlist.recommenders.index import Index
+
+Confidence: TypeAlias = Sequence[Mapping[Id, float]]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -33,18 +40,150 @@ class DotProduct(Recommender):
         """How many of the columns are coordinates of the embeddings; behind them there may be biases."""
         return int(self.item_embeddings_.shape[1])
 
+    # --- who was not there in training -------------------------------------------------------------------------------
+
     @abstractmethod
     def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """Embeddings of contexts with these histories, the items being as they are."""
+        """Embeddings of contexts with these histories, the items being as they are: see `fold_in`.
 
-    def fold_in(self, history: History, *, unknown: Unknown = "raise") -> npt.NDArray[np.float32]:
-        """Embeddings of contexts that need not have been in the training data, from their histories.
+        Every row by itself, so that it does not depend on the others or on the threads; zero where it is empty. What
+        `histories.confidence` says counts.
+        """
+
+    def fold_in(
+        self,
+        history: History,
+        *,
+        confidence: Confidence | None = None,
+        unknown: Unknown = "raise",
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Embeddings of contexts that need not have been in the training data, from their histories (section 6.3).
+
+        The context's part of the loss that the model was fitted with is minimised, the items being as they are: under a
+        square loss exactly, so that a context of the training data gets the row that `fit` ended with; under other
+        objectives by a few steps of their own. For every model:
+
+        * The answer is float32, contexts × d, a row a history; rows of an empty history are zero, and zero scores mean
+          the popular items.
+        * A row depends on the items of its history and their weights: not on their order, the other histories, the
+          threads, or when it is asked for. Repeated items add up.
+        * Weights count as in training: not at all with `weighting="binary"`.
 
         Args:
             history: one history per context: item ids, {id: weight}, or `Interactions`.
+            confidence: for each history {item: a number from 0 to 1}, which part of it is left, 1 where it is not
+                named. It multiplies what the pair weighs in the loss, α, whatever the `weighting`: 0 is as if the item
+                were not in the history. `UserState` lets events fade by it.
             unknown: items that are not known `"raise"` an error, or are passed over (`"skip"`).
+            threads: how many to use; all CPUs by default.
+
+        >>> import shortlist as sl
+        >>> events = sl.datasets.load("online-retail").interactions
+        >>> model = sl.IALS(dim=8, epochs=2).fit(events)
+        >>> model.fold_in([events.history(12347), []]).shape
+        (2, 8)
         """
-        return self._fold_in(self._queries(None, history, unknown).histories)
+        rows = self._queries(None, history, unknown).histories
+        if confidence is not None:
+            rows = self._with_confidence(rows, confidence, unknown)
+        with blas_threads(threads):
+            return self._fold_in(rows, threads)
+
+    def _with_confidence(self, rows: Rows, confidence: Confidence, unknown: Unknown) -> Rows:
+        """The rows with these confidences, and without what has none."""
+        expected = "one {item: confidence} per history"
+        if isinstance(confidence, str | bytes | Mapping):
+            raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}")
+        listed = as_list(confidence, f"{expected} as confidence")
+        if len(listed) != rows.n_rows:
+            raise SettingError(f"confidence has {len(listed)} entries for {rows.n_rows} histories; expected {expected}")
+        found = np.ones(len(rows), np.float32)
+        for r, one in enumerate(listed):
+            if not isinstance(one, Mapping):
+                raise SettingError(f"confidence {r} is {one!r:.80}; expected {{item: a number from 0 to 1}}")
+            codes = self.items_.encode(list(one), unknown="mark" if unknown == "skip" else "raise", what="item")
+            try:
+                values = np.fromiter((float(value) for value in one.values()), np.float32, len(one))
+            except (TypeError, ValueError):
+                values = np.full(len(one), np.nan, np.float32)
+            if not ((values >= 0) & (values <= 1)).all():
+                raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(one)!r:.200}")
+            row = rows.row(r)
+            at = np.minimum(np.searchsorted(row, codes), max(0, len(row) - 1))
+            there = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
+            if not (there | (codes < 0)).all():
+                stray = list(one)[int(np.argmin(there | (codes < 0)))]
+                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history; leave it out")
+            found[rows.indptr[r] + at[there]] = values[there]
+        faded = replace(rows, confidence=found)
+        return faded if found.all() else faded.keep(found > 0)
+
+    def fold_in_items(
+        self,
+        contexts: Sequence[Iterable[Id] | Mapping[Id, float]],
+        *,
+        unknown: Unknown = "raise",
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Embeddings of items that need not have been in the training data, from the contexts that had them.
+
+        The item's part of the loss is minimised, the contexts being as they are, exactly: ⟨φ(c), ψ⟩ is the score that
+        context c would give such an item. An item that nobody had is zero. Models that learn from sampled negatives
+        refuse: what an item loses as a negative depends on how often it is drawn, and one that is not there never is;
+        their `partial_fit` learns new items, as that of the others does.
+
+        Args:
+            contexts: for each item the ids of its contexts, or {id: weight}.
+            unknown: contexts that are not known `"raise"` an error, or are passed over (`"skip"`).
+            threads: how many to use; all CPUs by default.
+        """
+        self._require_fit()
+        one_of("unknown", unknown, ("raise", "skip"))
+        expected = "a list with the contexts of each item"
+        if isinstance(contexts, str | bytes | Mapping):
+            raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
+        way_out = "pass unknown='skip' to leave them out"
+        listed = as_list(contexts, expected)
+        rows = rows_of_lists(listed, self.contexts_, unknown, "contexts of item {}", "context", way_out)
+        with blas_threads(threads):
+            return self._fold_in_items(rows, threads)
+
+    @abstractmethod
+    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
+        """Embeddings of items that these contexts had, the contexts being as they are: see `fold_in_items`.
+
+        Or a `SettingError`, where the loss does not say what would become of an item that was not there.
+        """
+
+    def _recommend_from(
+        self,
+        embeddings: npt.NDArray[np.float32],
+        histories: Rows,
+        n: int,
+        *,
+        exclude_seen: bool = True,
+        allow: ItemLists | None = None,
+        deny: ItemLists | None = None,
+        slate: Slate | None = None,
+        index: Index | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """`recommend` for contexts of which the embeddings are known, and what they have had; by an index, if any."""
+        n = whole("n", n)
+        if slate is not None:
+            check_slate(slate)
+        labels = Labels(None, np.arange(len(embeddings), dtype=np.int32))
+        queries = Queries(labels, None, histories, np.ones(len(embeddings), np.bool_))
+        if index is not None:
+            if index._model is not self:
+                raise SettingError("the index is of another model; make one with index(...) of this one")
+            return index._answer(queries, embeddings, n, exclude_seen, allow, deny, slate, threads)
+        filters = self._filters(queries, exclude_seen, allow, deny)
+        with blas_threads(threads):
+            scorer = DotProductScorer(embeddings, self.item_embeddings_)
+            return self._search(scorer, n, queries, filters, memory, threads, slate=slate)
 
     def index(
         self,

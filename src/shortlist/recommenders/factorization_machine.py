@@ -148,6 +148,11 @@ class _Machine(Structure):
         values = np.concatenate([np.zeros((n, self.dim + 1), np.float32), rest])
         return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, offset, self.within)
 
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        """Ids that are new; their features, of which nothing is known, count for nothing."""
+        X = Rows(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), np.ones(n, np.float32), n)
+        return FeatureSum(X, [slice(0, n)], np.zeros((n, self.dim + 1), np.float32), None, self.within)
+
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.of_contexts.parts, columns)
 

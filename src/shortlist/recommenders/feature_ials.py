@@ -105,6 +105,9 @@ class _TwoSides(Structure):
         prior = np.repeat(average[0], n, axis=0)
         return Table(prior.copy(), prior)
 
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        return self.strangers([self.of_items.unknown(parameters)], n)
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FeatureIALS(PointwiseFactorization, DescribedMultilinear):

@@ -139,6 +139,22 @@ class Index:
         else:
             asked = model._queries(queries, history, unknown)
             vectors = model._scorer(asked, threads).contexts
+        return self._answer(asked, vectors, n, exclude_seen, allow, deny, slate, threads)
+
+    def _answer(
+        self,
+        asked: Queries,
+        vectors: npt.NDArray[Any],
+        n: int,
+        exclude_seen: bool,
+        allow: ItemLists | None,
+        deny: ItemLists | None,
+        slate: Slate | None,
+        threads: int | None,
+    ) -> Recommendations:
+        """What is found for queries whose embeddings are known."""
+        self._require_same_model()
+        model = self._model
         filters = self._narrowed(model._filters(asked, exclude_seen, allow, deny))
         n = min(n, len(self))
         most = n if slate is None else min(max(n, slate.pool), len(self))

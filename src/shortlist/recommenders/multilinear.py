@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -31,7 +31,9 @@ from shortlist.scoring.multilinear import Side, packed_size, ridge_of, unpacked
 from shortlist.solvers import multilinear as solver
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.multilinear import Method
-from shortlist.solvers.square_losses import SquareLoss, square_loss
+from shortlist.solvers.multilinear_fold_in import FoldIn
+from shortlist.solvers.quadratic import RowWise
+from shortlist.solvers.square_losses import Sizes, SquareLoss, square_loss
 
 Shapes: TypeAlias = list[tuple[int, int]]
 Both: TypeAlias = tuple[list[Embeddings], list[Embeddings]]  # parameters of contexts and of items
@@ -84,6 +86,10 @@ class Structure(ABC):
     @abstractmethod
     def strangers(self, average: list[Embeddings], n: int) -> Side:
         """So many contexts of that kind: the last block of this side is to be solved for."""
+
+    @abstractmethod
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        """So many items of which nothing is known but who had them: the last block of this side is to be solved for."""
 
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
@@ -192,8 +198,11 @@ class Multilinear(Factorization):
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         self.context_parameters_ = contexts
-        self._average: list[Embeddings] | None = None
         self.context_embeddings_ = self._structure.context_embeddings(self._of_contexts())  # type: ignore[misc]
+        rows = self._structure.context_rows
+        self._trained_contexts = self.context_embeddings_ if rows is None else self.context_embeddings_[rows]
+        self._folding_contexts: FoldIn | None = None
+        self._folding_items: FoldIn | None = None
 
     def _set_items(self, items: Embeddings, basis: SquareLoss) -> None:
         self.item_parameters_ = items
@@ -201,6 +210,7 @@ class Multilinear(Factorization):
         rows = self._structure.item_rows
         self._trained_items = self.item_embeddings_ if rows is None else self.item_embeddings_[rows]
         self._loss = basis
+        self._folding_contexts = self._folding_items = None
 
     def _of_contexts(self) -> list[Embeddings]:
         return unpacked(self.context_parameters_, self._structure.contexts)
@@ -215,19 +225,30 @@ class Multilinear(Factorization):
 
         Who has no history, or one of items without events only, is at 0: the popular items.
         """
-        if self._average is None:
-            self._average = self._structure.average(self._of_contexts())
-        side = self._structure.strangers(self._average, histories.n_rows)
-        if histories.n_rows:
-            rows = _columns(histories, self._structure.item_rows)
-            quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
-            side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
-            solver.finish(quadratic, side)
-            empty = rows.lengths == 0
-        else:
-            empty = np.zeros(0, np.bool_)
-        found = side.embeddings()
-        found[empty] = 0
+        rows = _columns(histories, self._structure.item_rows)
+        loss, sizes = self._loss.of_strangers(rows, self._trained_items, threads)
+        folding = self._folding_contexts
+        if folding is None:
+            structure = self._structure
+            side = structure.strangers(structure.average(self._of_contexts()), structure.contexts[0][1])
+            folding = self._folding_contexts = FoldIn(side, self._trained_items, loss.G)
+        return self._solved(folding, loss, sizes, threads)
+
+    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
+        """The last block of the items, solved for these rows."""
+        structure = self._structure
+        Phi, rows = self._trained_contexts, _columns(rows, structure.context_rows)
+        loss, sizes = self._loss.of_new_items(rows, Phi, self._trained_items, threads)
+        folding = self._folding_items
+        if folding is None:
+            side = structure.new_items(self._of_items(), structure.items[0][1])
+            folding = self._folding_items = FoldIn(side, Phi, loss.G)
+        return self._solved(folding, loss, sizes, threads)
+
+    def _solved(self, folding: FoldIn, loss: RowWise, sizes: Sizes, threads: int | None) -> Embeddings:
+        ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+        found = folding(loss, ridge[:, 0], threads)
+        found[loss.rows.lengths == 0] = 0
         return found
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
@@ -335,11 +356,9 @@ def _columns(rows: Rows, chosen: npt.NDArray[np.int64] | None) -> Rows:
         return rows
     place = np.full(rows.n_columns, -1, np.int32)
     place[chosen] = np.arange(len(chosen))
-    moved = place[rows.indices]
-    keep = moved >= 0
-    counts = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-    values = None if rows.values is None else rows.values[keep]
-    return Rows(counts.astype(np.int64), moved[keep], values, len(chosen))
+    moved = replace(rows, indices=place[rows.indices], n_columns=len(chosen))
+    keep = moved.indices >= 0
+    return moved if keep.all() else moved.keep(keep)
 
 
 def by_ids(ours: Vocabulary, theirs: Vocabulary, source: Embeddings, target: Embeddings) -> None:

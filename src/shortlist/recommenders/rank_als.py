@@ -44,6 +44,9 @@ class _Tables(Structure):
     def strangers(self, average: list[Embeddings], n: int) -> Side:
         return Table(np.zeros((n, self.contexts[0][1]), np.float32))
 
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        return Table(np.zeros((n, self.items[0][1]), np.float32))
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class RankALS(Multilinear):

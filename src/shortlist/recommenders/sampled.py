@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -259,12 +260,7 @@ class Sampled(Factorization):
         return int(self.dim) if self.normalize else 0
 
     def _weigher(self, n_items: int, longest_history: int) -> Weigher:
-        weight = self.composition().weight
-        if isinstance(weight, LambdaRank):
-            return Weigher(LAMBDA, np.zeros(1, np.float32), weight.tables(n_items, longest_history))
-        if isinstance(weight, Penalty):
-            return Weigher(PENALTY, weight.table(n_items), _NO_LAMBDAS)
-        return Weigher(PLAIN, np.zeros(1, np.float32), _NO_LAMBDAS)
+        return _weigher(self.composition().weight, n_items, longest_history)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -362,20 +358,40 @@ class Sampled(Factorization):
                 negatives = folding_sampler(sampler, self._own_basis.by_context)
                 negatives.refresh(self.item_embeddings_, threads)
                 self._folding = negatives.tables
-            most = max(1, int(histories.lengths.max(initial=0)))
-            found = fold_in(
-                histories,
-                strengths(histories.values, self.weighting),
-                self.item_embeddings_,
-                dim=int(self.dim),
-                tables=for_histories(self._folding, histories),
-                weigher=self._weigher(histories.n_columns, most),
-                rules=self._rules(self._own_basis, histories.lengths),
-                passes=int(self.fold_in_epochs),
-                seed=int(self.seed),
-                threads=threads,
-            )
+            if histories.confidence is not None and self.strength_as == "label":
+                rows = [histories.take(np.array([r])) for r in range(histories.n_rows)]
+                found = np.concatenate([np.zeros((0, self._width), np.float32), *(self._folded(r, 1) for r in rows)])
+            else:
+                found = self._folded(histories, threads)
         return unit_rows(found, self._cosine)
+
+    def _folded(self, histories: Rows, threads: int | None) -> Embeddings:
+        """By steps; where the strengths are labels and there are confidences too, of one row at a time."""
+        most = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few different ones, whose tables are kept
+        rules, confidence = self._rules(self._own_basis, histories.lengths), histories.confidence
+        if confidence is not None and self.strength_as == "label":  # which then are weights of this row's items
+            weights = np.broadcast_to(rules.item_weights, histories.n_columns).copy()
+            weights[histories.indices] *= confidence
+            rules, confidence = rules._replace(item_weights=weights), None
+        return fold_in(
+            histories,
+            strengths(histories.values, self.weighting, confidence),
+            self.item_embeddings_,
+            dim=int(self.dim),
+            tables=for_histories(self._folding, histories),
+            weigher=self._weigher(histories.n_columns, most),
+            rules=rules,
+            passes=int(self.fold_in_epochs),
+            seed=int(self.seed),
+            threads=threads,
+        )
+
+    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
+        raise SettingError(
+            f"{type(self).__name__} learns from sampled negatives, and how much an item loses by them depends on how "
+            "often it is drawn: an item that is not there has no such part of the loss to fold it in by. Let "
+            "partial_fit(events) learn new items, or take IALS, whose loss is over all pairs"
+        )
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Cosine of the items' embeddings, biases aside."""
@@ -389,6 +405,16 @@ class Sampled(Factorization):
         self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
         self._keep_basis(self._basis(self.seen_))
         self._require_finite(longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width)
+
+
+@lru_cache(maxsize=16)
+def _weigher(weight: Weight | None, n_items: int, longest_history: int) -> Weigher:
+    """The tables of a weight, for so many items and histories of up to so many of them."""
+    if isinstance(weight, LambdaRank):
+        return Weigher(LAMBDA, np.zeros(1, np.float32), weight.tables(n_items, longest_history))
+    if isinstance(weight, Penalty):
+        return Weigher(PENALTY, weight.table(n_items), _NO_LAMBDAS)
+    return Weigher(PLAIN, np.zeros(1, np.float32), _NO_LAMBDAS)
 
 
 def folding_sampler(sampler: Sampler, histories: Rows) -> Negatives:

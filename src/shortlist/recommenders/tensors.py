@@ -53,6 +53,9 @@ class _Parts(Structure):
         first = np.zeros((n, self.contexts[0][1]), np.float32)
         return self._side(codes, [first, *average])
 
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        return Table(np.zeros((n, self.items[0][1]), np.float32))
+
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.vocabularies, columns)
 

@@ -26,7 +26,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Method: TypeAlias = Literal["als", "cd"]
 MANY = 1000  # steps, where only the residual ends them
-_ENOUGH = 1e-12  # of the squared residual that was there at first
+ENOUGH = 1e-12  # of the squared residual that was there at first
 
 
 def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: int) -> None:
@@ -38,7 +38,7 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
     several such rows `group_changes` does.
     """
     if isinstance(block, TableBlock) and isinstance(quadratic, RowWise) and len(Phi) >= Phi.shape[1]:
-        solve_rows(quadratic, block.values, block.ridge, block.prior, steps, _ENOUGH)
+        solve_rows(quadratic, block.values, block.ridge, block.prior, steps, ENOUGH)
         Phi[:] = block.values
         return
     if block.values.size == 1:
@@ -49,7 +49,7 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
         if pays(block, here):
             now = Phi if block.rows is None else Phi[block.rows]
             residual = -(block.back(here.slope(now)) + block.ridge * (block.values - block.prior))
-            _take(block, here, Phi, group_changes(block, here, residual, steps, _ENOUGH))
+            _take(block, here, Phi, group_changes(block, here, residual, steps, ENOUGH))
             return
     generic_step(block, quadratic, Phi, steps)
 
@@ -68,7 +68,7 @@ def generic_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: int) ->
     size = _dot(residual, P, apart)
     first = size.copy()
     for _ in range(steps):
-        active = size > _ENOUGH * first
+        active = size > ENOUGH * first
         if not active.any():
             break
         turn = block.back(here.apply(block.forward(P))) + ridge * P

@@ -325,10 +325,10 @@ def fold_in(
 ) -> Floats:
     """Embeddings of contexts with these histories, by the objective that the items were learnt with.
 
-    Each context begins at the mean of its items and takes passes over its own pairs, with negatives drawn and weighed
-    as in training, the same optimizer, and a learning rate that falls to 0; the items stay. What comes out depends on
-    the items of the history and the seed, not on the other contexts or the threads; a context without a history is
-    zero.
+    Each context begins at the mean of its items by their strengths and takes passes over its own pairs, with negatives
+    drawn and weighed as in training, the same optimizer, and a learning rate that falls to 0; the items stay. What
+    comes out depends on the items of the history and the seed, not on the other contexts or the threads; a context
+    without a history is zero.
 
     Args:
         histories: whom they are wanted for.

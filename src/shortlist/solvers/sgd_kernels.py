@@ -211,10 +211,11 @@ def fold_rows(
 ) -> None:
     """Learn the contexts start … stop from their histories alone, the items being as they are (`rules.frozen`).
 
-    Each begins at the mean of its items in the first `dim` coordinates, with the 1 behind them that goes with biases of
-    items, where there are any: `_begin`. It takes some passes over its own pairs with learning rates that fall from
-    `rates` to 0; `rules.context_rates`, an array of the caller's own, holds the current ones. What is drawn depends on
-    the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
+    Each begins at the mean of its items, by their strengths, in the first `dim` coordinates, with the 1 behind them
+    that goes with biases of items, where there are any: `_begin`. It takes some passes over its own pairs with learning
+    rates that fall from `rates` to 0; `rules.context_rates`, an array of the caller's own, holds the current ones. What
+    is drawn depends on the seed and the items of the history, not on the place of the context. Contexts without a
+    history stay as they are.
     """
     width = model.contexts.shape[1]
     state, own = work.state, work.own
@@ -229,7 +230,7 @@ def fold_rows(
             state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
         if n == 0:
             continue
-        _begin(model, c, own.items, n, dim, rules.cosine > 0)
+        _begin(model, c, own, n, dim, rules.cosine > 0)
         for turn in range(passes):
             share = np.float32(1.0 - turn / passes)
             for f in range(width):
@@ -240,20 +241,24 @@ def fold_rows(
 
 
 @fast_lean_kernel
-def _begin(model: Model, c: int, items: Array, n: int, dim: int, cosine: bool) -> None:
+def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
     A cosine has no slope at zero, and does not know how long items are.
     """
-    W, H = model.contexts, model.items
+    W, H, items = model.contexts, model.items, own.items
+    total = np.float32(0)
+    for k in range(n):
+        total += own.strengths[k]
     for k in range(n):
         square = np.float32(0 if cosine else 1)
         if cosine:
             for f in range(dim):
                 square += H[items[k], f] * H[items[k], f]
-        if square > 0:
+        if square > 0 and total > 0:
+            share = own.strengths[k] / (total * np.sqrt(square))
             for f in range(dim):
-                W[c, f] += H[items[k], f] / (np.float32(n) * np.sqrt(square))
+                W[c, f] += share * H[items[k], f]
     if dim < W.shape[1]:
         W[c, dim] = 1
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.data.rows import Rows
 from shortlist.solvers.basis import eigenbasis
 from shortlist.solvers.cholesky import AHEAD
 from shortlist.solvers.quadratic import RowWise, send_for
@@ -30,21 +31,45 @@ def solve_rows(
     spectrum, Q = eigenbasis(q.G.astype(np.float64))
     turn = Q.astype(np.float32)
     other, rows = q.other @ turn, own @ turn
-    at = np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn if np.any(prior) else _NOTHING
+    drawn = ridge * (np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn) if np.any(prior) else _NOTHING
     s, z = _NOTHING, np.zeros(0, np.float32)
     if q.z is not None and q.s is not None:
         s, z = q.s @ turn, q.z @ turn
-    Lambda = spectrum.astype(np.float32)
+    weights = q.quad, q.lin, q.dense, spectrum.astype(np.float32)
+    improve(q.rows, *weights, other, s, z, ridge[:, 0], drawn, rows, steps, enough, q.threads)
+    own[:] = rows @ turn.T
+
+
+def improve(
+    rows: Rows,
+    quad: Floats,
+    lin: Floats,
+    dense: Floats,
+    spectrum: Floats,
+    other: Floats,
+    s: Floats,
+    z: Floats,
+    ridge: Floats,
+    more: Floats,
+    own: Floats,
+    steps: int,
+    enough: float,
+    threads: int | None = None,
+) -> None:
+    """Conjugate gradients in every row of `own`, all of them in a basis in which G is the diagonal `spectrum`.
+
+    A row θ moves to the minimum of θᵀ(dense·G + Σ quad·ψψᵀ − s zᵀ − z sᵀ + ridge)θ − 2⟨Σ lin·ψ − dense·z + more, θ⟩
+    where s, z and `more`, which is by row, may be empty. Each row is computed by itself.
+    """
     d = own.shape[1]
 
     def solve(start: int, stop: int) -> None:
         _solve(
-            q.rows.indptr, q.rows.indices, q.quad, q.lin, q.dense, Lambda, other, s, z, ridge[:, 0], at, rows,
+            rows.indptr, rows.indices, quad, lin, dense, spectrum, other, s, z, ridge, more, own,
             steps, enough, np.zeros((6, d), np.float32), start, stop,
         )  # fmt: skip
 
-    run_chunks(solve, balanced_chunks(q.rows.lengths + 8.0, 32 * thread_count(q.threads)), q.threads)
-    own[:] = rows @ turn.T
+    run_chunks(solve, balanced_chunks(rows.lengths + 8.0, 32 * thread_count(threads)), threads)
 
 
 @fast_kernel
@@ -59,7 +84,7 @@ def _solve(
     s: Array,
     z: Array,
     ridge: Array,
-    prior: Array,
+    more: Array,
     own: Array,
     steps: int,
     enough: float,
@@ -83,8 +108,8 @@ def _solve(
             x[f] = 0
             M[f] = n * spectrum[f] + penalty
             r[f] = -(n * spectrum[f] + penalty) * theta[f]
-            if len(prior) > 0:
-                r[f] += penalty * prior[c, f]
+            if len(more) > 0:
+                r[f] += more[c, f]
             if len(z) > 0:
                 r[f] += zs[f] * along_z + z[f] * along_s - n * z[f]
                 M[f] -= 2 * zs[f] * z[f]

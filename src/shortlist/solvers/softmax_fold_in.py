@@ -23,6 +23,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 _WHOLE = 20_000  # items up to which the sum runs over all of them
 _DRAWS = 8_192  # beyond
 _ROWS = 1024  # solved together
+_SMALL = 200_000  # scores, for which no threads are started
 _MEMORY = 16  # steps that a row's curvature is known from
 _TOLERANCE = 1e-5  # of the gradient where the Hessian is about 1
 
@@ -95,6 +96,8 @@ class FoldIn:
 
         It may be called from several threads at once: each call has room of its own.
         """
+        if histories.n_rows * len(self._units) < _SMALL:
+            threads = 1  # starting others would take longer than all the rest
         room = Pass(threads, self._memory)
         if histories.n_columns != len(self._items):
             found, expected = histories.n_columns, len(self._items)

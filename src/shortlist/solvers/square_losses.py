@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -16,6 +17,7 @@ from shortlist.solvers.quadratic import CoupledItems, Quadratic, RowWise
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Sizes: TypeAlias = npt.NDArray[np.float64]
+_PAIRS = 1 << 16  # whose scores are made at once
 
 
 class SquareLoss(Protocol):
@@ -31,8 +33,11 @@ class SquareLoss(Protocol):
     def of_items(self, Phi: Floats, Psi: Floats) -> Quadratic:
         """As a function of Ψ, which is now as given."""
 
-    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[Quadratic, Sizes]:
+    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """As a function of the embeddings of other contexts with these histories; and their sizes."""
+
+    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+        """As a function of the embeddings of more items, each by itself, that these contexts had; and their sizes."""
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """The loss without its regularizer: of the observed pairs, and of all pairs."""
@@ -53,13 +58,13 @@ def square_loss(
 class _OnPairs:
     def __init__(self, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
         self._by_context, self._given, self._threads = by_context, by_item, threads
-        self._known: tuple[Floats, Floats] | None = None
+        self._known: dict[str, tuple[Floats, Any]] = {}
 
-    def _gramian(self, Psi: Floats, omega: Floats) -> Floats:
-        """Of the items that answers are made with; made anew for other items only."""
-        known = self._known
-        if known is None or known[0] is not Psi:
-            known = self._known = Psi, _finite(gramian(Psi, omega, self._threads))
+    def _once(self, name: str, side: Floats, made: Callable[[], Any]) -> Any:
+        """What is made of the side that answers are made with; made anew for another one only."""
+        known = self._known.get(name)
+        if known is None or known[0] is not side:
+            known = self._known[name] = side, made()
         return known[1]
 
     @cached_property
@@ -97,17 +102,29 @@ class Pointwise(_OnPairs):
         """See `SquareLoss`."""
         return self._quadratic(self._by_item, self._terms[1], Phi)
 
-    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[RowWise, Sizes]:
+    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
         terms = self._objective.terms(histories, of_contexts.new(histories.lengths), of_items.values)
-        return self._quadratic(histories, terms, Psi, self._gramian(Psi, terms.omega)), self._size(histories)
+        return self._new_rows("contexts", histories, terms, Psi, threads), self._size(histories)
 
-    def _quadratic(self, rows: Rows, terms: Terms, other: Floats, G: Floats | None = None) -> RowWise:
+    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+        """See `SquareLoss`."""
+        of_contexts, of_items = self._omegas
+        terms = self._objective.terms(rows, of_items.new(rows.lengths), of_contexts.values)
+        return self._new_rows("items", rows, terms, Phi, threads), self._size(rows)
+
+    def _new_rows(self, name: str, rows: Rows, terms: Terms, other: Floats, threads: int | None) -> RowWise:
+        G = self._once(name, other, lambda: _finite(gramian(other, terms.omega, threads)))
+        return self._quadratic(rows, terms, other, G, threads)
+
+    def _quadratic(
+        self, rows: Rows, terms: Terms, other: Floats, G: Floats | None = None, threads: int | None = None
+    ) -> RowWise:
         if G is None:
-            G = _finite(gramian(other, terms.omega, self._threads))
+            G, threads = _finite(gramian(other, terms.omega, self._threads)), self._threads
         weights: dict[str, Any] = {"quad": terms.excess, "lin": terms.target, "dense": terms.dense}
-        return RowWise(rows, other, G, **weights, threads=self._threads)
+        return RowWise(rows, other, G, **weights, threads=threads)
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """See `SquareLoss`."""
@@ -121,6 +138,7 @@ class Pairwise(_OnPairs):
     def __init__(self, objective: PairwiseSquare, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
         super().__init__(by_context, by_item, threads)
         self._objective = objective
+        self._omega = objective.omega(by_context)
         self._shares = objective.shares(by_context)
         self._n = objective.weights(by_context)
 
@@ -131,15 +149,50 @@ class Pairwise(_OnPairs):
 
     def of_contexts(self, Psi: Floats) -> RowWise:
         """See `SquareLoss`."""
-        return self._quadratic(self._by_context, Psi, _finite(gramian(Psi, self._shares, self._threads)))
+        return self._quadratic(self._by_context, Psi, *self._all(Psi, self._threads), self._threads)
 
-    def of_strangers(self, histories: Rows, Psi: Floats) -> tuple[RowWise, Sizes]:
+    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
-        return self._quadratic(histories, Psi, self._gramian(Psi, self._shares)), self._objective.weights(histories)
+        G, z = self._once("contexts", Psi, lambda: self._all(Psi, threads))
+        return self._quadratic(histories, Psi, G, z, threads), self._objective.weights(histories)
 
-    def _quadratic(self, rows: Rows, Psi: Floats, G: Floats) -> RowWise:
+    def _all(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
+        """G and z."""
+        return _finite(gramian(Psi, self._shares, threads)), self._shares @ Psi
+
+    def _quadratic(self, rows: Rows, Psi: Floats, G: Floats, z: Floats, threads: int | None) -> RowWise:
         a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
-        return RowWise(rows, Psi, G, quad=a, lin=a, dense=n, z=self._shares @ Psi, threads=self._threads)
+        return RowWise(rows, Psi, G, quad=a, lin=a, dense=n, z=z, threads=threads)
+
+    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+        """See `SquareLoss`.
+
+        With a_k the share that an item of so many contexts would have had, and z = Σ_j a_jψ_j,
+
+            Σ_{c∈C_k} a_ck·(⟨φ_c, ψ⟩ − ⟨φ_c, z⟩ − 1)² + a_k·Σ_{(c,i)∈S} a_ci·(ŷ(i|c) − ⟨φ_c, ψ⟩ − 1)²
+
+        is what item k adds: as one that was had, and as one that was not.
+        """
+        share = (self._omega.new(rows.lengths) / np.float32(self._by_context.n_columns)).astype(np.float32)
+        share = np.broadcast_to(share, rows.n_rows)
+        G, above, back = self._once("items", Phi, lambda: self._of_everyone(Phi, Psi))
+        a = self._objective.strengths(rows)
+        none = np.zeros((rows.n_rows, Phi.shape[1]), np.float32)
+        loss = RowWise(rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, z=back, s=none, threads=threads)
+        return loss, self._objective.weights(rows) + share * self._n.sum()
+
+    def _of_everyone(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:
+        """G = Σ n_cφ_cφ_cᵀ, 1 + ⟨φ_c, z⟩ by context, and −Σ_c φ_c·Σ_i a_ci·(ŷ(i|c) − 1)."""
+        n, rows = self._n.astype(np.float32), self._by_context
+        of_context = np.repeat(np.arange(rows.n_rows), rows.lengths)
+        a = np.broadcast_to(self._objective.strengths(rows), len(rows))
+        excess = np.zeros(rows.n_rows)
+        for start in range(0, len(rows), _PAIRS):
+            some = slice(start, start + _PAIRS)
+            scores = np.einsum("pd,pd->p", Phi[of_context[some]], Psi[rows.indices[some]])
+            excess += np.bincount(of_context[some], a[some] * (scores - 1), rows.n_rows)
+        back: Floats = (-excess @ Phi).astype(np.float32)
+        return _finite(gramian(Phi, n, self._threads)), 1 + Phi @ (self._shares @ Psi), back
 
     def of_items(self, Phi: Floats, Psi: Floats) -> CoupledItems:
         """See `SquareLoss`."""

@@ -1,0 +1,187 @@
+"""What folding in must do for every recommender with embeddings, whatever its objective (`DotProduct.fold_in`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shortlist as sl
+from conformance.test_every_recommender import events, make
+from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.registry import REGISTRY, recommender_class
+from shortlist.recommenders.sampled import Sampled
+
+NAMES = sorted(name for name in REGISTRY if issubclass(recommender_class(name), DotProduct))
+DATA = events()
+HISTORIES = [DATA.history(one) for one in DATA.contexts.ids()]
+CLOSE = {"rtol": 2e-4, "atol": 2e-5}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def model(request: pytest.FixtureRequest) -> Any:
+    return make(request.param).fit(DATA, threads=1)
+
+
+def weighted(model: Any) -> Any:
+    """The same kind of model, for which weights count."""
+    return make(type(model).__name__, weighting="raw").fit(DATA, threads=1)
+
+
+def test_they_are_all_here():
+    assert {"IALS", "RankALS", "PARAFAC", "FactorizationMachine", "BPR", "SoftmaxMF"} <= set(NAMES)
+
+
+def test_a_row_of_float32_for_each_history(model):
+    found = model.fold_in(HISTORIES)
+    assert found.shape == (len(HISTORIES), model.item_embeddings_.shape[1])
+    assert found.dtype == np.float32
+    assert np.isfinite(found).all()
+    assert model.fold_in([]).shape == (0, model.item_embeddings_.shape[1])
+
+
+def test_a_batch_is_one_by_one(model):
+    together = model.fold_in([*HISTORIES, [], HISTORIES[0]])
+    for k in (0, 7, 39):
+        np.testing.assert_allclose(model.fold_in([HISTORIES[k]])[0], together[k], **CLOSE)
+    np.testing.assert_array_equal(together[-1], together[0])
+
+
+def test_neither_threads_nor_the_time_of_asking_matter(model):
+    first = model.fold_in(HISTORIES, threads=1)
+    for threads in (1, 2, 3, None):
+        np.testing.assert_array_equal(model.fold_in(HISTORIES, threads=threads), first)
+
+
+def test_the_order_of_a_history_does_not_matter(model):
+    turned = [list(reversed(one)) for one in HISTORIES]
+    np.testing.assert_array_equal(model.fold_in(turned), model.fold_in(HISTORIES))
+
+
+def test_no_history_is_zero(model):
+    found = model.fold_in([[], HISTORIES[0], {}])
+    assert not found[[0, 2]].any()
+    assert found[1].any()
+
+
+def test_forms_of_a_history(model):
+    expected = model.fold_in(HISTORIES)
+    np.testing.assert_allclose(model.fold_in(DATA), expected, **CLOSE)
+    np.testing.assert_allclose(model.fold_in([dict.fromkeys(one, 1.0) for one in HISTORIES]), expected, **CLOSE)
+
+
+def test_weights_count_as_in_training(model):
+    few = {one: 1.0 + k for k, one in enumerate(HISTORIES[0])}
+    np.testing.assert_allclose(model.fold_in([few]), model.fold_in([HISTORIES[0]]), **CLOSE)  # binary
+    raw = weighted(model)
+    assert not np.allclose(raw.fold_in([few]), raw.fold_in([HISTORIES[0]]), **CLOSE)
+    repeated = [one for one, weight in few.items() for _ in range(int(weight))]
+    np.testing.assert_allclose(raw.fold_in([repeated]), raw.fold_in([few]), **CLOSE)
+
+
+def test_unknown_items_are_refused_or_skipped(model):
+    with pytest.raises(sl.UnknownIdError, match="unknown item 'no such'"):
+        model.fold_in([[*HISTORIES[0], "no such"]])
+    found = model.fold_in([[*HISTORIES[0], "no such"], ["no such"]], unknown="skip")
+    np.testing.assert_array_equal(found[0], model.fold_in([HISTORIES[0]])[0])
+    assert not found[1].any()
+
+
+def test_a_context_of_the_training_data_gets_its_own_row(model):
+    if isinstance(model, Sampled):  # learnt beside the items: near to it at best, see test_every_recommender.py
+        return
+    np.testing.assert_allclose(model.fold_in(DATA), model.context_embeddings_, rtol=2e-3, atol=2e-4)
+
+
+def test_confidence_fades_from_all_to_nothing(model):
+    history = HISTORIES[0]
+    whole, without = model.fold_in([history, history[1:]])
+    full = model.fold_in([history], confidence=[dict.fromkeys(history, 1.0)])
+    np.testing.assert_allclose(full[0], whole, **CLOSE)
+    np.testing.assert_allclose(model.fold_in([history], confidence=[{history[0]: 0.0}])[0], without, **CLOSE)
+    half = model.fold_in([history], confidence=[{history[0]: 0.5}])[0]
+    assert not np.allclose(half, whole, **CLOSE)
+    assert not model.fold_in([history], confidence=[dict.fromkeys(history, 0.0)]).any()
+
+
+def test_confidence_is_weight_where_weights_count(model):
+    raw = weighted(model)
+    weights = {one: 1.0 + k for k, one in enumerate(HISTORIES[1])}
+    confidence = {one: 1 / (2 + k) for k, one in enumerate(HISTORIES[1])}
+    product = {one: weights[one] * confidence[one] for one in weights}
+    np.testing.assert_allclose(raw.fold_in([weights], confidence=[confidence]), raw.fold_in([product]), **CLOSE)
+
+
+def test_confidence_goes_with_its_history(model):
+    confidence = [{one[0]: 0.3} for one in HISTORIES]
+    together = model.fold_in(HISTORIES, confidence=confidence)
+    for k in (3, 20):
+        alone = model.fold_in([HISTORIES[k]], confidence=[confidence[k]])
+        np.testing.assert_allclose(alone[0], together[k], **CLOSE)
+    np.testing.assert_array_equal(model.fold_in(HISTORIES, confidence=confidence, threads=1), together)
+
+
+def test_wrong_confidence_says_so(model):
+    history = [HISTORIES[0]]
+    item = HISTORIES[0][0]
+    stranger = next(one for one in DATA.items.ids() if one not in HISTORIES[0])
+    for wrong, message in (
+        ([], "0 entries for 1 histories"),
+        ({item: 0.5}, "expected one {item: confidence} per history"),
+        ([0.5], "a number from 0 to 1"),
+        ([{item: 1.5}], "from 0 to 1"),
+        ([{item: None}], "from 0 to 1"),
+        ([{item: float("nan")}], "from 0 to 1"),
+        ([{stranger: 0.5}], "not in the history"),
+        ([{"no such": 0.5}], "unknown item"),
+    ):
+        with pytest.raises(sl.ShortlistError, match=message):
+            model.fold_in(history, confidence=wrong)
+    model.fold_in(history, confidence=[{"no such": 0.5, item: 1.0}], unknown="skip")
+
+
+def test_unfitted(model):
+    fresh = make(type(model).__name__)
+    for call in (lambda: fresh.fold_in([[]]), lambda: fresh.fold_in_items([[]]), lambda: sl.UserState(fresh)):
+        with pytest.raises(sl.NotFittedError):
+            call()
+
+
+def test_new_items_by_their_contexts(model):
+    people = DATA.contexts.ids()[::2]
+    if isinstance(model, Sampled):
+        with pytest.raises(sl.SettingError, match=r"learns from sampled negatives.*partial_fit"):
+            model.fold_in_items([people])
+        return
+    found = model.fold_in_items([people, [], people[:3]], threads=1)
+    assert found.shape == (3, model.item_embeddings_.shape[1])
+    assert found.dtype == np.float32
+    assert not found[1].any()
+    np.testing.assert_array_equal(model.fold_in_items([people, [], people[:3]], threads=3), found)
+    np.testing.assert_allclose(model.fold_in_items([people[:3]])[0], found[2], **CLOSE)
+    scores = model.context_embeddings_ @ found[0]  # who had it, and who has the same taste, above the others
+    assert scores[::2].mean() > scores[1::2].mean()
+    with pytest.raises(sl.UnknownIdError, match="unknown context 'nobody'"):
+        model.fold_in_items([["nobody"]])
+    assert not model.fold_in_items([["nobody"]], unknown="skip").any()
+    with pytest.raises(sl.SettingError, match="a list with the contexts of each item"):
+        model.fold_in_items("u3")
+
+
+def test_a_saved_model_folds_in_the_same(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = sl.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.fold_in(HISTORIES), model.fold_in(HISTORIES), **CLOSE)
+
+
+def test_a_state_is_what_the_history_is_folded_in_to(model):
+    state = sl.UserState(model, half_life=2.0, decay_by="events")
+    for item in HISTORIES[2]:
+        state.add(item)
+        told = model.fold_in([state.history], confidence=[state.confidence()])[0]
+        np.testing.assert_array_equal(state.embedding, told)
+    unfaded = sl.UserState(model, HISTORIES[2])
+    assert not np.allclose(state.embedding, unfaded.embedding, **CLOSE)  # under weighting="binary" too
+    np.testing.assert_allclose(unfaded.embedding, model.fold_in([HISTORIES[2]])[0], **CLOSE)
+    assert unfaded.recommend(n=5).ids == model.recommend(history=[HISTORIES[2]], n=5).ids

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+
+import shortlist as sl
+
+ALL = {"probes": 10**6, "refine": 10**6}
+
+
+@pytest.fixture(scope="module")
+def events():
+    return sl.datasets.load("online-retail").interactions
+
+
+@pytest.fixture(scope="module")
+def model(events):
+    return sl.IALS(dim=12, epochs=3).fit(events)
+
+
+@pytest.fixture(scope="module")
+def index(model):
+    return model.index("quantized", **ALL)
+
+
+def same(found, expected):
+    assert found.ids == expected.ids
+    assert found.queries == expected.queries
+    for one, other in zip(found.scores, expected.scores):
+        assert np.allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_an_index_answers_as_the_model_does(model, index, events):
+    whom = events.contexts.ids()[:40]
+    some = events.items.ids()[:60]
+    same(index.search(whom, n=7), model.recommend(whom, n=7))
+    same(index.search(whom, n=7, exclude_seen=False), model.recommend(whom, n=7, exclude_seen=False))
+    same(index.search(whom, n=70, allow=some), model.recommend(whom, n=70, allow=some))
+    same(index.search(whom, n=7, deny=some), model.recommend(whom, n=7, deny=some))
+    lists = [some[k:] for k in range(40)]
+    same(index.search(whom, n=7, deny=lists), model.recommend(whom, n=7, deny=lists))
+    same(index.search(whom, n=7, allow=lists), model.recommend(whom, n=7, allow=lists))
+    histories = [some[:3], [], some[5:9]]
+    same(index.search(history=histories, n=7), model.recommend(history=histories, n=7))
+    slate = sl.slates.MMR(0.5)
+    same(index.search(whom, n=7, slate=slate), model.recommend(whom, n=7, slate=slate))
+    found, expected = index.search(whom[:2], n=10**6), model.recommend(whom[:2], n=10**6)
+    for one, other in zip(found.ids, expected.ids):  # products may round differently, so near ones may change places
+        assert sorted(one) == sorted(other)
+
+
+def test_vectors_are_queries_too(model, index):
+    vectors = model.fold_in([["10002"], ["10080", "10120"]])
+    found = index.search(vectors, n=5)
+    same(found, index.search(history=[["10002"], ["10080", "10120"]], n=5, exclude_seen=False))
+    assert found.to_polars().columns[0] == "query"
+    assert "10002" not in index.search(vectors, n=5, deny=[["10002"], []]).ids[0]
+
+
+def test_part_of_the_catalogue(model, index, events):
+    whom = events.contexts.ids()[:10]
+    ids = events.items.ids()
+    half = index.only(deny=ids[::2])
+    same(half.search(whom, n=9), model.recommend(whom, n=9, deny=ids[::2]))
+    both = half.only(allow=ids[:400])
+    same(both.search(whom, n=9), model.recommend(whom, n=9, allow=ids[1:400:2]))
+    same(both.search(whom, n=9, deny=ids[:41]), model.recommend(whom, n=9, allow=ids[41:400:2]))
+    same(both.search(whom, n=9, allow=ids[300:]), model.recommend(whom, n=9, allow=ids[301:400:2]))
+    assert "50.0% may be returned" in repr(half)
+    with pytest.raises(sl.SettingError, match="one list of item ids, for all queries"):
+        index.only(allow=[ids[:3]])
+
+
+def test_unknown_contexts_and_mistakes(index):
+    assert index.search([12347, -5], n=2, unknown="skip").skipped == [-5]
+    with pytest.raises(sl.UnknownIdError):
+        index.search([-5], n=2)
+    with pytest.raises(sl.SettingError, match="one of the two"):
+        index.search(np.zeros((1, 12)), history=[[]])
+    with pytest.raises(sl.SettingError, match="query vectors have 3 dimensions; the items have 12"):
+        index.search(np.zeros((1, 3)))
+    with pytest.raises(sl.SettingError, match="n is 0"):
+        index.search([12347], n=0)
+
+
+def test_an_index_belongs_to_a_model_as_it_was(events):
+    model = sl.IALS(dim=4, epochs=1).fit(events)
+    index = model.index()
+    model.fit(events)
+    with pytest.raises(sl.SettingError, match="fitted again"):
+        index.search([12347])
+
+
+def test_an_index_tells_what_it_is(model, capsys):
+    index = model.index("quantized", target_recall=0.9, n=20, progress=True)
+    told = capsys.readouterr().err
+    assert "lists, round 1" in told
+    assert repr(index) in told
+    assert index.kind == "quantized"
+    assert index.settings.keys() == {"probes", "refine"}
+    assert index.measured.recall > 0.85
+    assert len(index) == len(model.items_)
+    assert model.index().kind == "exact"
+    assert "few" in model.index().why
+
+
+def test_a_recall_that_is_not_reached_is_warned_of(model):
+    with pytest.warns(sl.ShortlistWarning, match=r"below the 0.99 aimed at"):
+        model.index("quantized", target_recall=0.99, probes=1)
+
+
+def test_users_that_move_may_ask_an_index(model, index):
+    state = sl.UserState(model, ["10002", "10080"])
+    same(state.recommend(5, index=index), state.recommend(5))
+    other = sl.IALS(dim=4, epochs=1).fit(sl.Interactions.from_frame({"c": [1], "i": ["a"]}, context="c", item="i"))
+    with pytest.raises(sl.SettingError, match="of another model"):
+        state.recommend(5, index=other.index("exact"))
+
+
+@pytest.mark.parametrize("make", [sl.BPR, sl.FactorizationMachine, sl.RankALS, sl.SoftmaxMF])
+def test_models_with_and_without_biases_have_indexes(make, events):
+    model = make(dim=6, epochs=1, seed=1).fit(events, threads=1)
+    whom = events.contexts.ids()[:20]
+    same(model.index("quantized", **ALL).search(whom, n=5), model.recommend(whom, n=5))
