@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from shortlist._settings import whole
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.recommenders.answers import Labels, Recommendations
-from shortlist.recommenders.base import History, ItemLists, Queries
+from shortlist.recommenders.base import History, ItemLists, Queries, as_list
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
@@ -226,10 +227,11 @@ def _common(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | 
     """Filters for everybody."""
     codes = []
     for name, given in (("allow", allow), ("deny", deny)):
-        common, rows = model._filter_codes(name, given, np.zeros(0, np.bool_))
-        if rows is not None:
-            raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
-        codes.append(common)
+        if given is not None and not isinstance(given, str | bytes | int | Mapping | pl.DataFrame):
+            given = as_list(given, f"a list of item ids as {name}")
+            if any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in given):
+                raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
+        codes.append(model._filter_codes(name, given, np.zeros(0, np.bool_))[0])
     return Filters(allow=codes[0], deny=codes[1])
 
 
