@@ -227,11 +227,11 @@ def _common(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | 
     """Filters for everybody."""
     codes = []
     for name, given in (("allow", allow), ("deny", deny)):
-        if given is not None and not isinstance(given, str | bytes | int | Mapping | pl.DataFrame):
-            given = as_list(given, f"a list of item ids as {name}")
-            if any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in given):
-                raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
-        codes.append(model._filter_codes(name, given, np.zeros(0, np.bool_))[0])
+        wrong = given is None or isinstance(given, str | bytes | int | Mapping | pl.DataFrame)  # which others tell of
+        ids = given if wrong else as_list(given, f"a list of item ids as {name}")
+        if not wrong and any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in ids or ()):
+            raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
+        codes.append(model._filter_codes(name, ids, np.zeros(0, np.bool_))[0])
     return Filters(allow=codes[0], deny=codes[1])
 
 
