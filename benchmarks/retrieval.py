@@ -191,13 +191,13 @@ class ScaNN(Contestant):
 
 class HNSWLib(Contestant):
     name = "hnswlib"
-    knobs = (150, 250, 400, 700, 1100, 1600, 2400)
+    knobs = (150, 300, 600, 1200, 2400)
 
     def build(self) -> None:
         import hnswlib
 
         self.index = hnswlib.Index("ip", D)
-        self.index.init_index(len(self.items), M=24, ef_construction=120)
+        self.index.init_index(len(self.items), M=16, ef_construction=100)
         self.index.set_num_threads(2)
         self.index.add_items(self.items)
         self.index.set_num_threads(1)
@@ -209,12 +209,12 @@ class HNSWLib(Contestant):
 
 class USearch(Contestant):
     name = "usearch"
-    knobs = (150, 250, 400, 700, 1100, 1600)
+    knobs = (150, 300, 600, 1200, 2400)
 
     def build(self) -> None:
         from usearch.index import Index
 
-        self.index = Index(ndim=D, metric="ip", dtype="f32", connectivity=24, expansion_add=120)
+        self.index = Index(ndim=D, metric="ip", dtype="f32", connectivity=16, expansion_add=64)
         self.index.add(np.arange(len(self.items)), self.items, threads=2)
 
     def many(self, queries: Rows, k: int, knob: Any) -> Rows:
