@@ -226,3 +226,15 @@ def test_on_top_of_every_recommender(name, kind, tmp_path):
             two.similar_items(split.train.items.ids()[:1], n=3).ids
             == first.similar_items(split.train.items.ids()[:1], n=3).ids
         )
+
+
+def test_an_index_of_stage_one_finds_the_candidates():
+    pairs = sl.datasets.synthetic(100, 80, 3000, seed=2)
+    split = sl.splits.at_random(pairs, test=0.2)
+    first = sl.IALS(dim=8, epochs=2).fit(split.train)
+    two = sl.TwoStage(first, Linear(), candidates=20).fit(split)
+    index = first.index("quantized", probes=10**6, refine=10**6)
+    whom = pairs.contexts.ids()[:10]
+    assert two.recommend(whom, n=5, index=index).ids == two.recommend(whom, n=5).ids
+    with pytest.raises(sl.SettingError, match="of another model"):
+        two.recommend(whom, index=sl.IALS(dim=2, epochs=1).fit(split.train).index("exact"))

@@ -154,15 +154,20 @@ class Index:
         threads: int | None,
     ) -> Recommendations:
         """What is found for queries whose embeddings are known."""
-        self._require_same_model()
         model = self._model
-        filters = self._narrowed(model._filters(asked, exclude_seen, allow, deny))
         n = min(n, len(self))
         most = n if slate is None else min(max(n, slate.pool), len(self))
-        codes, scores = self._index.search(vectors, most, filters, threads=threads)
+        codes, scores = self._found(vectors, most, model._filters(asked, exclude_seen, allow, deny), threads)
         if slate is not None:
             codes, scores = model._slate(slate, codes, scores, asked, n, threads=threads)
         return Recommendations(asked.labels, model.items_, codes, scores, skipped=asked.skipped)
+
+    def _found(
+        self, vectors: npt.NDArray[Any], n: int, filters: Filters, threads: int | None
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Codes and scores, filters that stand included."""
+        self._require_same_model()
+        return self._index.search(vectors, n, self._narrowed(filters), threads=threads)
 
     def _require_same_model(self) -> None:
         model = self._model

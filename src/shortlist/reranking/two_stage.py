@@ -18,6 +18,7 @@ from shortlist.data.vocabulary import Id, Unknown, Vocabulary
 from shortlist.errors import NotFittedError, SettingError
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
+from shortlist.recommenders.index import Index
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, scores_of
 from shortlist.reranking.candidates import Candidates
@@ -217,14 +218,15 @@ class TwoStage:
         deny: ItemLists | None = None,
         unknown: Unknown = "raise",
         slate: Slate | None = None,
+        index: Index | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
         """The n best items for each context, or for each history: the arguments are those of `Recommender.recommend`.
 
         Filters come first: the candidates are the best of stage one among what they leave. Scores are stage two's. A
-        slate comes last, and picks from stage two's order.
-        Where n is more than there are candidates, stage one's order goes on behind them, with its own differences of
+        slate comes last, and picks from stage two's order. An index of stage one, `first.index(...)`, finds the
+        candidates, where one is given. Where n is more than there are candidates, stage one's order goes on behind them, with its own differences of
         scores below the lowest of stage two.
         """
         n = whole("n", n)
@@ -232,7 +234,8 @@ class TwoStage:
         self._require_fit()
         queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
-            items, scores = self._found(queries, filters, max(most, self.candidates), memory_bytes(memory), threads)
+            wanted = max(most, self.candidates)
+            items, scores = self._found(queries, filters, wanted, memory_bytes(memory), threads, index)
             items, scores = self._reranked(queries, items, scores, threads)
             if slate is not None:
                 pool = np.ascontiguousarray(items[:, :most]), np.ascontiguousarray(scores[:, :most])
@@ -288,10 +291,23 @@ class TwoStage:
         queries = self.first._queries(contexts, history, unknown)
         return queries, self.first._filters(queries, exclude_seen, allow, deny)
 
-    def _found(self, queries: Queries, filters: Filters, n: int, memory: int, threads: int | None) -> Lists:
-        """Stage one's best n."""
+    def _found(
+        self,
+        queries: Queries,
+        filters: Filters,
+        n: int,
+        memory: int,
+        threads: int | None,
+        index: Index | None = None,
+    ) -> Lists:
+        """Stage one's best n, as its index finds them, if any."""
+        scorer = self.first._scorer(queries, threads)
+        if index is not None:
+            if index._model is not self.first:
+                raise SettingError("the index is of another model; make one with index(...) of stage one")
+            return index._found(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
         return top_n(
-            self.first._scorer(queries, threads),
+            scorer,
             min(n, len(self.items_)),
             filters=filters,
             priority=self.first._priority,
