@@ -226,8 +226,8 @@ class TwoStage:
 
         Filters come first: the candidates are the best of stage one among what they leave. Scores are stage two's. A
         slate comes last, and picks from stage two's order. An index of stage one, `first.index(...)`, finds the
-        candidates, where one is given. Where n is more than there are candidates, stage one's order goes on behind them, with its own differences of
-        scores below the lowest of stage two.
+        candidates, where one is given. Where n is more than there are candidates, stage one's order goes on behind
+        them, with its own differences of scores below the lowest of stage two.
         """
         n = whole("n", n)
         most = n if slate is None else max(n, check_slate(slate).pool)
