@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shortlist as sl
-from evaluation.test_evaluate import METRICS, textbook
 from reranking.worlds import ByFeature, Linear, events
+from textbook import METRICS, textbook
 
 
 @pytest.mark.parametrize("kind", ["drop", "keep", "contexts"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.oracle import NarrowableScorer, TableScorer, csr, ranks_oracle, top_n_oracle
+from search_oracle import NarrowableScorer, TableScorer, csr, ranks_oracle, top_n_oracle
 from shortlist.errors import SettingError
 from shortlist.retrieval import DotProductScorer, Filters, exact, item_ranks, top_n
 
