@@ -75,7 +75,7 @@ def make_model(contexts: int, items: int, dim: int, ids: str) -> sl.IALS:
 
 def measure_time(args: argparse.Namespace) -> None:
     model = make_model(args.contexts, args.items, args.dim, args.ids)
-    shape, bound = gemm_bound(model.context_embeddings_, model.item_embeddings_, sample=4096)
+    shape, bound = gemm_bound(model.context_embeddings_, model.item_embeddings_, sample=2048)
     describe(*PACKAGES)
     size = f"{len(model.contexts_):,} contexts × {len(model.items_):,} items, d = {args.dim}"
     print(f"{size}, n = {args.n}, ids are {args.ids}; the bound's block is {shape}")
@@ -86,11 +86,9 @@ def measure_time(args: argparse.Namespace) -> None:
             **{
                 "GEMM bound": bound,
                 "write_lists": lambda: sl.write_lists(model, path, args.n, overwrite=True, threads=2),
-                "recommend alone": lambda: model.recommend(model.contexts_.frame[:20_000], args.n, threads=2),
             },
         )
         print(f"{path.stat().st_size / 1e6:.1f} MB, {args.n * len(model.contexts_):,} rows")
-    runs["recommend alone"] = [seconds * len(model.contexts_) / 20_000 for seconds in runs["recommend alone"]]
     table(runs, "GEMM bound")
     if args.record:
         record(
