@@ -256,15 +256,15 @@ class IVFPQIndex(_Inverted):
 class HNSWIndex(FaissIndex):
     """A graph in which a query walks from neighbour to neighbour (faiss IndexHNSWFlat).
 
-    Takes its own copy of the vectors and the longest to build. On inner products its recall may stay below what is
-    aimed at, whatever `breadth` is.
+    Takes its own copy of the vectors and the longest to build. In the space of inner products a search is faster while
+    little recall is asked for, but recall levels off, whatever `breadth` is; with one more coordinate it does not.
 
     Args:
         vectors: items × dimensions.
         links: of each item to its neighbours.
         effort: how many neighbours are looked at while the graph is built.
         breadth: how many items a query keeps in view.
-        space: "inner product", or "l2" with one more coordinate.
+        space: "l2", with one more coordinate, or "inner product".
     """
 
     kind: ClassVar[str] = "hnsw"
@@ -277,7 +277,7 @@ class HNSWIndex(FaissIndex):
         links: int = 32,
         effort: int = 80,
         breadth: int = 256,
-        space: str = "inner product",
+        space: str = "l2",
         threads: int | None = None,
         advance: Advance | None = None,
     ) -> None:
@@ -311,7 +311,7 @@ class HNSWIndex(FaissIndex):
 
     def ladder(self, n: int) -> list[dict[str, Any]]:
         """From a few more than n, up by half."""
-        return [{"breadth": round(max(16, n) * 1.5**k)} for k in range(9)]
+        return [{"breadth": round(max(16, n) * 1.5**k)} for k in range(11)]
 
 
 class _OpenMP:
