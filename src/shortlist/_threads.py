@@ -59,8 +59,8 @@ class _BlasGuard:
             from threadpoolctl import ThreadpoolController
 
             self._controller = ThreadpoolController().select(user_api="blas")
-        libraries: list[Any] = self._controller.lib_controllers
-        return libraries
+        # Faiss has a BLAS of its own, whose setting is each thread's own; it is faiss's affair, loaded early or late.
+        return [one for one in self._controller.lib_controllers if "faiss" not in one.filepath]
 
     def _set(self, counts: Sequence[int]) -> None:
         for library, count in zip(self._libraries(), counts):
@@ -100,7 +100,7 @@ _guard = _BlasGuard()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Keep every BLAS in the process to one thread; may be nested and entered from several threads at once."""
+    """Keep every BLAS of NumPy and SciPy to one thread; may be nested and entered from several threads at once."""
     with blas_threads(1):
         yield
 
