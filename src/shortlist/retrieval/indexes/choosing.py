@@ -17,7 +17,7 @@ from shortlist.retrieval.indexes.measured import Measured
 from shortlist.retrieval.indexes.partition import Advance
 from shortlist.retrieval.indexes.quantized import QuantizedIndex
 
-SMALL = 20_000  # items: exact search takes less than half a millisecond
+SMALL = 20_000  # items: exact search takes about a millisecond
 SAMPLE = 300  # queries to choose settings by, and as many to measure what was chosen
 TIMED = 50  # queries, one a call
 WORTH = 1.5  # times as fast as exact search an approximate index must be to be chosen

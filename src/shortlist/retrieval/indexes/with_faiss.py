@@ -50,7 +50,6 @@ class FaissIndex(VectorIndex):
     def _build(self, space: str, threads: int | None, advance: Advance | None) -> None:
         self._faiss = faiss()
         self.space = one_of("space", space, SPACES)
-        self._threads = threads
         rows = self._padded(self.vectors)
         if self.space == "l2":
             squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
