@@ -73,7 +73,7 @@ def run(page: str, folder: Path) -> str:
     return printed
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/guide.md", marks=pytest.mark.slow)])
 def test_code_blocks_run(page, folder, capsys):
     assert run(page, folder)
 
@@ -94,6 +94,7 @@ def test_the_tutorial_runs(folder, capsys):
     assert '"items"' in shell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/tutorial-day.md", "docs/tutorial-new-items.md", "docs/tutorial-beside.md"])
 def test_pages_print_what_they_show(page, folder, capsys):
     """A block without a language is what the one before it printed; numbers with a point may differ by 0.02."""
@@ -124,6 +125,7 @@ def test_the_tutorial_starts_in_under_twenty_lines():
     assert "recommend(" in first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", sorted(one.name for one in (ROOT / "examples").glob("*.py")))
 def test_examples_run(script):
     done = subprocess.run([sys.executable, ROOT / "examples" / script], capture_output=True, text=True, check=False)
