@@ -338,11 +338,9 @@ class Multilinear(Factorization):
             rows = _columns(everything, self._structure.item_rows)
             quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
             ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
-            steepest = float(np.abs(quadratic.slope(self._trained_items[:1])).max())
-            squares = (
-                self._trained_items.shape[1] * steepest**2 if steepest < 1e100 else np.inf
-            )  # of conjugate gradients
-            self._require_finite(max(float(ridge.max()), steepest, squares))
+            steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
+            summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
+            self._require_finite(max(summed, float(ridge.max())))
         for one in (self.context_embeddings_, self.item_embeddings_):
             if not np.isfinite(one).all():
                 raise StorageError("its numbers are too large: embeddings made of them do not fit float32")
