@@ -77,6 +77,14 @@ def test_unknown_contexts_and_mistakes(index):
         index.search(np.zeros((1, 12)), history=[[]])
     with pytest.raises(sl.SettingError, match="query vectors have 3 dimensions; the items have 12"):
         index.search(np.zeros((1, 3)))
+    with pytest.raises(sl.SettingError, match=r"expected a row for each query: one is vector\[None\]"):
+        index.search(np.zeros(12))
+    with pytest.raises(sl.SettingError, match="threads is 0"):
+        index.search([12347], threads=0)
+    with pytest.raises(sl.SettingError, match="has no setting 'priority'; it has precision"):
+        index._model.index("exact", priority=[1])
+    with pytest.raises(sl.SettingError, match="expected what index"):
+        sl.UserState(index._model, ["10002"]).recommend(3, index="x")
     with pytest.raises(sl.SettingError, match="n is 0"):
         index.search([12347], n=0)
 

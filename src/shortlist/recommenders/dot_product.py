@@ -177,9 +177,9 @@ class DotProduct(Recommender):
         labels = Labels(None, np.arange(len(embeddings), dtype=np.int32))
         queries = Queries(labels, None, histories, np.ones(len(embeddings), np.bool_))
         if index is not None:
-            if index._model is not self:
-                raise SettingError("the index is of another model; make one with index(...) of this one")
-            return index._answer(queries, embeddings, n, exclude_seen, allow, deny, slate, threads)
+            from shortlist.recommenders.index import index_of
+
+            return index_of(index, self)._answer(queries, embeddings, n, exclude_seen, allow, deny, slate, threads)
         filters = self._filters(queries, exclude_seen, allow, deny)
         with blas_threads(threads):
             scorer = DotProductScorer(embeddings, self.item_embeddings_)

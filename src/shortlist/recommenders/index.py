@@ -133,6 +133,10 @@ class Index:
             check_slate(slate)
         self._require_same_model()
         model = self._model
+        if isinstance(queries, np.ndarray) and queries.dtype.kind == "f" and queries.ndim != 2:
+            raise SettingError(
+                f"vectors have the shape {queries.shape}; expected a row for each query: one is vector[None]"
+            )
         if isinstance(queries, np.ndarray) and queries.ndim == 2:
             if history is not None:
                 raise SettingError("pass either vectors or history=, one of the two")
@@ -186,6 +190,15 @@ class Index:
         return of if self.measured is None else f"{of}\n  {self.measured}\n  {self.why}"
 
 
+def index_of(index: object, model: object) -> Index:
+    """The index, if it is one of this model."""
+    if not isinstance(index, Index):
+        raise SettingError(f"index is {index!r:.80}; expected what index(...) of the model gives")
+    if index._model is not model:
+        raise SettingError("the index is of another model; make one with index(...) of this one")
+    return index
+
+
 def model_index(
     model: DotProduct,
     kind: str,
@@ -211,7 +224,7 @@ def model_index(
             seed=seed,
             threads=threads,
             advance=advance,
-            **settings,
+            settings=settings,
         )
         index = Index(model, made, why)
         tell(repr(index))

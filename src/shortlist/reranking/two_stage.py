@@ -18,7 +18,7 @@ from shortlist.data.vocabulary import Id, Unknown, Vocabulary
 from shortlist.errors import NotFittedError, SettingError
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
-from shortlist.recommenders.index import Index
+from shortlist.recommenders.index import Index, index_of
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, scores_of
 from shortlist.reranking.candidates import Candidates
@@ -303,9 +303,7 @@ class TwoStage:
         """Stage one's best n, as its index finds them, if any."""
         scorer = self.first._scorer(queries, threads)
         if index is not None:
-            if index._model is not self.first:
-                raise SettingError("the index is of another model; make one with index(...) of stage one")
-            return index._found(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
+            return index_of(index, self.first)._found(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
         return top_n(
             scorer,
             min(n, len(self.items_)),

@@ -253,10 +253,10 @@ def test_auto_keeps_small_catalogues_exact_and_takes_large_ones_apart():
 def test_search_settings_that_are_given_stay():
     rng = np.random.default_rng(10)
     items = rng.normal(size=(2000, 8)).astype(np.float32)
-    index, why = make_index("quantized", items, rng.normal(size=(50, 8)), probes=3, refine=2)
+    index, why = make_index("quantized", items, rng.normal(size=(50, 8)), settings={"probes": 3, "refine": 2})
     assert index.settings == {"probes": 3, "refine": 2}
     assert why == "as asked for"
-    index, _ = make_index("quantized", items, rng.normal(size=(50, 8)), refine=7)
+    index, _ = make_index("quantized", items, rng.normal(size=(50, 8)), settings={"refine": 7})
     assert index.settings["refine"] == 7
 
 
@@ -265,9 +265,9 @@ def test_search_settings_that_are_given_stay():
     [
         (lambda x: make_index("fast", x, x), "kind is 'fast'; expected one of 'auto', 'exact'"),
         (lambda x: make_index("auto", x, x, target_recall=2), "target_recall is 2; expected a number above 0"),
-        (lambda x: make_index("auto", x, x, probes=2), "with kind 'auto' settings are chosen"),
-        (lambda x: make_index("quantized", x, x, links=2), "no setting 'links'"),
-        (lambda x: make_index("exact", x, x, precision="int4"), "precision is 'int4'; expected one of"),
+        (lambda x: make_index("auto", x, x, settings={"probes": 2}), "with kind 'auto' settings are chosen"),
+        (lambda x: make_index("quantized", x, x, settings={"links": 2}), "no setting 'links'"),
+        (lambda x: make_index("exact", x, x, settings={"precision": "int4"}), "precision is 'int4'; expected one of"),
         (lambda x: ExactIndex(x).search(x[:, :2], 3), "query vectors have 2 dimensions; the items have 4"),
         (lambda x: ExactIndex(x[:0]), "there are no item vectors"),
         (lambda x: ExactIndex(x * np.nan), "not all finite, the first that is not is number 0"),

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
+from shortlist._threads import thread_count
 from shortlist.errors import SettingError
 from shortlist.retrieval.exact import top_n
 from shortlist.retrieval.filters import Filters
@@ -109,6 +110,7 @@ class VectorIndex(ABC):
         if queries.shape[1] != self.dim:
             raise SettingError(f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}")
         n = whole("n", n)
+        thread_count(threads)  # refuses what is no number of threads
         filters = filters or Filters()
         most = min(n, self.n_items)
         if self._narrow(filters, most):

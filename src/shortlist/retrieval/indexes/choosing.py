@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from shortlist.retrieval.indexes.quantized import QuantizedIndex
 SMALL = 20_000  # items: exact search takes about a millisecond
 SAMPLE = 300  # queries to choose settings by, and as many to measure what was chosen
 TIMED = 50  # queries, one a call
+_OURS = ("vectors", "priority", "threads", "advance")  # arguments that are no settings
 WORTH = 1.5  # times as fast as exact search an approximate index must be to be chosen
 
 
@@ -44,7 +46,7 @@ def make_index(
     seed: int = 0,
     threads: int | None = None,
     advance: Advance | None = None,
-    **settings: Any,
+    settings: dict[str, Any] | None = None,
 ) -> tuple[VectorIndex, str]:
     """An index of this kind over these vectors, and why it is as it is; `queries` are what it is measured on.
 
@@ -52,6 +54,7 @@ def make_index(
     reaches the recall that is aimed at, for n items, unless it is among the settings.
     """
     one_of("kind", kind, ("auto", *KINDS))
+    settings = settings or {}
     target = number("target_recall", target_recall)
     if not 0 < target <= 1:
         raise SettingError(f"target_recall is {target_recall!r}; expected a number above 0 and at most 1")
@@ -94,7 +97,11 @@ class Trial:
         """The fastest that reaches the target, and why."""
         n_items = len(self.items)
         if n_items <= SMALL or not len(self.measured_on):
-            few = f"{n_items:,} items are few: exact search is fast enough" if len(self.measured_on) else "no queries"
+            few = (
+                f"{n_items:,} items are few: exact search is fast enough"
+                if len(self.measured_on)
+                else "there is nobody to measure with"
+            )
             return self._with_measure(self.exact, 0.0), few
         index, why = self.of_kind("quantized", {})
         assert index.measured is not None
@@ -191,13 +198,10 @@ class Trial:
 def _made(
     make: Callable[..., VectorIndex], kind: str, items: Vectors, settings: dict[str, Any], **more: Any
 ) -> VectorIndex:
-    try:
-        return make(items, **settings, **more)
-    except TypeError as error:
-        if "unexpected keyword" not in str(error):
-            raise
-        name = str(error).split("'")[1]
-        raise SettingError(f"a {kind!r} index has no setting {name!r}; its class's docstring names them") from None
+    known = [name for name in signature(make).parameters if name not in _OURS]
+    if unknown := sorted(settings.keys() - set(known)):
+        raise SettingError(f"a {kind!r} index has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    return make(items, **settings, **more)
 
 
 def _milliseconds(index: VectorIndex, queries: Vectors, n: int) -> float:

@@ -233,7 +233,9 @@ class IVFPQIndex(_Inverted):
 
     def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
         spec = f"IVF{self.n_lists},PQ{rows.shape[1] // 2}x4fs"
-        return self._filled(self._faiss.index_factory(rows.shape[1], spec, metric), rows, advance)
+        index = self._faiss.index_factory(rows.shape[1], spec, metric)
+        index.pq.cp.min_points_per_centroid = 1  # it would warn of small catalogues
+        return self._filled(index, rows, advance)
 
     def _fetch(self, n: int) -> int:
         return self.refine * n + 100
