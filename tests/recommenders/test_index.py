@@ -87,6 +87,10 @@ def test_unknown_contexts_and_mistakes(index):
         sl.UserState(index._model, ["10002"]).recommend(3, index="x")
     with pytest.raises(sl.SettingError, match="n is 0"):
         index.search([12347], n=0)
+    with pytest.raises(sl.SettingError, match="exclude_seen is 'no'; expected True or False"):
+        index.search([12347], exclude_seen="no")
+    with pytest.raises(sl.SettingError, match="unknown is 'zzz'"):
+        index.search(np.zeros((1, 12)), unknown="zzz")
 
 
 def test_an_index_belongs_to_a_model_as_it_was(events):
@@ -95,6 +99,38 @@ def test_an_index_belongs_to_a_model_as_it_was(events):
     model.fit(events)
     with pytest.raises(sl.SettingError, match="fitted again"):
         index.search([12347])
+
+
+def test_a_fit_during_a_search_is_noticed(events, monkeypatch):
+    model = sl.IALS(dim=4, epochs=1).fit(events)
+    index = model.index("exact")
+    search = index.vectors.search
+
+    def slow(*args, **settings):
+        found = search(*args, **settings)
+        model.fit(sl.datasets.synthetic(50, 40, 500, seed=1))
+        return found
+
+    monkeypatch.setattr(index.vectors, "search", slow)
+    with pytest.raises(sl.SettingError, match="fitted again"):
+        index.search([12347])
+
+
+def test_ids_in_an_array_are_not_taken_for_vectors():
+    rng = np.random.default_rng(0)
+    frame = {"user": rng.integers(0, 9, 400), "day": rng.integers(0, 7, 400), "item": rng.integers(0, 30, 400)}
+    model = sl.IALS(dim=2, epochs=2).fit(sl.Interactions.from_frame(frame, context=["user", "day"], item="item"))
+    index = model.index("exact")
+    ids = model.contexts_.ids()[:3]
+    same(index.search(ids, n=4), model.recommend(ids, n=4))
+    for asked in (np.array(ids), np.array(ids) > 0):
+        with pytest.raises(sl.ShortlistError) as of_index:
+            index.search(asked, n=4)
+        with pytest.raises(sl.ShortlistError) as of_model:
+            model.recommend(asked, n=4)
+        assert str(of_index.value) == str(of_model.value)
+    with pytest.raises(sl.SettingError, match=r"np.stack\(vectors\)"):
+        index.search([model.context_embeddings_[0]], n=4)
 
 
 def test_an_index_tells_what_it_is(model, capsys):
@@ -108,6 +144,8 @@ def test_an_index_tells_what_it_is(model, capsys):
     assert len(index) == len(model.items_)
     assert model.index().kind == "exact"
     assert "few" in model.index().why
+    assert repr(model.index("exact", precision="int8")).startswith("Index('exact', precision=int8) of IALS")
+    assert f"Index('quantized', lists={index.vectors.n_lists}, probes=" in repr(index)
 
 
 def test_a_recall_that_is_not_reached_is_warned_of(model):

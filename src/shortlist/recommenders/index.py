@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import whole
+from shortlist._settings import flag, one_of, whole
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
@@ -43,6 +43,7 @@ class Index:
 
     def __init__(self, model: DotProduct, vectors: VectorIndex, why: str, standing: Filters | None = None) -> None:
         self._model, self._items, self._contexts = model, model.item_embeddings_, model.context_embeddings_
+        self._vocabulary = model.items_
         self._index = vectors
         self._standing = standing
         self.why = why
@@ -117,14 +118,14 @@ class Index:
         """The n best items for each query: what `model.recommend` answers, as far as the index finds it.
 
         Args:
-            queries: contexts of the model by their ids; or vectors, an array with a row for each query, such as
-                `model.fold_in` gives.
+            queries: contexts of the model by their ids; or vectors, an array of floating point numbers with a row for
+                each query, such as `model.fold_in` gives.
             n: how many items; fewer come back only where the filters leave fewer, as in `recommend`.
             history: instead of queries: the items each one has had, who is then folded in.
             exclude_seen: leave out what the context, or the history, has had. Vectors have had nothing.
             allow: recommend only these items: one list for all, or one per query.
             deny: never recommend these: one list for all, or one per query.
-            unknown: what to do about contexts, or items of a history, that are not known: "raise" or "skip".
+            unknown: what to do about contexts, or items of a history, that are not known: as in `recommend`.
             slate: pick the n out of more, for diversity or calibration: see `shortlist.slates`.
             threads: how many to use; all CPUs by default.
         """
@@ -133,11 +134,8 @@ class Index:
             check_slate(slate)
         self._require_same_model()
         model = self._model
-        if isinstance(queries, np.ndarray) and queries.dtype.kind == "f" and queries.ndim != 2:
-            raise SettingError(
-                f"vectors have the shape {queries.shape}; expected a row for each query: one is vector[None]"
-            )
-        if isinstance(queries, np.ndarray) and queries.ndim == 2:
+        if _are_vectors(queries):
+            one_of("unknown", unknown, ("raise", "skip", "average"))
             if history is not None:
                 raise SettingError("pass either vectors or history=, one of the two")
             asked, vectors = _vector_queries(queries, len(self)), queries
@@ -158,13 +156,14 @@ class Index:
         threads: int | None,
     ) -> Recommendations:
         """What is found for queries whose embeddings are known."""
-        model = self._model
+        model, exclude_seen = self._model, flag("exclude_seen", exclude_seen)
         n = min(n, len(self))
         most = n if slate is None else min(max(n, slate.pool), len(self))
         codes, scores = self._found(vectors, most, model._filters(asked, exclude_seen, allow, deny), threads)
         if slate is not None:
             codes, scores = model._slate(slate, codes, scores, asked, n, threads=threads)
-        return Recommendations(asked.labels, model.items_, codes, scores, skipped=asked.skipped)
+        self._require_same_model()  # nor has it changed meanwhile, while filters and answers were looked up in it
+        return Recommendations(asked.labels, self._vocabulary, codes, scores, skipped=asked.skipped)
 
     def _found(
         self, vectors: npt.NDArray[Any], n: int, filters: Filters, threads: int | None
@@ -182,7 +181,7 @@ class Index:
             )
 
     def __repr__(self) -> str:
-        settings = "".join(f", {name}={value}" for name, value in self.settings.items())
+        settings = "".join(f", {name}={value}" for name, value in (self._index.built | self.settings).items())
         standing = None if self._standing is None else self._standing.standing
         part = "" if standing is None else f", of which {standing.share:.1%} may be returned"
         size = f"{len(self):,} items × {self._index.dim}"
@@ -251,6 +250,19 @@ def _common(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | 
             raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")
         codes.append(model._filter_codes(name, ids, np.zeros(0, np.bool_))[0])
     return Filters(allow=codes[0], deny=codes[1])
+
+
+def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
+    """Whether these are vectors, and not ids."""
+    if isinstance(queries, list | tuple) and len(queries) and isinstance(queries[0], np.ndarray):
+        raise SettingError("vectors are given as one array with a row for each query: np.stack(vectors)")
+    if not isinstance(queries, np.ndarray) or queries.dtype.kind != "f":
+        return False
+    if queries.ndim != 2:
+        raise SettingError(
+            f"vectors have the shape {queries.shape}; expected a row for each query: one is vector[None]"
+        )
+    return True
 
 
 def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:

@@ -108,7 +108,7 @@ def item_ranks(
     the very number that it was scored with; at least one row is held, whatever `memory` says.
     """
     n_queries = scorer.n_queries
-    target_starts, target_items = item_rows(targets, scorer, "targets")
+    target_starts, target_items = item_rows(targets, scorer.n_queries, scorer.n_items, "targets")
     ranks = np.zeros(len(target_items), np.int64)
     n_ranked = np.empty(n_queries, np.int64)
     narrowed, masks, codes = narrow(scorer, filters)

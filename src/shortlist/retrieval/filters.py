@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,29 +37,71 @@ class Filters:
     allow_rows: Rows | None = None
     standing: Standing | None = None
 
-    def with_standing(self, n_items: int) -> Filters:
-        """The same filters, prepared for many searches over so many items."""
-        if self.allow is None and self.deny is None:
-            return self
-        kept = np.zeros(-(-n_items // 64) * 64, np.bool_)
-        kept[:n_items] = self.allow is None
+    def kept(self, n_items: int) -> npt.NDArray[np.bool_]:
+        """Which of so many items `allow` and `deny` leave."""
+        if self.standing is not None:
+            return self.standing.kept
+        kept = np.full(n_items, self.allow is None)
         if self.allow is not None:
             kept[_codes(self.allow, n_items, "allow")] = True
         if self.deny is not None:
             kept[_codes(self.deny, n_items, "deny")] = False
-        bits = np.packbits(kept, bitorder="little").view(np.uint64)
-        return replace(self, standing=Standing(bits, int(np.count_nonzero(kept)) / n_items))
+        return kept
+
+    def with_standing(self, n_items: int) -> Filters:
+        """The same filters, prepared for many searches over so many items."""
+        if self.standing is not None or (self.allow is None and self.deny is None):
+            return self
+        kept = self.kept(n_items)
+        bytes_ = np.packbits(kept, bitorder="little")
+        bits = np.pad(bytes_, (0, -len(bytes_) % 8)).view(np.uint64)
+        return replace(self, standing=Standing(bits, n_items, int(np.count_nonzero(kept))))
+
+    def checked(self, n_queries: int, n_items: int) -> Filters:
+        """The same filters, of items that there are, and their rows being one for each query."""
+        exclude, allow_rows = (
+            None if given is None else item_rows(given, n_queries, n_items, name)
+            for name, given in (("exclude", self.exclude), ("allow_rows", self.allow_rows))
+        )
+        if self.standing is not None:
+            return replace(self, exclude=exclude, allow_rows=allow_rows)
+        allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
+        deny = None if self.deny is None else _codes(self.deny, n_items, "deny")
+        return Filters(exclude, deny, allow, allow_rows)
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
         """The filters of some of the queries."""
         return replace(self, exclude=_taken(self.exclude, queries), allow_rows=_taken(self.allow_rows, queries))
 
 
-class Standing(NamedTuple):
-    """What `allow` and `deny` leave."""
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What `allow` and `deny` leave.
 
-    bits: npt.NDArray[np.uint64]  # a bit for each item
-    share: float  # of the items
+    Attributes:
+        bits: a bit for each item.
+        n_items: how many there are.
+        n_kept: how many of them are left.
+    """
+
+    bits: npt.NDArray[np.uint64]
+    n_items: int
+    n_kept: int
+
+    @property
+    def share(self) -> float:
+        """Of the items."""
+        return self.n_kept / self.n_items
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Whether an item is left, for each."""
+        return np.unpackbits(self.bits.view(np.uint8), count=self.n_items, bitorder="little").view(np.bool_)
+
+    @cached_property
+    def codes(self) -> npt.NDArray[np.int32]:
+        """The items that are left, ascending."""
+        return np.flatnonzero(self.kept).astype(np.int32)
 
 
 def _taken(rows: Rows | None, queries: npt.NDArray[np.int64]) -> Rows | None:
@@ -89,15 +132,11 @@ def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, M
     filters = filters or Filters()
     n_items = scorer.n_items
     none = np.empty(0, np.int32)
-    exclude = item_rows(filters.exclude, scorer, "exclude")
-    allow_rows = item_rows(filters.allow_rows, scorer, "allow_rows")
+    exclude = item_rows(filters.exclude, scorer.n_queries, n_items, "exclude")
+    allow_rows = item_rows(filters.allow_rows, scorer.n_queries, n_items, "allow_rows")
     if filters.allow is None and filters.deny is None:
         return scorer, Masks(*exclude, *allow_rows, none, none), none
-    kept = np.full(n_items, filters.allow is None)
-    if filters.allow is not None:
-        kept[_codes(filters.allow, n_items, "allow")] = True
-    if filters.deny is not None:
-        kept[_codes(filters.deny, n_items, "deny")] = False
+    kept = filters.kept(n_items)
     if filters.allow is None or not isinstance(scorer, SubsetScorer) or 2 * np.count_nonzero(kept) > n_items:
         blocked = np.flatnonzero(~kept).astype(np.int32)
         return scorer, Masks(*exclude, *allow_rows, blocked, none), none
@@ -115,12 +154,12 @@ def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int3
     return codes if codes.flags.writeable else codes.copy()
 
 
-def item_rows(given: Rows | None, scorer: BlockScorer, name: str) -> Rows:
+def item_rows(given: Rows | None, n_queries: int, n_items: int, name: str) -> Rows:
     """Check that `given` is one row of item codes per query; None becomes two empty arrays."""
     if given is None:
         return np.empty(0, np.int64), np.empty(0, np.int32)
-    starts, codes = np.array(given[0], dtype=np.int64), _codes(given[1], scorer.n_items, name)
-    expected = (scorer.n_queries + 1,)
+    starts, codes = np.array(given[0], dtype=np.int64), _codes(given[1], n_items, name)
+    expected = (n_queries + 1,)
     if starts.shape != expected or starts[0] < 0 or starts[-1] > len(codes) or np.any(starts[1:] < starts[:-1]):
         raise SettingError(
             f"{name} is not one row of items per query: its row starts have shape {starts.shape} over {len(codes)} "

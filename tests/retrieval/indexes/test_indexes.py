@@ -1,17 +1,23 @@
 """What every kind of index must do."""
 
+import copy
+import os
+import pickle
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.errors import SettingError
+from shortlist.errors import SettingError, StorageError
 from shortlist.retrieval import DotProductScorer, Filters, top_n
-from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, make_index
-from shortlist.retrieval.indexes.choosing import kinds
+from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, choosing, make_index
+from shortlist.retrieval.indexes.choosing import kinds, recalls
 from shortlist.retrieval.indexes.partition import nearest, partitioned
+from shortlist.retrieval.indexes.with_faiss import ROOM, _chunks
 
 EVERYTHING = {
     "exact": {},
@@ -43,12 +49,17 @@ def random_filters(rng, n_items, n_queries, kind):
         "deny": Filters(deny=some(0.5)),
         "allow": Filters(allow=some(0.7)),
         "narrow": Filters(allow=some(0.05)),
+        "few left": Filters(deny=some(0.97)),
         "rows": Filters(allow_rows=rows(n_items)),
         "all": Filters(exclude=rows(n_items // 2), deny=some(0.3), allow=some(0.8)),
     }[kind]
 
 
-FILTERS = ["none", "exclude", "deny", "allow", "narrow", "rows", "all"]
+def one_row(codes):
+    return Filters(exclude=(np.array([0, len(codes)]), np.array(codes, np.int32)))
+
+
+FILTERS = ["none", "exclude", "deny", "allow", "narrow", "few left", "rows", "all"]
 
 
 @pytest.mark.parametrize("kind", EVERYTHING)
@@ -98,6 +109,87 @@ def test_n_results_wherever_n_remain_and_no_excluded_one_among_them(kind, filter
         assert left[given_].all()
         assert np.allclose(scores[q][: len(given_)], items[given_] @ queries[q], rtol=1e-4, atol=1e-4)
         assert (np.diff(scores[q][: len(given_)]) <= 0).all()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "exact"])
+def test_filters_that_leave_one_part_of_the_space_leave_the_recall(kind):
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(20, 16))
+    category = rng.integers(20, size=20_000)
+    items = (centres[category] + 0.6 * rng.normal(size=(20_000, 16))).astype(np.float32)
+    queries = (centres[rng.integers(20, size=400)] + 0.6 * rng.normal(size=(400, 16))).astype(np.float32)
+    index, _ = make_index(kind, items, queries, target_recall=0.9, n=10, threads=1)
+    for left in (category < 4, category == 2):
+        filters = Filters(deny=np.flatnonzero(~left).astype(np.int32))
+        expected = top_n(DotProductScorer(queries, items), 10, filters=filters)[0]
+        assert recalls(index.search(queries, 10, filters)[0], expected).mean() > 0.9
+    best = np.argsort(-(queries[:200] @ items.T), axis=1)[:, :50].astype(np.int32)
+    filters = Filters(exclude=(np.arange(201) * 50, best.ravel()))  # the best 50 of each
+    expected = top_n(DotProductScorer(queries[:200], items), 10, filters=filters)[0]
+    assert recalls(index.search(queries[:200], 10, filters)[0], expected).mean() > 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("of_items", "of_queries"), [(1e-18, 1e-18), (1e-20, 1), (1e18, 1e-10), (1e18, 1e18), (1, 1e8)]
+)
+def test_lengths_do_not_matter(kind, of_items, of_queries):
+    rng = np.random.default_rng(2)
+    items = (of_items * rng.normal(size=(1500, 6))).astype(np.float32)
+    queries = (of_queries * rng.normal(size=(20, 6))).astype(np.float32)
+    index = kinds()[kind](items, threads=1, **(EVERYTHING | {"hnsw": {"breadth": 1500}})[kind])
+    expected = np.argsort(-(queries.astype(np.float64) @ items.T.astype(np.float64)), axis=1)[:, :10]
+    assert recalls(index.search(queries, 10)[0], expected).mean() > 0.97
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_forked_child_can_search_and_build(kind):
+    rng = np.random.default_rng(1)
+    items, queries = rng.normal(size=(2000, 8)).astype(np.float32), rng.normal(size=(300, 8)).astype(np.float32)
+    index = kinds()[kind](items, threads=2)
+    expected = index.search(queries, 5, threads=2)[0]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            again = kinds()[kind](items, threads=2)
+            same = np.array_equal(index.search(queries, 5, threads=2)[0], expected)
+            status = 0 if same and len(again.search(queries, 5)[0]) == 300 else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended[0] == child, "the child hangs"
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def test_queries_of_faiss_are_asked_for_in_bounded_parts():
+    fetch = np.sort(np.random.default_rng(0).integers(1, 200_000, 5000))
+    parts = _chunks(fetch)
+    assert [start for start, _ in parts] == [0, *(stop for _, stop in parts[:-1])]
+    assert parts[-1][1] == 5000
+    assert all((stop - start) * fetch[stop - 1] <= ROOM for start, stop in parts)
+    assert _chunks(np.array([10 * ROOM])) == [(0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["ivf-flat", "ivf-pq", "hnsw"])
+def test_what_an_index_of_faiss_takes_is_about_what_it_would_write(kind):
+    index = kinds()[kind](np.random.default_rng(0).normal(size=(20_000, 32)), threads=1)
+    assert index.nbytes == pytest.approx(index._faiss.serialize_index(index._index).nbytes, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_is_not_pickled_and_is_its_own_copy(kind):
+    index = kinds()[kind](np.random.default_rng(0).normal(size=(300, 4)), threads=1)
+    assert copy.deepcopy(index) is index
+    with pytest.raises(StorageError, match="save the model, and make it anew"):
+        pickle.dumps(index)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
@@ -258,6 +350,21 @@ def test_search_settings_that_are_given_stay():
     assert why == "as asked for"
     index, _ = make_index("quantized", items, rng.normal(size=(50, 8)), settings={"refine": 7})
     assert index.settings["refine"] == 7
+    index, why = make_index("quantized", items, rng.normal(size=(50, 8)), settings={"probes": None, "lists": None})
+    assert why != "as asked for"
+
+
+@pytest.mark.parametrize(
+    ("times", "precision"), [({"float32": 9, "int8": 3}, "int8"), ({"float32": 3.5, "int8": 3}, "float32"), ({}, None)]
+)
+def test_auto_takes_exact_search_of_a_copy_where_that_is_the_fastest(monkeypatch, times, precision):
+    monkeypatch.setattr(choosing, "SMALL", 10)
+    took = {"quantized": 2.5} | (times or {"float32": 9, "int8": 4})
+    monkeypatch.setattr(choosing, "_milliseconds", lambda index, *_: took[index.built.get("precision", "quantized")])
+    rng = np.random.default_rng(1)
+    index, why = make_index("auto", rng.normal(size=(2000, 8)), rng.normal(size=(50, 8)), n=10)
+    assert index.built.get("precision") == precision
+    assert ("hardly more" if precision else "1.6 times as fast as exact search") in why
 
 
 @pytest.mark.parametrize(
@@ -274,10 +381,19 @@ def test_search_settings_that_are_given_stay():
         (lambda x: ExactIndex("abc"), "expected a matrix of numbers"),
         (lambda x: QuantizedIndex(x, lists=99), "lists is 99; expected a whole number of at most 10"),
         (lambda x: QuantizedIndex(x).with_settings(breadth=2), "has no search setting breadth; it has probes, refine"),
+        (lambda x: QuantizedIndex(x).search(x, 3, {"deny": [1]}), "filters is {'deny': .1.}; expected Filters"),
+        (lambda x: QuantizedIndex(x).search(x, 3, one_row([5])), "exclude is not one row of items per query"),
+        (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([10])), "exclude holds item codes 10…10; expected 0…9"),
+        (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([-1])), "exclude holds item codes -1…-1; expected 0…9"),
+        (lambda x: ExactIndex(x, priority=np.ones(10)), "priority is float64 of shape (10,); expected (10,) whole"),
+        (lambda x: ExactIndex(x).search(x * 1j, 3), "expected a matrix of numbers"),
+        (lambda x: ExactIndex(x).search(x > 0, 3), "expected a matrix of numbers"),
+        (lambda x: make_index("hnsw", x, x, settings={"links": 2**31}), "links is 2147483648; expected"),
+        (lambda x: make_index("hnsw", x, x, settings={"effort": 10**12}), "effort is 1000000000000; expected"),
     ],
 )
 def test_mistakes_are_told(call, message):
-    with pytest.raises(SettingError, match=message.replace("(", r"\(")):
+    with pytest.raises(SettingError, match=message.replace("(", r"\(").replace(")", r"\)")):
         call(np.arange(40, dtype=np.float32).reshape(10, 4))
 
 

@@ -22,10 +22,9 @@ class Admission(NamedTuple):
     excluded: Codes  # in ascending order within a query
 
 
-def make_admission(filters: Filters, n_items: int, n_queries: int) -> tuple[Admission, float]:
-    """What these filters admit, and which share of the items `allow` and `deny` leave."""
-    standing = filters.standing or filters.with_standing(n_items).standing
-    bits, share = standing if standing is not None else (np.empty(0, np.uint64), 1.0)
+def make_admission(filters: Filters, n_queries: int) -> Admission:
+    """What these filters admit, `allow` and `deny` being prepared (`Filters.with_standing`)."""
+    bits = np.empty(0, np.uint64) if filters.standing is None else filters.standing.bits
     starts, excluded = np.empty(0, np.int64), np.empty(0, np.int32)
     if filters.exclude is not None:
         starts, excluded = filters.exclude
@@ -34,7 +33,7 @@ def make_admission(filters: Filters, n_items: int, n_queries: int) -> tuple[Admi
             row = np.repeat(np.arange(n_queries), np.diff(starts))
             excluded = excluded.copy()
             excluded[starts[0] : starts[-1]] = given[np.lexsort((given, row))]
-    return Admission(bits, starts, excluded), share
+    return Admission(bits, starts, excluded)
 
 
 @kernel

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
-from shortlist._threads import thread_count
-from shortlist.errors import SettingError
+from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist.errors import SettingError, StorageError
 from shortlist.retrieval.exact import top_n
 from shortlist.retrieval.filters import Filters
+from shortlist.retrieval.indexes.admission import make_admission
 from shortlist.retrieval.indexes.measured import Measured
+from shortlist.retrieval.indexes.rescoring import rescored_rows
 from shortlist.scoring.blocks import DotProductScorer
 
 Vectors = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
 Found = tuple[Codes, Vectors]
 NARROW = 64  # where so few items or fewer are allowed for each one wanted, they are all scored
+SEVERAL = 8  # queries: for more, the products take longer than reading the vectors
 
 
 class VectorIndex(ABC):
     """The items with the greatest inner products with a query, found without scoring all of them, or faster.
 
-    An index is made once from the item vectors and never changes: any number of threads may search it at once. What a
-    search costs and finds is said by `settings`; `with_settings` gives the same index with others, and shares all else.
+    An index is made once from the item vectors and never changes: any number of threads may search it at once. The
+    vectors are not copied, and nobody may write to them. What a search costs and finds is said by `settings`;
+    `with_settings` gives the same index with others, and shares all else.
     """
 
     kind: ClassVar[str]
+    exact: ClassVar[bool] = False  # whether all items are scored
 
     def __init__(self, vectors: npt.ArrayLike, priority: npt.ArrayLike | None = None) -> None:
         self.vectors = checked_vectors(vectors, "item vectors")
@@ -39,8 +44,8 @@ class VectorIndex(ABC):
         if not n_items:
             raise SettingError("there are no item vectors; expected at least one")
         given = np.arange(n_items) if priority is None else np.asarray(priority)
-        if given.shape != (n_items,):
-            raise SettingError(f"priority has shape {given.shape}; expected ({n_items},), one number per item")
+        if given.shape != (n_items,) or given.dtype.kind not in "iu":
+            raise SettingError(f"priority is {given.dtype} of shape {given.shape}; expected ({n_items},) whole numbers")
         self.priority = given.astype(np.int64)
         self.ties = np.argsort(np.argsort(given, kind="stable"), kind="stable").astype(np.uint32)
         self.measured: Measured | None = None
@@ -51,6 +56,11 @@ class VectorIndex(ABC):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What a search does, by name; the arguments of `with_settings`."""
+
+    @property
+    @abstractmethod
+    def built(self) -> dict[str, Any]:
+        """How it was made, by name."""
 
     @property
     @abstractmethod
@@ -88,10 +98,17 @@ class VectorIndex(ABC):
             raise SettingError(
                 f"a {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}"
             )
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other._apply(self.settings | settings)
         other.measured = None
         return other
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        raise StorageError("an index is not written to a file or sent elsewhere; save the model, and make it anew")
 
     def search(
         self,
@@ -111,22 +128,58 @@ class VectorIndex(ABC):
             raise SettingError(f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}")
         n = whole("n", n)
         thread_count(threads)  # refuses what is no number of threads
-        filters = filters or Filters()
+        if filters is not None and not isinstance(filters, Filters):
+            raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)")
+        filters = (filters or Filters()).checked(len(queries), self.n_items)
         most = min(n, self.n_items)
-        if self._narrow(filters, most):
-            found = self._all_scored(queries, most, filters, threads)
+        if filters.allow_rows is not None or self._is_few(filters.allow, most):
+            found = self._few_scored(queries, most, filters, threads)
         else:
-            found = self._search(queries, most, filters, threads)
-            aimless = np.flatnonzero(~queries.any(axis=1))
-            if len(aimless):  # all scores are 0, and the order is that of the priority alone
-                found[0][aimless], found[1][aimless] = self._of_some(aimless, queries, most, filters, threads)
+            found = self._mostly_searched(queries, most, filters.with_standing(self.n_items), threads)
         return found if most == n else padded(found, n)
 
-    def _narrow(self, filters: Filters, n: int) -> bool:
-        """Whether so few items are allowed that scoring them all is the best that can be done."""
+    def _is_few(self, codes: Sized | None, n: int) -> bool:
+        """Whether these items are so few that scoring all of them is the best that can be done."""
+        return codes is not None and len(codes) <= min(NARROW * n, self.n_items // 2)
+
+    def _mostly_searched(self, queries: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
+        """By the index, but for filters that leave few items and queries that all items are equal to."""
+        left = filters.standing
+        if left is not None and left.n_kept <= self.n_items // 2 and self._is_few(left.codes, n):
+            return self._few_scored(queries, n, replace(filters, allow=left.codes, deny=None), threads)
+        found = self._search(queries, n, filters, threads)
+        aimless = np.flatnonzero(~queries.any(axis=1))
+        if len(aimless):  # all scores are 0, and the order is that of the priority alone
+            found[0][aimless], found[1][aimless] = self._of_some(aimless, queries, n, filters, threads)
+        return found
+
+    def _few_scored(self, queries: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
+        """The items that are allowed, scored one by one; or in blocks, where there are many queries."""
+        if self.exact or (filters.allow_rows is None and len(queries) > SEVERAL):
+            return self._all_scored(queries, n, filters, threads)
         if filters.allow_rows is not None:
-            return True
-        return filters.allow is not None and len(filters.allow) <= min(NARROW * n, self.n_items // 2)
+            filters = filters.with_standing(self.n_items)
+            bounds, allowed = filters.allow_rows  # type: ignore[misc]
+            starts, stops = bounds[:-1], bounds[1:]
+        else:
+            assert filters.allow is not None
+            allowed = filters.allow if filters.deny is None else np.setdiff1d(filters.allow, filters.deny)
+            starts, stops = np.zeros(len(queries), np.int64), np.full(len(queries), len(allowed))
+        items = np.empty((len(queries), n), np.int32)
+        scores = np.empty((len(queries), n), np.float32)
+        admission = make_admission(filters, len(queries))
+
+        def search(first: int, last: int) -> None:
+            rescored_rows(
+                queries, self.vectors, allowed, starts, stops, admission, self.ties, items, scores.view(np.int32),
+                first, last,
+            )  # fmt: skip
+
+        if len(queries) <= SEVERAL:
+            search(0, len(queries))
+        else:
+            run_chunks(search, balanced_chunks(stops - starts + 1, 8 * thread_count(threads)), threads)
+        return items, scores
 
     def _all_scored(self, queries: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         """Every item that the filters leave, scored."""
@@ -140,7 +193,7 @@ class VectorIndex(ABC):
         return self._all_scored(queries[which], n, filters.of(which), threads)
 
     def __repr__(self) -> str:
-        settings = "".join(f", {name}={value}" for name, value in self.settings.items())
+        settings = "".join(f", {name}={value}" for name, value in (self.built | self.settings).items())
         told = f": {self.measured}" if self.measured is not None else ""
         return f"{type(self).__name__}({self.n_items:,} items × {self.dim}{settings}){told}"
 
@@ -148,9 +201,13 @@ class VectorIndex(ABC):
 def checked_vectors(given: npt.ArrayLike, name: str) -> Vectors:
     """A contiguous float32 matrix of finite numbers."""
     try:
-        vectors = np.ascontiguousarray(given, dtype=np.float32)
+        numbers = np.asarray(given)
+        with np.errstate(over="ignore"):  # what does not fit is told of below
+            vectors = np.ascontiguousarray(numbers, dtype=np.float32 if numbers.dtype.kind in "fiu" else None)
     except (TypeError, ValueError):
-        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row") from None
+        vectors = np.empty(0)
+    if vectors.dtype != np.float32:
+        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row")
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise SettingError(f"{name} have shape {vectors.shape}; expected two dimensions, one vector per row")
     if not np.isfinite(vectors).all():

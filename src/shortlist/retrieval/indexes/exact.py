@@ -18,12 +18,11 @@ from shortlist._settings import one_of
 from shortlist.retrieval.exact import top_n
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes.admission import Admission
-from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors
+from shortlist.retrieval.indexes.base import SEVERAL, Codes, Found, VectorIndex, Vectors
 from shortlist.retrieval.indexes.copies import Copy, CopyScorer, halves_are_fast
 from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
 
 PRECISIONS = ("float32", "float16", "int8")
-SEVERAL = 8  # queries: for more, the products take longer than reading the vectors
 EVERY = Admission(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
@@ -34,10 +33,12 @@ class ExactIndex(VectorIndex):
         vectors: items × dimensions.
         precision: "float32" searches the vectors themselves. "float16" and "int8" keep a copy of half or a quarter of
             their size and search that first where there are few queries, which is two to four times as fast. With many
-            queries at once the products take the time, and the vectors themselves are searched.
+            queries at once the products take the time, and the vectors themselves are searched; as they are for
+            "float16" on a processor that cannot read it quickly, where there is no copy.
     """
 
     kind: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -56,6 +57,11 @@ class ExactIndex(VectorIndex):
     def settings(self) -> dict[str, Any]:
         """None: there is nothing to trade."""
         return {}
+
+    @property
+    def built(self) -> dict[str, Any]:
+        """The precision that is searched first."""
+        return {"precision": self.precision}
 
     def _apply(self, settings: Mapping[str, Any]) -> None:
         return

@@ -14,19 +14,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
 from shortlist._threads import run_chunks, thread_count
-from shortlist.retrieval.filters import Filters
+from shortlist.retrieval.filters import Filters, Standing
 from shortlist.retrieval.indexes.admission import make_admission
 from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors
 from shortlist.retrieval.indexes.block_sums import BLOCK
 from shortlist.retrieval.indexes.codes import SAMPLE, encode, learn_points, padded_width
 from shortlist.retrieval.indexes.partition import Advance, partitioned
-from shortlist.retrieval.indexes.scan import Blocks, Room, from_line, make_room, products, search_blocks
+from shortlist.retrieval.indexes.scan import Blocks, Room, count_left, from_line, make_room, products, search_blocks
 
 CHUNK = 64  # queries that a thread takes at a time
 FEW = 4
@@ -71,6 +72,7 @@ class QuantizedIndex(VectorIndex):
         advance("codes")
         self._blocks = self._quantized(own, seed, threads)
         self._rooms = threading.local()
+        self._counts: WeakKeyDictionary[Standing, Codes] = WeakKeyDictionary()
         self._apply({"probes": max(1, len(self._blocks.lists) // 32) if probes is None else probes, "refine": refine})
 
     def _quantized(self, own: Codes, seed: int, threads: int | None) -> Blocks:
@@ -121,6 +123,11 @@ class QuantizedIndex(VectorIndex):
         return [{"probes": one, "refine": refine} for refine in (3, 5, 8, 16, 48) for one in steps]
 
     @property
+    def built(self) -> dict[str, Any]:
+        """How many lists there are."""
+        return {"lists": self.n_lists}
+
+    @property
     def nbytes(self) -> int:
         """Of codes, slots, lengths and directions."""
         return int(sum(part.nbytes for part in self._blocks)) + self._directions.nbytes
@@ -138,8 +145,8 @@ class QuantizedIndex(VectorIndex):
     def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         items = np.empty((len(vectors), n), np.int32)
         scores = np.empty((len(vectors), n), np.float32)
-        admission, share = make_admission(filters, self.n_items, len(vectors))
-        probes = min(self.n_blocks, round(self.probes / max(share, 1e-9)))
+        admission = make_admission(filters, len(vectors))
+        counts, probes = self._left(filters.standing)
         candidates = min(self.refine * n + 100, self.n_items)
 
         def search(start: int, stop: int) -> None:
@@ -156,6 +163,7 @@ class QuantizedIndex(VectorIndex):
                 self.vectors,
                 admission,
                 self.ties,
+                counts,
                 n,
                 probes,
                 candidates,
@@ -170,6 +178,23 @@ class QuantizedIndex(VectorIndex):
         else:
             run_chunks(search, chunks, thread_count(threads))
         return items, scores
+
+    def _left(self, standing: Standing | None) -> tuple[Codes, int]:
+        """How many items filters for all leave of each block (empty: all), and at how many blocks to look then.
+
+        So many blocks that about as many items that may be returned are looked at as without filters. Blocks without
+        any are passed over: those of another category, say, however near they are.
+        """
+        if standing is None:
+            return np.empty(0, np.int32), self.probes
+        counts = self._counts.get(standing)
+        if counts is None:
+            counts = np.empty(self.n_blocks, np.int32)
+            count_left(self._blocks.items, standing.bits, counts)
+            self._counts[standing] = counts
+        filled = int(np.count_nonzero(counts))
+        wanted = self.probes * self.n_items * filled / max(1, self.n_blocks * standing.n_kept)
+        return counts, max(1, min(self.n_blocks, round(wanted)))
 
     def _room(self, candidates: int) -> Room:
         """This thread's room; the last one is kept."""

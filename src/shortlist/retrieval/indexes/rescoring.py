@@ -52,6 +52,40 @@ def rescored(
 
 
 @kernel
+def rescored_rows(
+    Q: Vectors,
+    X: Vectors,
+    allowed: Codes,
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    admission: Admission,
+    priority: npt.NDArray[np.uint32],
+    items: Codes,
+    S: Codes,
+    first: int,
+    last: int,
+) -> None:
+    """`rescored` for queries `first` up to `last` whose candidates are `allowed[starts:stops]`, repeats allowed."""
+    width, n = 1, items.shape[1]
+    for r in range(first, last):
+        width = max(width, stops[r] - starts[r])
+    I, scores, Z = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.int64)  # noqa: E741
+    unsure = np.full(MARKS // 64, ~np.uint64(0))
+    for r in range(first, last):
+        start, stop = np.int64(0), np.int64(0)
+        if len(admission.starts) > 0:
+            start, stop = admission.starts[r], admission.starts[r + 1]
+        row = np.sort(allowed[starts[r] : stops[r]])
+        size = 0
+        for p in range(len(row)):
+            i = row[p]
+            if (p == 0 or i != row[p - 1]) and admitted(i, admission.bits, unsure, admission.excluded, start, stop):
+                I[size] = i
+                size += 1
+        exact_best(Q[r], X, priority, n, size, I, scores, Z, items[r], S[r])
+
+
+@kernel
 def exact_best(
     q: Vectors,
     X: Vectors,

@@ -2,10 +2,14 @@
 
 Over-fetching with widening: as many candidates are asked for as may be filtered, and where too few remain, four times
 as many from four times as many lists, and so on; when half of the catalogue would be asked for, all items are scored.
+
+Within a search faiss is kept to one thread, and our own take queries in turns: what faiss's threads leave behind in a
+process would hang in one that is forked from it.
 """
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import one_of, whole
-from shortlist._threads import thread_count
+from shortlist._threads import run_chunks, thread_count
 from shortlist.errors import SettingError
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes.admission import make_admission
@@ -25,6 +29,9 @@ from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
 
 SPACES = ("inner product", "l2")
 PER_LIST = 50  # vectors that the lists are learnt from, for each of them
+CHUNK = 128  # queries that a thread takes at a time: lists are looked at for several at once
+ROOM = 1 << 22  # candidates of those queries
+MOST = 2**31 - 1  # that faiss's numbers can say
 
 
 def faiss() -> Any:
@@ -51,8 +58,10 @@ class FaissIndex(VectorIndex):
         self._faiss = faiss()
         self.space = one_of("space", space, SPACES)
         rows = self._padded(self.vectors)
+        # What comes first does not depend on the scale, but what faiss rounds away, or cannot square, does.
+        rows /= max(np.abs(rows).max(), np.finfo(np.float32).tiny)
         if self.space == "l2":
-            squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
+            squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
             rows[:, self.dim] = np.sqrt(np.maximum(0, squares.max() - squares))
         metric = self._faiss.METRIC_INNER_PRODUCT if self.space == "inner product" else self._faiss.METRIC_L2
         tell = advance or (lambda _: None)
@@ -71,46 +80,69 @@ class FaissIndex(VectorIndex):
         """The index, filled."""
 
     @abstractmethod
-    def _parameters(self, wider: int) -> Any:
-        """The settings of a search in faiss's words, so many times wider."""
+    def _parameters(self, wider: int, more: int) -> Any:
+        """The settings of a search in faiss's words, so many times wider and for so many more candidates."""
 
     @abstractmethod
     def _fetch(self, n: int) -> int:
         """How many candidates to ask for where n items are wanted."""
 
-    @property
-    def nbytes(self) -> int:
-        """What faiss would write to a file."""
-        return int(self._faiss.serialize_index(self._index).nbytes)
-
     def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         items = np.full((len(vectors), n), -1, np.int32)
         scores = np.full((len(vectors), n), -np.inf, np.float32)
-        filters = filters if filters.standing is not None else filters.with_standing(self.n_items)
-        share = 1.0 if filters.standing is None else filters.standing.share
-        most = 0 if filters.exclude is None else int(np.diff(filters.exclude[0]).max(initial=0))
-        fetch, wider = round((self._fetch(n) + most) / max(share, 1e-9)), 1
-        rows = self._padded(vectors)
-        open_ = np.arange(len(vectors))
-        with _OpenMP(self._faiss, thread_count(threads)):
-            while len(open_) and fetch <= self.n_items // 2:
-                _, found = self._index.search(rows[open_], fetch, params=self._parameters(wider))
-                admission, _ = make_admission(filters.of(open_), self.n_items, len(open_))
-                best, exact, counts = self._rescored(vectors[open_], found.astype(np.int32), n, admission)
-                items[open_], scores[open_] = best, exact
-                open_ = open_[counts < n]
-                fetch, wider = 4 * fetch, 4 * wider
-        if len(open_):
-            items[open_], scores[open_] = self._of_some(open_, vectors, n, filters, threads)
+        fetch = self._wanted(n, len(vectors), filters)
+        order = np.argsort(fetch, kind="stable")  # whoever has had much is asked for with others who have
+        order = order[: np.searchsorted(fetch[order], self.n_items // 2, side="right")]
+        done = np.zeros(len(vectors), np.bool_)
+        filtered = filters.standing is not None or filters.exclude is not None
+        # Where one category is left, little of what is near may be: not only n are wanted then.
+        enough = max(n, self._fetch(n) // 2) if filtered else n
+        first = 1 if filters.standing is None else max(1, round(0.5 / max(filters.standing.share, 1e-9)))
+
+        def search(start: int, stop: int) -> None:
+            which, wider, most = order[start:stop], first, int(fetch[order[stop - 1]])
+            with _OpenMP(self._faiss, 1):
+                while len(which) and most <= self.n_items // 2:
+                    parameters = self._parameters(wider, most - self._fetch(n))
+                    _, found = self._index.search(self._asked(vectors[which]), most, params=parameters)
+                    best, exact, counts = self._rescored(vectors[which], found.astype(np.int32), n, filters.of(which))
+                    items[which], scores[which] = best, exact
+                    done[which] = counts >= enough
+                    which = which[counts < enough]
+                    most, wider = 4 * most, 4 * wider
+
+        chunks = _chunks(fetch[order])
+        if len(chunks) == 1:
+            search(*chunks[0])
+        else:
+            run_chunks(search, chunks, threads)
+        left = np.flatnonzero(~done)
+        if len(left):
+            items[left], scores[left] = self._of_some(left, vectors, n, filters, threads)
         return items, scores
 
+    def _asked(self, vectors: Vectors) -> Vectors:
+        """Queries as faiss gets them, of length 1."""
+        least = np.finfo(np.float32).tiny
+        rows = self._padded(vectors)
+        rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), least)  # whose squares can be added up
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), least)
+        return rows
+
+    def _wanted(self, n: int, n_queries: int, filters: Filters) -> npt.NDArray[np.int64]:
+        """How many candidates to ask for, so that the filters leave enough."""
+        share = 1.0 if filters.standing is None else filters.standing.share
+        gone = np.zeros(n_queries, np.int64) if filters.exclude is None else np.diff(filters.exclude[0])
+        wanted = np.round((self._fetch(n) + gone) / max(share, 1e-9))
+        return np.minimum(wanted, self.n_items).astype(np.int64)
+
     def _rescored(
-        self, vectors: Vectors, candidates: Codes, n: int, admission: Any
+        self, vectors: Vectors, candidates: Codes, n: int, filters: Filters
     ) -> tuple[Codes, Vectors, npt.NDArray[np.int64]]:
         items = np.empty((len(vectors), n), np.int32)
         scores = np.empty((len(vectors), n), np.float32)
         counts = np.empty(len(vectors), np.int64)
-        bits = scores.view(np.int32)
+        bits, admission = scores.view(np.int32), make_admission(filters, len(vectors))
         rescored(vectors, self.vectors, candidates, 0, admission, UNSURE, self.ties, n, items, bits, counts)
         return items, scores, counts
 
@@ -141,7 +173,22 @@ class _Inverted(FaissIndex):
     n_lists: int
     probes: int
 
-    def _parameters(self, wider: int) -> Any:
+    @property
+    def built(self) -> dict[str, Any]:
+        """How many lists there are, and the space."""
+        return {"lists": self.n_lists, "space": self.space}
+
+    @property
+    def nbytes(self) -> int:
+        """Of the items' numbers and what is kept of them, and of the lists' centres."""
+        width = int(self._index.d)
+        return self._code_bytes(width) + 8 * self.n_items + 4 * self.n_lists * width
+
+    @abstractmethod
+    def _code_bytes(self, width: int) -> int:
+        """What is kept of items of so many coordinates."""
+
+    def _parameters(self, wider: int, more: int) -> Any:
         return self._faiss.SearchParametersIVF(nprobe=min(self.n_lists, self.probes * wider))
 
     def _steps(self) -> list[int]:
@@ -182,6 +229,9 @@ class IVFFlatIndex(_Inverted):
 
     def _made(self, rows: Vectors, metric: int, advance: Advance) -> Any:
         return self._filled(self._faiss.index_factory(rows.shape[1], f"IVF{self.n_lists},Flat", metric), rows, advance)
+
+    def _code_bytes(self, width: int) -> int:
+        return 4 * width * self.n_items
 
     def _fetch(self, n: int) -> int:
         return n
@@ -237,6 +287,11 @@ class IVFPQIndex(_Inverted):
         index.pq.cp.min_points_per_centroid = 1  # it would warn of small catalogues
         return self._filled(index, rows, advance)
 
+    def _code_bytes(self, width: int) -> int:
+        lists = self._faiss.extract_index_ivf(self._index).invlists
+        slots = sum(-(-lists.list_size(k) // 32) * 32 for k in range(self.n_lists))  # whole blocks
+        return int(slots) * width // 4
+
     def _fetch(self, n: int) -> int:
         return self.refine * n + 100
 
@@ -283,7 +338,7 @@ class HNSWIndex(FaissIndex):
         advance: Advance | None = None,
     ) -> None:
         super().__init__(vectors, priority)
-        self.links, self.effort = whole("links", links, least=2), whole("effort", effort)
+        self.links, self.effort = whole("links", links, least=2, most=4096), whole("effort", effort, most=MOST)
         self._apply({"breadth": breadth})
         self._build(space, threads, advance)
 
@@ -296,11 +351,23 @@ class HNSWIndex(FaissIndex):
             index.add(rows[start : start + step])
         return index
 
+    @property
+    def built(self) -> dict[str, Any]:
+        """Links and effort of the graph, and the space."""
+        return {"links": self.links, "effort": self.effort, "space": self.space}
+
+    @property
+    def nbytes(self) -> int:
+        """Of its copy of the vectors and of the graph."""
+        graph = self._index.hnsw
+        parts = 4 * graph.neighbors.size() + 8 * graph.offsets.size() + 4 * graph.levels.size()
+        return int(4 * self.n_items * self._index.d + parts)
+
     def _fetch(self, n: int) -> int:
         return n
 
-    def _parameters(self, wider: int) -> Any:
-        return self._faiss.SearchParametersHNSW(efSearch=min(self.n_items, self.breadth * wider))
+    def _parameters(self, wider: int, more: int) -> Any:
+        return self._faiss.SearchParametersHNSW(efSearch=min(self.n_items, self.breadth * wider + 2 * more))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -315,13 +382,35 @@ class HNSWIndex(FaissIndex):
         return [{"breadth": round(max(16, n) * 1.5**k)} for k in range(11)]
 
 
+def _chunks(fetch: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of queries that together ask for not too many candidates; each asks for as many as its last one."""
+    chunks, start = [], 0
+    while start < len(fetch):
+        stop = min(start + CHUNK, len(fetch))
+        while stop - start > 1 and (stop - start) * fetch[stop - 1] > ROOM:
+            stop = start + (stop - start) // 2
+        chunks.append((start, stop))
+        start = stop
+    return chunks
+
+
 class _OpenMP:
-    """faiss kept to so many threads; it is a setting of the calling thread, restored at the end."""
+    """faiss kept to so many threads; it is a setting of the calling thread, restored at the end.
+
+    One thread in a process that was forked after faiss had started some: it would wait for them for ever.
+    """
+
+    _started_in: ClassVar[int | None] = None
 
     def __init__(self, library: Any, threads: int) -> None:
         self._library, self._threads = library, threads
 
     def __enter__(self) -> None:
+        if self._threads > 1:
+            if _OpenMP._started_in is None:
+                _OpenMP._started_in = os.getpid()
+            elif _OpenMP._started_in != os.getpid():
+                self._threads = 1
         self._before = self._library.omp_get_max_threads()
         self._library.omp_set_num_threads(self._threads)
 
