@@ -63,11 +63,13 @@ class Filters:
             None if given is None else item_rows(given, n_queries, n_items, name)
             for name, given in (("exclude", self.exclude), ("allow_rows", self.allow_rows))
         )
-        if self.standing is not None:
-            return replace(self, exclude=exclude, allow_rows=allow_rows)
-        allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
-        deny = None if self.deny is None else _codes(self.deny, n_items, "deny")
-        return Filters(exclude, deny, allow, allow_rows)
+        same = replace(self, exclude=exclude, allow_rows=allow_rows)
+        if self.standing is None:
+            allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
+            return replace(same, allow=allow, deny=None if self.deny is None else _codes(self.deny, n_items, "deny"))
+        if self.standing.n_items != n_items:
+            raise SettingError(f"the filters were prepared for {self.standing.n_items} items; expected {n_items}")
+        return same
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
         """The filters of some of the queries."""

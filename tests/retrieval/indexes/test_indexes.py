@@ -385,6 +385,10 @@ def test_auto_takes_exact_search_of_a_copy_where_that_is_the_fastest(monkeypatch
         (lambda x: QuantizedIndex(x).search(x, 3, one_row([5])), "exclude is not one row of items per query"),
         (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([10])), "exclude holds item codes 10…10; expected 0…9"),
         (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([-1])), "exclude holds item codes -1…-1; expected 0…9"),
+        (
+            lambda x: QuantizedIndex(x).search(x, 3, Filters(deny=np.zeros(1, np.int32)).with_standing(99)),
+            "the filters were prepared for 99 items; expected 10",
+        ),
         (lambda x: ExactIndex(x, priority=np.ones(10)), "priority is float64 of shape (10,); expected (10,) whole"),
         (lambda x: ExactIndex(x).search(x * 1j, 3), "expected a matrix of numbers"),
         (lambda x: ExactIndex(x).search(x > 0, 3), "expected a matrix of numbers"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -132,21 +132,21 @@ class VectorIndex(ABC):
             raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)")
         filters = (filters or Filters()).checked(len(queries), self.n_items)
         most = min(n, self.n_items)
-        if filters.allow_rows is not None or self._is_few(filters.allow, most):
+        if filters.allow_rows is not None or (filters.allow is not None and self._are_few(len(filters.allow), most)):
             found = self._few_scored(queries, most, filters, threads)
         else:
             found = self._mostly_searched(queries, most, filters.with_standing(self.n_items), threads)
         return found if most == n else padded(found, n)
 
-    def _is_few(self, codes: Sized | None, n: int) -> bool:
-        """Whether these items are so few that scoring all of them is the best that can be done."""
-        return codes is not None and len(codes) <= min(NARROW * n, self.n_items // 2)
+    def _are_few(self, count: int, n: int) -> bool:
+        """Whether so many items are so few that scoring all of them is the best that can be done."""
+        return count <= min(NARROW * n, self.n_items // 2)
 
     def _mostly_searched(self, queries: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         """By the index, but for filters that leave few items and queries that all items are equal to."""
         left = filters.standing
-        if left is not None and left.n_kept <= self.n_items // 2 and self._is_few(left.codes, n):
-            return self._few_scored(queries, n, replace(filters, allow=left.codes, deny=None), threads)
+        if left is not None and self._are_few(left.n_kept, n):
+            return self._few_scored(queries, n, replace(filters, allow=left.codes), threads)
         found = self._search(queries, n, filters, threads)
         aimless = np.flatnonzero(~queries.any(axis=1))
         if len(aimless):  # all scores are 0, and the order is that of the priority alone
@@ -163,7 +163,10 @@ class VectorIndex(ABC):
             starts, stops = bounds[:-1], bounds[1:]
         else:
             assert filters.allow is not None
-            allowed = filters.allow if filters.deny is None else np.setdiff1d(filters.allow, filters.deny)
+            if filters.standing is not None:
+                allowed = filters.standing.codes
+            else:
+                allowed = filters.allow if filters.deny is None else np.setdiff1d(filters.allow, filters.deny)
             starts, stops = np.zeros(len(queries), np.int64), np.full(len(queries), len(allowed))
         items = np.empty((len(queries), n), np.int32)
         scores = np.empty((len(queries), n), np.float32)
