@@ -228,7 +228,7 @@ def test_the_place_of_a_nan_is_named(tmp_path: Path) -> None:
         pl.DataFrame(),
         pl.DataFrame({"id": [1]}).lazy(),
     ],
-    ids=repr,
+    ids=lambda frame: f"{type(frame).__name__} {dict(frame.lazy().collect_schema())}",
 )
 def test_tables_that_are_not_ids_are_refused(tmp_path: Path, frame: Any) -> None:
     with pytest.raises(StorageError, match="table 'items'"):
