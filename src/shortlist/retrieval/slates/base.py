@@ -58,7 +58,7 @@ class Slate(ABC):
         whole("pool", self.pool, most=LARGEST_POOL)
 
     def depth(self, n: int, n_items: int) -> int:
-        """How many of the best items are needed to pick n of so many; time and memory grow with its square."""
+        """How many of the best items n are picked from; what they cost grows with the square, so there is an end."""
         if (wanted := min(n, n_items)) > LARGEST_POOL:
             raise SettingError(
                 f"n is {wanted:,} of {n_items:,} items, with a slate; expected at most {LARGEST_POOL:,}: ask for "
