@@ -43,12 +43,22 @@ def test_there_and_back(two, split, tmp_path):
     for again in (sl.load(tmp_path / "two"), sl.TwoStage.load(tmp_path / "two")):
         assert answers(again) == answers(two)
         assert repr(again) == repr(two)
+        assert again._taught.clicks == two._taught.clicks
         assert again.feature_names_ == two.feature_names_
         assert again.reranker.importance().equals(two.reranker.importance())
         with pytest.warns(sl.ShortlistWarning, match="pairs that this split asks for"):
             sl.evaluate(again, split, "ndcg@5")
     two.save(tmp_path / "two")  # over itself
     assert answers(sl.load(tmp_path / "two")) == answers(two)
+
+
+def test_what_is_loaded_knows_when_its_reranker_is_fitted_elsewhere(two, split, tmp_path):
+    two.save(tmp_path / "two")
+    again = sl.load(tmp_path / "two")
+    sl.TwoStage(again.first, again.reranker, candidates=12).fit(split)
+    with pytest.raises(sl.SettingError, match="fitted again by another TwoStage"):
+        again.recommend(["u1"])
+    assert two.recommend(["u1"]).ids
 
 
 def test_answering_needs_no_lightgbm(two, tmp_path):

@@ -32,6 +32,10 @@ class Taught:
     clicks: bool = False
     elsewhere: bool = False
 
+    def __post_init__(self) -> None:
+        if self.feature_names is not None:  # from a file
+            _LAST.setdefault(id(self.reranker), self)
+
     def learnt(self, feature_names: tuple[str, ...], lesson: Lesson) -> None:
         """The reranker has been fitted; whoever fitted it before is told."""
         self.feature_names, self.counts = feature_names, lesson.counts
@@ -54,4 +58,4 @@ class Taught:
             )
 
 
-_LAST: WeakValueDictionary[int, Taught] = WeakValueDictionary()  # by the reranker, which lives as long as its entry
+_LAST: WeakValueDictionary[int, Taught] = WeakValueDictionary()  # who fitted a reranker; it lives as long as its entry
