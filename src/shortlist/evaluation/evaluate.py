@@ -81,8 +81,8 @@ def evaluate(
 
     Args:
         model: fitted on `split.train`. Of a `TwoStage` that is stage one, and the further models; stage two must have
-            learnt from something older than what the split asks for. The metrics are then of both together; beside them, after `first:`,
-            stand stage one's recall among the candidates and its own metrics of accuracy.
+            learnt from something older than what the split asks for. The metrics are then of both together; beside
+            them, after `first:`, stand stage one's recall among the candidates and its own metrics of accuracy.
         split: says whom to ask for, what is known of them, and whether seen items are left out of the ranking (they are
             where repeats do not count).
         metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists

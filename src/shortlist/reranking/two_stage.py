@@ -125,8 +125,8 @@ class TwoStage:
         """Train the reranker on impressions: items that were shown are candidates, those that were clicked relevant.
 
         What nobody was shown is neither. An item that was shown several times in a list counts once, with the greatest
-        of its grades. Impressions must be newer than what stage one was fitted on. Ranks and scores
-        are those that stage one would have given them.
+        of its grades. Impressions must be newer than what stage one was fitted on. Ranks and scores are those that
+        stage one would have given them.
 
         Args:
             shown: a frame, a row an impression, with the columns of context and item named as in stage one's data.
@@ -229,23 +229,38 @@ class TwoStage:
         them, with its own differences of scores below the lowest of stage two. Both stages go through the queries in
         blocks, within `memory`.
         """
-        n = min(whole("n", n), len(self.items_))
-        most = n if slate is None else check_slate(slate).depth(n, len(self.items_))
+        n = whole("n", n)
+        if slate is not None:
+            check_slate(slate)
         self._require_fit()
         queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
+        with blas_threads(threads):
+            return self._answer(queries, filters, n, slate, memory, threads, index)
+
+    def _answer(
+        self,
+        queries: Queries,
+        filters: Filters,
+        n: int,
+        slate: Slate | None,
+        memory: int | str | None,
+        threads: int | None,
+        index: Index | None = None,
+    ) -> Recommendations:
+        n = min(n, len(self.items_))
+        most = n if slate is None else slate.depth(n, len(self.items_))
         wanted, budget = min(max(most, self.candidates), len(self.items_)), memory_bytes(memory)
         items = np.empty((len(queries), n), np.int32)
         scores = np.empty(items.shape, np.float32)
-        with blas_threads(threads):
-            for which in _blocks(len(queries), budget // (_PLACE * wanted)):
-                everyone = len(which) == len(queries)
-                part, left = (queries, filters) if everyone else (queries.take(which), filters.of(which))
-                codes, own = self._found(part, left, wanted, budget, threads, index)
-                codes, own = self._reranked(part, codes, own, budget, threads)
-                if slate is not None:
-                    pool = np.ascontiguousarray(codes[:, :most]), np.ascontiguousarray(own[:, :most])
-                    codes, own = self.first._slate(slate, *pool, part, n, memory, threads)
-                items[which], scores[which] = codes[:, :n], own[:, :n]
+        for which in _blocks(len(queries), budget // (_PLACE * wanted)):
+            everyone = len(which) == len(queries)
+            part, left = (queries, filters) if everyone else (queries.take(which), filters.of(which))
+            codes, own = self._found(part, left, wanted, budget, threads, index)
+            codes, own = self._reranked(part, codes, own, budget, threads)
+            if slate is not None:
+                pool = np.ascontiguousarray(codes[:, :most]), np.ascontiguousarray(own[:, :most])
+                codes, own = self.first._slate(slate, *pool, part, n, memory, threads)
+            items[which], scores[which] = codes[:, :n], own[:, :n]
         return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
 
     def retrieve(
