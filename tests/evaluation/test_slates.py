@@ -78,6 +78,14 @@ def test_metrics_that_a_slate_has_no_places_for(split, model):
             call(model, split, ["recall@5"], slate=0.3)
 
 
+def test_lists_longer_than_any_pool():
+    everything = {"u": [0] * 10_001, "i": range(10_001)}
+    model = sl.Popularity().fit(sl.Interactions.from_frame(everything, context="u", item="i"))
+    assert len(model.recommend([0], n=10**6, exclude_seen=False).ids[0]) == 10_001
+    with pytest.raises(sl.SettingError, match=r"n is 10,001 of 10,001 items, with a slate; expected at most 10,000"):
+        model.recommend([0], n=10**6, exclude_seen=False, slate=sl.slates.DPP(0.5))
+
+
 def test_from_codes_and_scores_alone(split, model):
     """What an index finds, of which some queries have fewer."""
     contexts = split.truth.contexts.ids()[:6]

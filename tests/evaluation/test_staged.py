@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 import shortlist as sl
 from reranking.worlds import ByFeature, Linear, events
+from shortlist.reranking.training import digests
 from textbook import METRICS, textbook
 
 
@@ -44,7 +46,14 @@ def test_it_says_what_was_done():
     two = two.with_first(sl.EASE().fit(split.train))
     result = sl.evaluate(two, split)
     assert result.model == "EASE + Linear"
-    assert result.protocol.endswith("seen items left out, the first 6 of EASE reranked by Linear")
+    assert "seen items left out, the first 6 of EASE reranked by Linear\n" in repr(result)
+    plain = sl.evaluate(sl.Popularity().fit(split.train), split)
+    assert result.protocol == plain.protocol
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+        less = sl.evaluate(sl.TwoStage(two.first, Linear(), candidates=3).fit(split), split)
+    rows = sl.compare(result, plain, less).rows
+    assert {row["metric"] for row in rows} == set(plain)
+    assert {row["model"] for row in rows} == {"EASE + Linear 1", "Popularity", "EASE + Linear 3"}
     assert "first:recall@6" in repr(result)
     assert result.beyond_accuracy[0] == "coverage@20"
     assert not [name for name in result if name.startswith("first:") and "coverage" in name]
@@ -81,7 +90,7 @@ def test_a_second_stage_that_knows_the_answers_is_warned_of():
     honest = sl.TwoStage(sl.EASE().fit(held.train), Linear()).fit(held).with_first(sl.EASE().fit(test.train))
     sl.evaluate(honest, test, "ndcg@5")  # a warning would be an error here
     cheat = sl.TwoStage(sl.EASE().fit(test.train), Linear()).fit(test)
-    with pytest.warns(sl.ShortlistWarning, match="second stage learnt from what this split asks for") as told:
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt from 102 of 102 pairs") as told:
         sl.evaluate(cheat, test, "ndcg@5")
     assert told[0].filename == __file__
     later = sl.splits.by_time(data, 0.2)  # another split of the same events, whose truth is part of it
@@ -93,3 +102,58 @@ def test_a_second_stage_that_knows_the_answers_is_warned_of():
     sl.evaluate(honest, kept, "ndcg@5")  # pairs that come again are no answers known before
     with pytest.warns(sl.ShortlistWarning, match="not fitted on split.train"):
         sl.evaluate(sl.TwoStage(sl.EASE().fit(held.train), Linear()).fit(held), test, "ndcg@5")
+
+
+def test_how_much_of_the_answers_a_second_stage_knows():
+    data = events()
+    kept = sl.splits.by_time(data, 0.3, repeats="keep")
+    first = sl.EASE().fit(kept.train)
+    cheat = sl.TwoStage(first, Linear()).fit(kept)
+    pairs = [(user, item) for user in kept.truth.contexts for item in set(kept.truth.history(user))]
+    new = [pair for pair in pairs if pair[1] not in kept.train.history(pair[0])]
+    assert 0 < len(new) < len(pairs)
+    assert cheat.knows_answers(kept) == pytest.approx(len(new) / len(pairs))  # the others may have come again
+    with pytest.warns(sl.ShortlistWarning, match=f"learnt from {len(new)} of {len(pairs)} pairs"):
+        sl.evaluate(cheat, kept, "ndcg@5")
+    cheat._taught.pairs = np.unique(digests(*zip(*new[:1])))
+    with pytest.warns(sl.ShortlistWarning, match=f"learnt from 1 of {len(pairs)} pairs"):
+        sl.evaluate(cheat, kept, "ndcg@5")
+    before = sl.splits.by_time(kept.train, 0.3, repeats="keep")
+    honest = sl.TwoStage(sl.EASE().fit(before.train), Linear()).fit(before)
+    assert honest.knows_answers(kept) == 0
+
+
+def test_who_clicked_may_well_buy():
+    data = events()
+    test = sl.splits.by_time(data, 0.3)
+    first = sl.EASE().fit(test.train)
+    truth = test.truth.to_polars().select("user", "product")
+    others = pl.DataFrame({"user": [f"u{k}" for k in range(40)]}).join(pl.DataFrame({"product": range(5)}), how="cross")
+    others = others.join(truth, on=["user", "product"], how="anti").with_columns(clicked=pl.col("product") == 0)
+
+    def shown(n):
+        clicks = truth[:n].with_columns(clicked=pl.lit(True))
+        return sl.TwoStage(first, Linear()).fit_impressions(pl.concat([clicks, others]), clicked="clicked")
+
+    sl.evaluate(shown(5), test, "ndcg@5")  # a warning would be an error here
+    with pytest.warns(sl.ShortlistWarning, match=r"clicks on 51 of 102 pairs .* may be too good: what was shown"):
+        sl.evaluate(shown(51), test, "ndcg@5")
+
+
+def test_further_models_that_know_the_answers_are_warned_of():
+    data = events()
+    test = sl.splits.by_time(data, 0.3)
+    held = sl.splits.by_time(test.train, 0.3)
+    early, late = sl.EASE().fit(held.train), sl.EASE().fit(test.train)
+    some = held.train.select(held.train.item_codes < 20, compact=True)
+    honest = {"a": sl.ItemKNN().fit(held.train), "b": sl.EASE().fit(some)}  # which need not know everything
+    two = sl.TwoStage(early, ByFeature("rank", -1.0), models=honest).fit(held)
+    fresh = {"a": sl.ItemKNN().fit(test.train), "b": sl.EASE().fit(test.train)}
+    sl.evaluate(two.with_first(late, models=fresh), test, "ndcg@5")
+    everything = sl.EASE().fit(data)
+    with pytest.warns(sl.ShortlistWarning, match="the further model 'b' was not fitted on split.train") as told:
+        sl.evaluate(two.with_first(late, models=fresh | {"b": everything}), test, "ndcg@5")
+    assert told[0].filename == __file__
+    with pytest.warns(sl.ShortlistWarning, match="the further model 'a' was not fitted on split.train") as told:
+        sl.TwoStage(early, ByFeature("rank"), models=honest | {"a": everything}).fit(held)
+    assert told[0].filename == __file__

@@ -84,10 +84,67 @@ def test_scores_of_further_models(data, model):
     )
 
 
-def test_a_model_of_other_items_is_refused(data, model):
-    less = sl.EASE().fit(data.select(data.item_codes < 20, compact=True))
-    with pytest.raises(sl.SettingError, match=r"'EASE' does not know \d+ of the 30 items"):
-        two(model, models=[less])
+def test_a_model_that_knows_only_some(data, model):
+    part = (data.item_codes < 20) & (data.context_codes != data.contexts.encode(["u3"])[0])
+    less = sl.EASE().fit(data.select(part, compact=True))
+    people = ["u1", "u3", "u2"]
+    found = two(model, models=[less], candidates=30).retrieve(people, exclude_seen=False)
+    told, items = found.column("model:EASE"), found.items
+    for row, (item, q) in enumerate(zip(items, found.query_of)):
+        if people[q] == "u3" or item not in less.items_:
+            assert np.isnan(told[row])
+        else:
+            assert told[row] == pytest.approx(less.score([people[q]], [[item]])[0][0], rel=1e-5, abs=1e-6)
+    assert np.isnan(told).sum() == 30 + 2 * (30 - len(less.items_))
+    strangers = two(model, models=[less], candidates=30).retrieve(history=[data.history("u3")], exclude_seen=False)
+    assert np.isfinite(strangers.column("model:EASE")).sum() == len(less.items_)
+    assert np.isnan(two(model, models=[less]).retrieve(["u3"]).column("model:EASE")).all()
+
+
+def test_a_model_of_nothing_that_stage_one_knows_is_refused(data, model):
+    frame = data.to_polars()
+    other = sl.Interactions.from_frame(frame.with_columns(pl.col("product") + 100), context="user", item="product")
+    with pytest.raises(
+        sl.SettingError, match=r"'EASE' knows none of the 30 items.*product 0, its own like product 100"
+    ):
+        two(model, models=[sl.EASE().fit(other)])
+    other = sl.Interactions.from_frame(frame.with_columns(pl.col("user") + "x"), context="user", item="product")
+    stranger = two(model, models=[sl.EASE().fit(other)])
+    assert np.isfinite(stranger.retrieve(history=[[1, 2]]).column("model:EASE")).all()
+    with pytest.raises(sl.SettingError, match="knows none of the 40 contexts"):
+        stranger.retrieve(["u1"])
+    pairs = sl.Interactions.from_frame(frame, context=["user", "when"], item="product")
+    for kind in (sl.EASE(), sl.PARAFAC(dim=2, epochs=1)):
+        with pytest.raises(sl.SettingError, match=r"these are like user 'u0', its own like user, when \("):
+            two(model, models=[kind.fit(pairs)]).retrieve(["u1"])
+
+
+@pytest.mark.parametrize("name", ["PARAFAC", "Tucker", "FactorizationMachine"])
+def test_combinations_that_only_some_models_can_answer(name):
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {"user": rng.integers(0, 9, 400), "day": rng.integers(0, 4, 400), "i": rng.integers(0, 20, 400)}
+    )
+    frame = frame.filter((pl.col("user") != 1) | (pl.col("day") != 3))
+    data = sl.Interactions.from_frame(frame, context=["user", "day"], item="i")
+    models = {"ease": sl.EASE().fit(data), "composed": sl.PARAFAC(dim=3, epochs=2).fit(data)}
+    first = getattr(sl, name)(dim=3, epochs=2).fit(data)
+    asked = [(1, 3), (2, 1), (1, 77)]
+    found = two(first, models=models).retrieve(asked, unknown="average")
+    assert np.isnan(found.column("model:ease")).tolist() == [True] * 8 + [False] * 8 + [True] * 8
+    lists = np.split(np.array(found.items), found.indptr[1:-1])
+    scores = models["composed"].score(asked, [one.tolist() for one in lists], unknown="average")
+    np.testing.assert_allclose(found.column("model:composed"), np.concatenate(scores), rtol=1e-4, atol=1e-6)
+
+
+def test_items_that_only_stage_one_knows(data):
+    frame = pl.DataFrame({"product": range(40), "kind": ["abc"[k % 3] for k in range(40)]})
+    features = sl.Features.from_frame(frame, id="product")
+    first = sl.FeatureIALS(dim=3, epochs=2).fit(data, item_features=features)
+    found = two(first, models=[sl.EASE().fit(data)], candidates=40).retrieve(["u1"])
+    new = np.array(found.items) >= 30
+    assert new.sum() == 10
+    np.testing.assert_array_equal(np.isnan(found.column("model:EASE")), new)
 
 
 def test_features_of_items_and_contexts(data, model):
@@ -110,6 +167,18 @@ def test_features_of_items_and_contexts(data, model):
     strangers = two(model, context_features=people).retrieve(history=[[1], []])
     assert set(strangers.column("context:age (missing)")) == {1.0}
     assert set(strangers.column("context:age")) == {0.0}
+
+
+def test_frames_of_every_kind(data, model):
+    frame = pl.DataFrame({"product": [3, 1, 2], "colour": ["red", "blue", "red"], "price": [1.0, 3.0, None]})
+    people = pl.DataFrame({"user": ["u1", "u2"], "age": [30.0, 40.0]})
+    expected = two(model, item_features=frame, context_features=people).retrieve(["u1", "u3"])
+    for made in (pl.DataFrame.to_pandas, pl.DataFrame.to_arrow, pl.DataFrame.lazy, pl.DataFrame.to_dict):
+        found = two(model, item_features=made(frame), context_features=made(people)).retrieve(["u1", "u3"])
+        assert found.feature_names == expected.feature_names
+        np.testing.assert_array_equal(found.features, expected.features)
+    with pytest.raises(sl.DataError, match="item_features: the frame: no column 'product'"):
+        two(model, item_features=people)
 
 
 def test_features_of_ones_own(data, model):
@@ -137,6 +206,8 @@ def test_features_of_ones_own(data, model):
         (lambda c: pl.DataFrame({"a": [1]}), r"1 rows for 8 candidates"),
         (lambda c: {"a": ["x"] * len(c)}, "has type String"),
         (lambda c: {"a": [np.inf] * len(c)}, "infinite"),
+        (lambda c: {"a": c.ranks, "b": c.ranks[:3]}, "columns that make no frame"),
+        (lambda c: {3: c.ranks}, "a column of the name 3"),
     ],
 )
 def test_functions_that_do_not_describe_candidates(model, extra, told):
@@ -164,3 +235,24 @@ def test_some_queries_are_described_as_all_of_them_are(data, model):
     )
     assert part.items == again.items
     np.testing.assert_allclose(part.features, again.features, rtol=1e-4, atol=1e-5)
+    chosen_by_name = everyone.select([q in (0, 3, 7) for q in range(everyone.n_queries)])
+    assert chosen_by_name.items == everyone.select([0, 3, 7]).items
+    assert len(everyone.select([])) == 0
+
+
+@pytest.mark.parametrize("wrong", [[-1], [99], [0.5], 3, [True], [[0]], ["a"]])
+def test_queries_that_there_are_not(data, model, wrong):
+    with pytest.raises(sl.SettingError, match=r"expected numbers from 0 to 2, or True and False for each of 3"):
+        two(model).retrieve(["u1", "u2", "u3"]).select(wrong)
+
+
+def test_features_in_lists(model):
+    found = two(model).retrieve(["u1"])
+    assert found.with_features([[1, 2]] * 8, ["a", "b"]).column("b").tolist() == [2.0] * 8
+    for wrong, told in (
+        ([[1, 2], [3]] * 4, "no numbers in rows"),
+        ([1] * 8, r"of shape \(8,\)"),
+        (["x"], "no numbers"),
+    ):
+        with pytest.raises(sl.SettingError, match=told):
+            found.with_features(wrong, ["a", "b"])

@@ -71,6 +71,14 @@ def test_other_features_are_refused(lesson):
         candidates.with_features(candidates.features[:, :-1], names)
 
 
+def test_too_little_to_learn_from_is_said(lesson):
+    candidates, relevance = lesson
+    few = candidates.select([0, 1, 2])
+    with pytest.warns(sl.ShortlistWarning, match=r"leaves of at least 1,000 candidates no tree splits the [\d,]+ that"):
+        sl.LambdaMART(trees=3, min_leaf=1000).fit(few, relevance[: len(few)])
+    assert sl.LambdaMART(trees=3, min_leaf=5).fit(few, relevance[: len(few)]).trees_.feature.size
+
+
 @pytest.mark.parametrize(
     ("relevance", "told"),
     [

@@ -43,12 +43,22 @@ def test_there_and_back(two, split, tmp_path):
     for again in (sl.load(tmp_path / "two"), sl.TwoStage.load(tmp_path / "two")):
         assert answers(again) == answers(two)
         assert repr(again) == repr(two)
+        assert again._taught.clicks == two._taught.clicks
         assert again.feature_names_ == two.feature_names_
         assert again.reranker.importance().equals(two.reranker.importance())
-        with pytest.warns(sl.ShortlistWarning, match="learnt from what this split asks for"):
+        with pytest.warns(sl.ShortlistWarning, match="pairs that this split asks for"):
             sl.evaluate(again, split, "ndcg@5")
     two.save(tmp_path / "two")  # over itself
     assert answers(sl.load(tmp_path / "two")) == answers(two)
+
+
+def test_what_is_loaded_knows_when_its_reranker_is_fitted_elsewhere(two, split, tmp_path):
+    two.save(tmp_path / "two")
+    again = sl.load(tmp_path / "two")
+    sl.TwoStage(again.first, again.reranker, candidates=12).fit(split)
+    with pytest.raises(sl.SettingError, match="fitted again by another TwoStage"):
+        again.recommend(["u1"])
+    assert two.recommend(["u1"]).ids
 
 
 def test_answering_needs_no_lightgbm(two, tmp_path):
@@ -76,6 +86,12 @@ def test_code_is_passed_again(split, tmp_path):
     assert answers(sl.TwoStage.load(tmp_path / "two", reranker=mine, extra=extra)) == answers(two)
     plain = sl.TwoStage(sl.EASE().fit(split.train), sl.LambdaMART(trees=2), candidates=9).fit(split)
     plain.save(tmp_path / "plain")
+    for wrong, told in (
+        ({"reranker": Linear}, "with the methods fit and score"),
+        ({"extra": 3}, "expected a function"),
+    ):
+        with pytest.raises(sl.SettingError, match=told):
+            sl.TwoStage.load(tmp_path / "two", **{"reranker": mine, "extra": extra} | wrong)
     with pytest.raises(sl.SettingError, match="load it without extra="):
         sl.TwoStage.load(tmp_path / "plain", extra=extra)
     two.first.save(tmp_path / "first")
@@ -122,6 +138,7 @@ FORGERIES = {
     "a missing key": lambda s: s.settings.pop("models"),
     "models of another kind": lambda s: s.settings.update(models=3),
     "counts that are none": lambda s: s.settings.update(training={"lists": "many"}),
+    "clicks that are none": lambda s: s.settings.update(clicks=1),
     "features of another width": lambda s: s.settings["item_features"]["fields"].pop(),
     "other names": lambda s: s.tables.update(feature_names=s.tables["feature_names"].with_columns(name=pl.lit("x"))),
     "names of numbers": lambda s: s.tables.update(feature_names=pl.DataFrame({"name": [1]})),

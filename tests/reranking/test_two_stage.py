@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ import shortlist as sl
 from conformance.test_every_recommender import CASES, make
 from conformance.test_every_recommender import events as with_taste
 from reranking.worlds import ByFeature, Linear, events, planted
+from shortlist.retrieval import top_n
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +85,59 @@ def test_histories_of_strangers(two, model):
 
 def test_blocks_and_threads_change_nothing(two, split, monkeypatch):
     everyone = split.train.contexts.ids()
-    whole = two.recommend(everyone, n=12)
-    monkeypatch.setattr("shortlist.reranking.two_stage._BLOCK", 1)  # one query at a time
-    parts = two.recommend(everyone, n=12, threads=2, memory=1000)
-    assert parts.ids == whole.ids
+    deny = [[k % 30, (k + 1) % 30] for k in range(len(everyone))]
+    histories = [split.train.history(user) for user in everyone]
+    questions = (
+        {"contexts": everyone, "deny": deny},
+        {"contexts": [*everyone[:7], "nobody", *everyone[7:]], "unknown": "skip"},
+        {"history": histories, "allow": deny},
+        {"contexts": everyone, "slate": sl.slates.MMR(0.3, pool=20)},
+    )
+    expected = [two.recommend(**question, n=12) for question in questions]
+    searched = []
+
+    def spied(scorer, n, **how):
+        searched.append(scorer.n_queries)
+        return top_n(scorer, n, **how)
+
+    monkeypatch.setattr("shortlist.reranking.two_stage.top_n", spied)
+    for question, whole in zip(questions, expected):
+        parts = two.recommend(**question, n=12, threads=2, memory=48 * 20 * 3)
+        assert parts.ids == whole.ids
+        assert (parts.queries, parts.skipped) == (whole.queries, whole.skipped)
+        for one, other in zip(parts.scores, whole.scores):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert max(searched) == 5  # lists of 12, and pools of 20: 3
+    assert min(searched[-3:]) <= 3
+
+
+@pytest.mark.parametrize("name", ["PARAFAC", "Tucker", "FactorizationMachine", "IALS"])
+def test_contexts_of_several_parts(name):
+    rng = np.random.default_rng(0)
+    frame = {"user": rng.integers(0, 15, 900), "day": rng.integers(0, 3, 900), "i": rng.integers(0, 30, 900)}
+    data = sl.Interactions.from_frame(frame, context=["user", "day"], item="i")
+    split = sl.splits.at_random(data, 0.3)
+    ages = pl.DataFrame({"user": np.repeat(range(15), 3), "day": list(range(3)) * 15, "age": np.arange(45.0)})
+
+    class Spy(Linear):
+        def score(self, candidates):
+            self.asked = candidates
+            return super().score(candidates)
+
+    spy, models = Spy(), {"knn": sl.UserKNN().fit(split.train)}
+    first = getattr(sl, name)(dim=4, epochs=2).fit(split.train)
+    two = sl.TwoStage(first, spy, candidates=9, models=models, context_features=ages).fit(split)
+    asked = [(7, 2), (14, 1), (0, 0)]
+    two.recommend(asked, n=5)
+    assert spy.asked.to_polars().equals(two.retrieve(asked).to_polars())
+    people = split.truth.contexts.ids()
+    together = two.recommend(people, n=5).ids
+    assert together == [two.recommend([one], n=5).ids[0] for one in people]
+    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+        result = sl.evaluate(two, split, ["recall@5"])
+    hits = [len(set(ids) & set(split.truth.history(one))) for one, ids in zip(people, together)]
+    sizes = [len(set(split.truth.history(one))) for one in people]
+    np.testing.assert_allclose(result.of("recall@5"), np.array(hits) / sizes)
 
 
 @pytest.mark.parametrize("reranker", ["linear", "lambdamart"])
@@ -146,6 +198,58 @@ def test_a_stage_one_that_grows(split):
     ]
 
 
+def test_a_stage_one_that_grows_beyond_a_further_model(split, tmp_path):
+    first, ease = sl.IALS(dim=5, epochs=3).fit(split.train), sl.EASE().fit(split.train)
+    two = sl.TwoStage(first, ByFeature("rank", -1.0), candidates=40, models=[ease]).fit(split)
+    new = {"user": ["u1", "new"], "product": [500, 1], "when": [10**6] * 2}
+    first.partial_fit(sl.Interactions.from_frame(new, context="user", item="product", time="when"))
+    for who in ("u2", "new"):
+        assert two.recommend([who], n=40).ids == first.recommend([who], n=40).ids
+    two.save(tmp_path / "two")
+    again = sl.TwoStage.load(tmp_path / "two", reranker=two.reranker)
+    assert again.recommend(["u2", "new"]).ids == two.recommend(["u2", "new"]).ids
+    first.fit(sl.Interactions.from_frame({"user": ["u1"], "product": [999]}, context="user", item="product"))
+    for call in (lambda: two.recommend(["u1"], exclude_seen=False), lambda: two.save(tmp_path / "other")):
+        with pytest.raises(sl.SettingError, match="'EASE' knows none of the 1 items of stage one"):
+            call()
+    assert not (tmp_path / "other").exists()
+
+
+def test_one_reranker_learns_once(model, split):
+    two = sl.TwoStage(model, Linear(), candidates=8).fit(split)
+    other = two.with_first(sl.IALS(dim=5, epochs=3).fit(split.train))
+    later = sl.splits.by_time(split.train, 0.3)
+    before = two.training_
+    other.first.fit(later.train)
+    other.fit(later)
+    assert two.training_ == other.training_ != before
+    assert (two.knows_answers(split), two.knows_answers(later)) == (0.0, 1.0)
+    assert two.feature_names_ == other.feature_names_
+    unfitted = sl.TwoStage(model, Linear(), candidates=8)
+    unfitted.with_first(model).fit(split)
+    assert unfitted.recommend(["u1"]).ids == sl.TwoStage(model, Linear(), candidates=8).fit(split).recommend(["u1"]).ids
+
+
+def test_a_reranker_that_another_has_fitted_since(model, split, tmp_path):
+    shared = Linear()
+    one = sl.TwoStage(model, shared, candidates=8, extra=lambda c: {"x": c.ranks}).fit(split)
+    expected, copied = one.recommend(["u1"]).ids, copy.deepcopy(one)
+    another = sl.TwoStage(model, shared, candidates=8, extra=lambda c: {"y": -c.ranks}).fit(split)
+    for call in (
+        lambda: one.recommend(["u1"]),
+        lambda: sl.evaluate(one, split),
+        lambda: one.save(tmp_path / "one"),
+        lambda: one.with_first(model).recommend(["u1"]),
+    ):
+        with pytest.raises(sl.SettingError, match="this Linear has been fitted again by another TwoStage"):
+            call()
+    assert another.recommend(["u1"]).ids
+    assert copied.recommend(["u1"]).ids == expected  # which has a reranker of its own
+    assert one.fit(split).recommend(["u1"]).ids == expected
+    with pytest.raises(sl.SettingError, match="by another TwoStage"):
+        another.recommend(["u1"])
+
+
 def test_a_function_that_gives_other_columns_later(model, split):
     names = ["a"]
     two = sl.TwoStage(model, Linear(), candidates=8, extra=lambda c: {names[0]: c.ranks})
@@ -169,12 +273,28 @@ class Bad(Linear):
         (lambda s: s[:-1], sl.SettingError, r"Bad.score gave an array of shape \(7,\); expected \(8,\)"),
         (lambda s: s * np.nan, sl.DataError, "8 of 8 scores that are not finite"),
         (lambda s: ["x"] * len(s), sl.SettingError, "not numbers"),
+        (lambda s: np.linspace(-1e39, 1e38, len(s)), sl.DataError, r"not within float32"),
+        (lambda s: int("mine"), ValueError, "invalid literal"),  # as it was raised
+        (lambda s: {}["mine"], KeyError, "mine"),
     ],
 )
 def test_rerankers_that_answer_something_else(model, split, answer, error, told):
     two = sl.TwoStage(model, Bad(answer), candidates=8).fit(split)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=told) as raised:
         two.recommend(["u1"])
+    assert raised.type is error
+
+
+def test_scores_that_are_large_and_close(model, split):
+    def scored(answer):
+        return sl.TwoStage(model, Bad(answer), candidates=8).fit(split)
+
+    plain, close = scored(lambda s: np.arange(8) / 10), scored(lambda s: 1e8 + np.arange(8) / 10)
+    for slate in (None, sl.slates.MMR(0.3), sl.slates.DPP(0.3)):
+        assert close.recommend(["u1"], n=6, slate=slate).ids == plain.recommend(["u1"], n=6, slate=slate).ids
+    lowest = np.finfo(np.float32).min
+    told = scored(lambda s: lowest + np.zeros(8)).recommend(["u1"], n=12).scores[0]
+    assert (told == lowest).all()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +305,7 @@ def test_rerankers_that_answer_something_else(model, split, answer, error, told)
         ({"reranker": Linear}, "with the methods fit and score"),
         ({"candidates": 0}, "candidates is 0"),
         ({"models": ["ease"]}, "expected fitted recommenders"),
-        ({"item_features": {"a": 1}}, "expected Features, or a polars frame"),
+        ({"models": sl.EASE()}, "expected a list of fitted recommenders as models"),
         ({"extra": 3}, "expected a function"),
     ],
 )

@@ -152,7 +152,7 @@ def test_calibrated_kernel_equals_greedy_brute_force():
     wanted[3], wanted[4] = [0, 0, 0], [1, 0, 0]
     for strength in (0.1, 0.5, 1.0):
         places = np.empty((len(codes), 11), np.int32)
-        calibrated_rows(0, len(codes), codes, own, groups, wanted, strength, places)
+        calibrated_rows(codes, own, groups, wanted, strength, places)
         for q in range(len(codes)):
             s = strength if q != 3 else 0.0
 
@@ -207,6 +207,7 @@ class TestEverySlate:
         about = {"catalogue": self.catalogue(case, with_vectors)}
         expected = kind(0.4).pick(codes, scores, 9, histories=histories, threads=1, **about)
         monkeypatch.setattr(base, "SMALL", 0)
+        monkeypatch.setattr(base, "_BLOCK", 200)  # three pools
         monkeypatch.setattr(cosines, "SMALL", 0)
         for threads, memory in ((2, 2**20), (3, 4 * 300**2), (1, 1)):  # with a table, and without
             again = kind(0.4).pick(codes, scores, 9, histories=histories, memory=memory, threads=threads, **about)
@@ -266,6 +267,48 @@ class TestEverySlate:
         assert (their[:, 30:] == -np.inf).all()
         nothing = kind(0.4).pick(np.full_like(codes, -1), scores, 5, **about)
         assert (nothing[0] == -1).all()
+
+    def test_scores_of_float64_are_told_apart(self, case, kind, with_vectors):
+        codes, scores, histories, *_ = case
+        about = {"catalogue": self.catalogue(case, with_vectors), "histories": histories}
+        picked, their = kind(0.4).pick(codes, 1e8 + np.argsort(np.argsort(scores)) / 10, 9, **about)
+        np.testing.assert_array_equal(picked, kind(0.4).pick(codes, scores, 9, **about)[0])
+        assert their.dtype == np.float64
+
+    @pytest.mark.parametrize("wrong", [-2, 300, 9_999_999])
+    def test_items_that_there_are_not(self, case, kind, with_vectors, wrong):
+        codes, scores, histories, *_ = case
+        codes = codes.copy()
+        codes[3, 7] = wrong
+        about = {"catalogue": self.catalogue(case, with_vectors), "histories": histories}
+        for trade_off in (0.0, 0.4):
+            with pytest.raises(
+                sl.SettingError, match=rf"pools are int32 from .*{wrong}.*; expected codes of items, 0 to"
+            ):
+                kind(trade_off).pick(codes, scores, 9, **about)
+        with pytest.raises(sl.SettingError, match="expected all of the same items"):
+            kind(0.4).pick(case[0], scores, 9, catalogue=about["catalogue"], histories=rows([[]] * len(codes), 301))
+
+    def test_no_training_pairs(self, case, kind, with_vectors):
+        if with_vectors and kind is not Calibrated:
+            return
+        codes, scores, *_ = case
+        nothing = rows([[]] * len(codes), 300)
+        about = {"catalogue": Catalogue(rows([], 300)), "histories": nothing}
+        np.testing.assert_array_equal(kind(0.4).pick(codes, scores, 9, **about)[0], codes[:, :9])
+
+    def test_more_than_the_largest_pool(self, kind, with_vectors):
+        n = base.LARGEST_POOL + 1
+        with pytest.raises(
+            sl.SettingError, match=r"n is 10,001 of 10,001 items, with a slate; expected at most 10,000"
+        ):
+            kind(0.4).depth(n, n)
+        assert kind(0.4).depth(n, 500) == 500
+        assert [kind(0.4, 50).depth(one, 500) for one in (5, 60)] == [50, 60]
+        codes = np.arange(n, dtype=np.int32)[None]
+        about = {"catalogue": Catalogue(rows([[]], n)), "histories": rows([[]], n)}
+        with pytest.raises(sl.SettingError, match="expected at most 10,000"):
+            kind(0.4).pick(codes, -codes.astype(np.float32), n, **about)
 
     def test_no_queries_and_no_places(self, case, kind, with_vectors):
         codes, scores, histories, *_ = case

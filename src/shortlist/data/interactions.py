@@ -130,7 +130,7 @@ class Interactions:
         """  # noqa: D205
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
-        return cls._from_built(build(_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
+        return cls._from_built(build(as_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
 
     @classmethod
     def from_csr(
@@ -401,7 +401,7 @@ def compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
     return Vocabulary(vocabulary.take(np.flatnonzero(used))), remap
 
 
-def _lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
+def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     """Whatever the user has, as a lazy polars frame of the columns needed, without copying where possible."""
     if isinstance(frame, pl.LazyFrame):
         return frame

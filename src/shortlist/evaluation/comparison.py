@@ -13,7 +13,7 @@ import polars as pl
 from shortlist._settings import number, whole
 from shortlist._threads import single_threaded_blas
 from shortlist.errors import SettingError
-from shortlist.evaluation.result import Evaluation, is_beyond_accuracy
+from shortlist.evaluation.result import FIRST, Evaluation, is_beyond_accuracy
 from shortlist.metrics import parse_metric
 
 Values: TypeAlias = npt.NDArray[np.float64]
@@ -105,7 +105,8 @@ def compare(
     given, and the difference has an interval (but for coverage and gini) and no verdict.
 
     Args:
-        results: from `evaluate`, on the same split.
+        results: from `evaluate`, on the same split. Of two stages what they are as a whole is compared; for stage one
+            beside it, `compare(*result.stages())`.
         names: what to call them; the models' class names by default.
         confidence: of the intervals.
         samples: bootstrap samples.
@@ -127,14 +128,14 @@ def compare(
                 f"the evaluations followed different protocols, so that their figures mean different things: "
                 f"{first.protocol!r} and {other.protocol!r}"
             )
-        if list(other) != list(first):
-            raise SettingError(f"the evaluations have different metrics: {list(first)} and {list(other)}")
+        if _metrics(other) != _metrics(first):
+            raise SettingError(f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}")
     labels = names or _distinct([result.model for result in results])
     if len(labels) != len(results) or len(set(labels)) != len(labels):
         raise SettingError(f"names is {labels!r}; expected {len(results)} different names")
     rows: list[dict[str, Any]] = []
     unlike: list[tuple[dict[str, Any], Values]] = []  # rows that need an interval, and the differences it is of
-    for metric in first:
+    for metric in _metrics(first):
         neutral = is_beyond_accuracy(metric)
         means = [result[metric] for result in results]
         best = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))  # NaN: defined for no context
@@ -182,6 +183,11 @@ def _add_intervals(unlike: list[tuple[dict[str, Any], Values]], confidence: floa
         for (row, _), low, high in zip(group, lows, highs):
             row["low"], row["high"] = float(low), float(high)
             row["worse"] = None if row["worse"] is None else bool(high < 0)
+
+
+def _metrics(result: Evaluation) -> list[str]:
+    """All but those of stage one."""
+    return [name for name in result if not name.startswith(FIRST)]
 
 
 def _distinct(names: list[str]) -> list[str]:

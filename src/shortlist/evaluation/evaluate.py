@@ -21,11 +21,12 @@ from shortlist.evaluation.search import Search, StagedSearch
 from shortlist.evaluation.slates import SlateSearch, check_depths
 from shortlist.evaluation.untrained import SUBSTANTIAL, out_of_place, warn_of_untrained
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
-from shortlist.recommenders.asked import asked_of
+from shortlist.recommenders.asked import asked_of, warn_if_it_knows
 from shortlist.recommenders.base import Recommender
 from shortlist.reranking.two_stage import TwoStage
 from shortlist.retrieval.slates.base import Slate, check_slate
 
+CLICKED = 0.1  # share of what a split asks for that people may well have clicked before
 DEFAULT_METRICS = (
     "recall@20",
     "ndcg@20",
@@ -79,9 +80,9 @@ def evaluate(
     A model whose lists are filled with items that nobody had in training is warned of.
 
     Args:
-        model: fitted on `split.train`. Of a `TwoStage` that is stage one; stage two must have learnt from something
-            older than what the split asks for. The metrics are then of both together; beside them, after `first:`,
-            stand stage one's recall among the candidates and its own metrics of accuracy.
+        model: fitted on `split.train`. Of a `TwoStage` that is stage one, and the further models; stage two must have
+            learnt from something older than what the split asks for. The metrics are then of both together; beside
+            them, after `first:`, stand stage one's recall among the candidates and its own metrics of accuracy.
         split: says whom to ask for, what is known of them, and whether seen items are left out of the ranking (they are
             where repeats do not count).
         metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
@@ -151,14 +152,10 @@ def _staged(
     wanted = parse_metrics(metrics)
     seed = whole("seed", seed, least=0)
     two._require_fit()
-    if two.knows_answers(split):
-        warnings.warn(
-            "the second stage learnt from what this split asks for, so its figures are too good: fit it on a split of "
-            "split.train, as the guide shows",
-            ShortlistWarning,
-            stacklevel=3,
-        )
+    _warn_of_answers(two, split)
     asked = asked_of(two.first, split, stacklevel=3)
+    for name, model in two.describer.models.items():
+        warn_if_it_knows(model, split, f"the further model {name!r}", stacklevel=3)
     of_first = list(
         dict.fromkeys([Metric("recall", two.candidates), *(one for one in wanted if not one.beyond_accuracy)])
     )
@@ -167,7 +164,9 @@ def _staged(
         how = (scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
         first = _measure(Search(*how), of_first, two.first, split.train, asked.queries.histories, warn=False)
         both = StagedSearch(
-            *how, two.candidates, lambda items, scores: two._reranked(asked.queries, items, scores, threads)
+            *how,
+            two.candidates,
+            lambda items, scores: two._reranked(asked.queries, items, scores, memory_bytes(memory), threads),
         )
         values = _measure(both, wanted, two.first, split.train, asked.queries.histories, warn=True)
     name, second = type(two.first).__name__, type(two.reranker).__name__
@@ -179,6 +178,24 @@ def _staged(
         split.truth.contexts.frame,
         values,
         first,
+    )
+
+
+def _warn_of_answers(two: TwoStage, split: Split) -> None:
+    share = two.knows_answers(split)
+    clicks = two._taught.clicks
+    if share <= (CLICKED if clicks else 0.0):
+        return
+    n = len(split.truth.by_context)
+    pairs = f"{round(share * n):,} of {n:,} pairs that this split asks for"
+    warnings.warn(
+        f"the second stage learnt from clicks on {pairs}, so its figures may be too good: what was shown must be older "
+        "than what the split asks for"
+        if clicks
+        else f"the second stage learnt from {pairs}, so its figures are too good: fit it on a split of split.train, as "
+        "the guide shows",
+        ShortlistWarning,
+        stacklevel=4,
     )
 
 

@@ -93,10 +93,15 @@ class Evaluation(Mapping[str, float]):
         return len(self.values_by_metric)
 
     def __repr__(self) -> str:
-        lines = [f"{self.model}: {self.contexts.height:,} contexts, {self.protocol}", *self._lines(self.accuracy)]
+        lines = [f"{self.model}: {self.contexts.height:,} contexts, {self._told}", *self._lines(self.accuracy)]
         if self.beyond_accuracy:
             lines += ["beyond accuracy (more is neither better nor worse)", *self._lines(self.beyond_accuracy)]
         return "\n".join(lines)
+
+    @property
+    def _told(self) -> str:
+        """The protocol, and what else was done."""
+        return self.protocol
 
     def _lines(self, metrics: list[str]) -> list[str]:
         width = max(map(len, self.values_by_metric))
@@ -130,8 +135,8 @@ class StagedEvaluation(Evaluation):
         values_of_first: dict[str, Values],
     ) -> None:
         named = {f"{FIRST}{name}": one for name, one in values_of_first.items()}
-        super().__init__(model, f"{protocol}, {reranked}", contexts, values | named)
-        self._first, self._plain = first, protocol
+        super().__init__(model, protocol, contexts, values | named)
+        self._first, self._reranked = first, reranked
 
     def stages(self) -> tuple[Evaluation, Evaluation]:
         """The whole and stage one by the metrics that both have, for `compare(*result.stages())`."""
@@ -140,9 +145,13 @@ class StagedEvaluation(Evaluation):
             raise SettingError("no metric of accuracy was evaluated, so there is nothing to compare the stages by")
         whole, first = ({name: self.values_by_metric[prefix + name] for name in both} for prefix in ("", FIRST))
         return (
-            Evaluation(self.model, self._plain, self.contexts, whole),
-            Evaluation(self._first, self._plain, self.contexts, first),
+            Evaluation(self.model, self.protocol, self.contexts, whole),
+            Evaluation(self._first, self.protocol, self.contexts, first),
         )
+
+    @property
+    def _told(self) -> str:
+        return f"{self.protocol}, {self._reranked}"
 
 
 def is_beyond_accuracy(metric: str) -> bool:

@@ -41,15 +41,30 @@ def asked_of(model: Recommender, split: Split, *, warn: bool = True, stacklevel:
     if not split.fold_in:
         codes = model._context_codes(split.truth.contexts.frame, "fit the model on split.train")
         if warn and not _has_seen(model, codes, history):
-            warnings.warn(
-                "the model was not fitted on split.train: what it has seen of these contexts is not the split's "
-                "history, so it may know the answers",
-                ShortlistWarning,
-                stacklevel=stacklevel + 1,
-            )
+            _warn_of("the model", stacklevel + 2)
     labels = Labels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
     queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
     return Asked(queries, _own_truth(model, split), history if split.exclude_seen else None)
+
+
+def warn_if_it_knows(model: Recommender, split: Split, who: str, *, stacklevel: int = 2) -> None:
+    """The same warning of a model that need not know all contexts and items, as one whose scores are features."""
+    if split.fold_in:
+        return
+    codes = model.contexts_.encode(split.truth.contexts.frame, unknown="mark")
+    known = np.flatnonzero(codes >= 0)
+    history = model._with_own_items(split.history.by_context, split.history.items, "skip")
+    if not _has_seen(model, codes[known], history.take(known)):
+        _warn_of(who, stacklevel + 2)
+
+
+def _warn_of(who: str, stacklevel: int) -> None:
+    warnings.warn(
+        f"{who} was not fitted on split.train: what it has seen of these contexts is not the split's history, so it "
+        "may know the answers",
+        ShortlistWarning,
+        stacklevel=stacklevel,
+    )
 
 
 def _has_seen(model: Recommender, codes: Codes, history: Rows) -> bool:

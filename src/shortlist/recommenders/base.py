@@ -53,6 +53,12 @@ class Queries:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def take(self, which: npt.NDArray[Any]) -> Queries:
+        """Some of them, by their numbers."""
+        labels = replace(self.labels, codes=self.labels.codes[which])
+        codes = None if self.codes is None else self.codes[which]
+        return Queries(labels, codes, self.histories.take(which), np.ones(len(labels), np.bool_))
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Recommender(ABC):
@@ -276,7 +282,7 @@ class Recommender(ABC):
         n = min(n, len(self.items_))
         codes, scores = top_n(
             scorer,
-            n if slate is None else min(max(n, slate.pool), len(self.items_)),
+            n if slate is None else slate.depth(n, len(self.items_)),
             filters=filters,
             priority=self._priority,
             memory=memory_bytes(memory),
@@ -290,12 +296,12 @@ class Recommender(ABC):
         self,
         slate: Slate,
         codes: Codes,
-        scores: npt.NDArray[np.float32],
+        scores: npt.NDArray[np.floating[Any]],
         queries: Queries,
         n: int,
         memory: int | str | None = None,
         threads: int | None = None,
-    ) -> tuple[Codes, npt.NDArray[np.float32]]:
+    ) -> tuple[Codes, npt.NDArray[Any]]:
         """The n that a slate picks of the pool of each query, however the pool was found."""
         about = Catalogue(self.seen_, self._item_vectors)
         histories, budget = queries.histories, memory_bytes(memory)
@@ -405,6 +411,11 @@ class Recommender(ABC):
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
         """The codes of contexts; −1 for those that were not there in training and can be answered all the same."""
         return self.contexts_.encode(contexts, what="context", way_out=way_out)
+
+    def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """The codes of contexts, −1 where they were not there in training, and which of them can be answered."""
+        codes = self.contexts_.encode(contexts, unknown="mark")
+        return codes, codes >= 0
 
     def _histories(self, codes: Codes) -> Rows:
         """What the contexts with these codes have had; nothing where the code is −1."""

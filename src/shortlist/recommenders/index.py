@@ -158,7 +158,7 @@ class Index:
         """What is found for queries whose embeddings are known."""
         model, exclude_seen = self._model, flag("exclude_seen", exclude_seen)
         n = min(n, len(self))
-        most = n if slate is None else min(max(n, slate.pool), len(self))
+        most = n if slate is None else slate.depth(n, len(self))
         codes, scores = self._found(vectors, most, model._filters(asked, exclude_seen, allow, deny), threads)
         if slate is not None:
             codes, scores = model._slate(slate, codes, scores, asked, n, threads=threads)

@@ -302,13 +302,15 @@ class Multilinear(Factorization):
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
         if not self._composes:
             return super()._context_codes(contexts, way_out)
-        codes = self.contexts_.encode(contexts, unknown="mark")
-        new = np.flatnonzero(codes < 0)
-        if len(new):
-            known = (self._structure.asked(contexts[new].get_columns()) >= 0).any(axis=1)
-            if not known.all():
-                super()._context_codes(contexts[new[~known]], way_out)  # which raises
-        return codes
+        codes, known = self._answerable(contexts)
+        return codes if known.all() else super()._context_codes(contexts.filter(~known), way_out)  # which raises
+
+    def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        codes, known = super()._answerable(contexts)
+        new = np.flatnonzero(~known)
+        if len(new) and self._composes:
+            known[new] = (self._structure.asked(contexts[new].get_columns()) >= 0).any(axis=1)
+        return codes, known
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
         codes = queries.codes

@@ -46,15 +46,26 @@ class Reranker(Protocol):
         """A number a row, higher first within a query. It may be asked for some of the queries at a time."""
 
 
+def check_reranker(reranker: object) -> Reranker:
+    """A reranker, and nothing else."""
+    if isinstance(reranker, type) or not isinstance(reranker, Reranker):
+        raise SettingError(f"reranker is {reranker!r:.80}; expected an object with the methods fit and score")
+    return reranker
+
+
 def scores_of(reranker: Reranker, candidates: Candidates) -> npt.NDArray[np.float64]:
-    """What a reranker says, one finite number a row; anything else is refused."""
+    """What a reranker says, one number a row that float32 can hold; anything else is refused."""
     who = f"{type(reranker).__name__}.score"
+    answer = reranker.score(candidates)
     try:
-        found = np.asarray(reranker.score(candidates), dtype=np.float64)
+        found = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise SettingError(f"{who} gave something that is not numbers: {error}") from error
     if found.shape != (len(candidates),):
         raise SettingError(f"{who} gave an array of shape {found.shape}; expected {(len(candidates),)}, a score a row")
-    if bad := int((~np.isfinite(found)).sum()):
-        raise DataError(f"{who} gave {bad:,} of {len(found):,} scores that are not finite numbers")
+    if bad := int((~(np.abs(found) <= np.finfo(np.float32).max)).sum()):
+        raise DataError(
+            f"{who} gave {bad:,} of {len(found):,} scores that are not finite numbers, or not within float32, "
+            "which ends at 3.4e+38"
+        )
     return found

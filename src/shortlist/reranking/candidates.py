@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,6 @@ import polars as pl
 
 from shortlist.data.vocabulary import Codes, Id
 from shortlist.errors import SettingError
-from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import Queries, Recommender
 
 Floats = npt.NDArray[np.float32]
@@ -98,17 +96,15 @@ class Candidates:
             columns.append(pl.Series(free, np.ascontiguousarray(values)))
         return pl.DataFrame(columns)
 
-    def select(self, queries: npt.NDArray[Any]) -> Candidates:
-        """Only some queries, by their numbers."""
+    def select(self, queries: npt.ArrayLike) -> Candidates:
+        """Only some queries: their numbers from 0, in any order, or True and False for each."""
+        queries = self._numbers(queries)
         sizes = self.sizes[queries]
         indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.repeat(self.indptr[queries] - indptr[:-1], sizes) + np.arange(indptr[-1])
-        asked = self.queries
-        labels = Labels(asked.labels.vocabulary, asked.labels.codes[queries])
-        codes = None if asked.codes is None else asked.codes[queries]
         return replace(
             self,
-            queries=Queries(labels, codes, asked.histories.take(queries), np.ones(len(labels), np.bool_)),
+            queries=self.queries.take(queries),
             indptr=indptr,
             item_codes=self.item_codes[rows],
             scores=self.scores[rows],
@@ -118,8 +114,24 @@ class Candidates:
             features=self.features[rows] if self.feature_names else self.features,
         )
 
-    def with_features(self, features: Floats, names: Sequence[str]) -> Candidates:
+    def _numbers(self, queries: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        found = np.asarray(queries)
+        if found.dtype == np.bool_ and found.shape == (self.n_queries,):
+            return np.flatnonzero(found)
+        good = found.ndim == 1 and (found.dtype.kind in "iu" or not len(found))
+        if not good or (len(found) and not 0 <= found.min() <= found.max() < self.n_queries):
+            raise SettingError(
+                f"queries are {queries!r:.80}; expected numbers from 0 to {self.n_queries - 1}, or True and False for "
+                f"each of {self.n_queries:,}"
+            )
+        return found.astype(np.int64)
+
+    def with_features(self, features: npt.ArrayLike, names: Sequence[str]) -> Candidates:
         """The same rows with these features instead."""
+        try:
+            features = np.asarray(features, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"the features are no numbers in rows of one length: {error}") from error
         if features.shape != (len(self), len(names)):
             raise SettingError(
                 f"the features are of shape {features.shape}; expected {len(self):,} rows, one a candidate, and "

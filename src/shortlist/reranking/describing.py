@@ -15,8 +15,8 @@ from shortlist.data.features.matrix import taken
 from shortlist.data.features.table import Features
 from shortlist.data.rows import Rows, holds
 from shortlist.data.vocabulary import Codes, Vocabulary
-from shortlist.errors import SettingError
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.errors import SettingError, ShortlistError
+from shortlist.recommenders.base import Queries, Recommender, as_list
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.reranking.candidates import Candidates, Floats
 
@@ -42,7 +42,7 @@ class Describer:
     | `seen` | what the item weighs in the history; 0 where it is not in it |
     | `mean_similarity`, `max_similarity` | cosines of the item's embedding with those of the history's other items; \
 0 without any. Where stage one has embeddings |
-    | `model:NAME` | the score of a further model |
+    | `model:NAME` | the score of a further model; NaN where it does not know the context or the item |
     | `item:NAME`, `context:NAME` | features of the item, of the context |
     | `extra:NAME` | columns of the user's own function |
     """
@@ -52,16 +52,15 @@ class Describer:
     item_features: Features | None = None
     context_features: Features | None = None
     extra: Extra | None = None
-    _made: dict[str, tuple[object, Any]] = field(default_factory=dict, init=False)
+    _made: dict[str, tuple[tuple[object, ...], Any]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        for name, model in self.models.items():
-            strange = [one for one in self.first.items_ if one not in model.items_]
-            if strange:
-                raise SettingError(
-                    f"the model {name!r} does not know {len(strange):,} of the {len(self.first.items_):,} items of "
-                    f"stage one, such as {strange[0]!r}; fit both on the same events"
-                )
+        self.check()
+
+    def check(self) -> None:
+        """Refuse a further model that knows none of the items."""
+        for name in self.models:
+            self._items_of(name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,8 +89,8 @@ class Describer:
         if isinstance(self.first, DotProduct):
             add_similarities(self._unit, histories, candidates.indptr, codes, table[:, at : at + 2])
             at += 2
-        for name, model in self.models.items():
-            table[:, at] = _scored_by(model, name, candidates)
+        for name in self.models:
+            table[:, at] = self._scores_of(name, candidates)
             at += 1
         if self.item_features is not None:
             width = self.item_features.n_features
@@ -107,22 +106,65 @@ class Describer:
         """Embeddings of items of length 1, without biases."""
         first = self.first
         assert isinstance(first, DotProduct)
-        found: Floats = self._kept("unit", first.item_embeddings_, lambda: first._similarity(_NOTHING).items)
+        found: Floats = self._kept("unit", (first.item_embeddings_,), lambda: first._similarity(_NOTHING).items)
         return found
 
     @property
     def _item_rows(self) -> Rows:
         features, items = self.item_features, self.first.items_
         assert features is not None
-        found: Rows = self._kept("item rows", items, lambda: features.align(items).rows)
+        found: Rows = self._kept("item rows", (items,), lambda: features.align(items).rows)
         return found
 
-    def _kept(self, name: str, source: object, make: Callable[[], Any]) -> Any:
-        """What is made of a part of stage one, until that becomes another, as `partial_fit` makes it."""
+    def _kept(self, name: str, sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """What is made of parts of models, until one of these becomes another, as `partial_fit` makes it."""
         known = self._made.get(name)
-        if known is None or known[0] is not source:
-            known = self._made[name] = (source, make())
+        if known is None or any(one is not other for one, other in zip(known[0], sources)):
+            known = self._made[name] = (sources, make())
         return known[1]
+
+    def _items_of(self, name: str) -> Codes:
+        """Stage one's items in the codes of a further model, −1 where it does not know them."""
+        ours, theirs = self.first.items_, self.models[name].items_
+
+        def make() -> Codes:
+            codes = theirs.encode(ours.frame, unknown="mark")
+            if not (codes >= 0).any():
+                raise SettingError(_strangers(name, "items", ours, theirs))
+            return codes
+
+        found: Codes = self._kept(f"items of {name}", (ours, theirs), make)
+        return found
+
+    def _contexts_of(self, name: str, asked: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Contexts in the codes of a further model, and which of them it can answer."""
+        model = self.models[name]
+        ours, theirs = self.first.contexts_, model.contexts_
+
+        def make() -> bool:
+            if len(ours.names) != len(theirs.names) or not model._answerable(ours.frame)[1].any():
+                raise SettingError(_strangers(name, "contexts", ours, theirs))
+            return True
+
+        self._kept(f"contexts of {name}", (ours, theirs), make)
+        return model._answerable(asked)
+
+    def _scores_of(self, name: str, candidates: Candidates) -> Floats:
+        """Scores of a further model, which may number contexts and items otherwise, and not know all of them."""
+        model, asked = self.models[name], candidates.queries
+        items = self._items_of(name)[candidates.item_codes]
+        codes, known = None, np.ones(len(asked), np.bool_)
+        if asked.codes is not None:
+            codes, known = self._contexts_of(name, asked.labels.frame())
+        histories = model._with_own_items(asked.histories, self.first.items_, "skip")
+        which = np.flatnonzero(known)
+        queries = Queries(asked.labels, codes, histories, asked.known).take(which)
+        lists = [items[candidates.indptr[q] : candidates.indptr[q + 1]] for q in which]
+        out = np.full(len(candidates), np.nan, np.float32)
+        if len(which):
+            out[known[candidates.query_of]] = np.concatenate(model._scores(queries, lists))
+        out[items < 0] = np.nan
+        return out
 
     def _context_rows(self, queries: Queries) -> Rows:
         """A row a query; all of it missing for histories of nobody in particular."""
@@ -138,7 +180,7 @@ def named_models(models: Models) -> dict[str, Recommender]:
     if isinstance(models, Mapping):
         found = dict(models)
     else:
-        listed = list(models)
+        listed = as_list(models, "a list of fitted recommenders as models, or {name: one}")
         kinds = [type(one).__name__ for one in listed]
         found = {
             kind if kinds.count(kind) == 1 else f"{kind} {kinds[: k + 1].count(kind)}": one
@@ -153,16 +195,20 @@ def named_models(models: Models) -> dict[str, Recommender]:
     return found
 
 
-def as_features(name: str, given: Features | pl.DataFrame | None, ids: Vocabulary) -> Features | None:
+def as_features(name: str, given: Any, ids: Vocabulary) -> Features | None:
     """Features as they are, or of a frame that has the columns of the ids and others."""
     if given is None or isinstance(given, Features):
         return given
-    if not isinstance(given, pl.DataFrame):
-        raise SettingError(
-            f"{name} is of type {type(given).__name__}; expected Features, or a polars frame with the column "
-            f"{', '.join(ids.names)}"
-        )
-    return Features.from_frame(given, id=list(ids.names))
+    try:
+        return Features.from_frame(given, id=list(ids.names))
+    except ShortlistError as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
+def check_extra(extra: object) -> None:
+    """Refuse what is no function."""
+    if extra is not None and not callable(extra):
+        raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates")
 
 
 def put_dense(rows: Rows, which: npt.NDArray[Any], out: Floats) -> None:
@@ -214,24 +260,24 @@ def add_similarities(unit: Floats, histories: Rows, indptr: npt.NDArray[np.int64
         out[rows, 1] = np.where(known, np.where(itself, -np.inf, cosines).max(axis=1), 0)
 
 
-def _scored_by(model: Recommender, name: str, candidates: Candidates) -> Floats:
-    """Scores of another model, which may number contexts and items otherwise."""
-    asked = candidates.queries
-    histories = model._with_own_items(asked.histories, candidates.first.items_, "skip")
-    codes = None
-    if asked.codes is not None:
-        codes = model._context_codes(asked.labels.frame(), f"fit the model {name!r} on what stage one was fitted on")
-    queries = Queries(asked.labels, codes, histories, asked.known)
-    items = model.items_.encode(candidates.first.items_.frame)[candidates.item_codes]
-    lists = np.split(items, candidates.indptr[1:-1])
-    return np.concatenate([np.empty(0, np.float32), *model._scores(queries, lists)])
+def _strangers(name: str, what: str, ours: Vocabulary, theirs: Vocabulary) -> str:
+    like = f"{', '.join(ours.names)} {ours.ids([0])[0]!r}", f"{', '.join(theirs.names)} {theirs.ids([0])[0]!r}"
+    return (
+        f"the model {name!r} knows none of the {len(ours):,} {what} of stage one: these are like {like[0]}, its own "
+        f"like {like[1]}; fit both on the same events"
+    )
 
 
 def _with_extra(candidates: Candidates, extra: Extra) -> Candidates:
     """Columns of the user's own function beside the others."""
     found = extra(candidates)
     if isinstance(found, Mapping):
-        found = pl.DataFrame(dict(found), strict=False)
+        if odd := [name for name in found if not isinstance(name, str)]:
+            raise SettingError(f"extra gave a column of the name {odd[0]!r:.80}; expected text")
+        try:
+            found = pl.DataFrame(dict(found), strict=False)
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            raise SettingError(f"extra gave columns that make no frame: {str(error).splitlines()[0]}") from error
     if not isinstance(found, pl.DataFrame):
         raise SettingError(
             f"extra gave a {type(found).__name__}; expected a polars frame, or {{name: values}}, a row a candidate"

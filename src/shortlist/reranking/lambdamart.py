@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -13,7 +14,7 @@ import polars as pl
 
 from shortlist._settings import number, whole
 from shortlist._threads import thread_count
-from shortlist.errors import DataError, NotFittedError, SettingError, StorageError
+from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.trees import Trees, from_lightgbm
 
@@ -54,7 +55,8 @@ class LambdaMART:
         patience: stop when so many trees have brought no better NDCG@at on them.
         seed: decides which queries those are.
 
-    After a fit `n_trees_` says how many trees there are, `importance()` which features they look at.
+    After a fit `n_trees_` says how many trees there are, `importance()` which features they look at. Where there was
+    too little for a single split, there is a warning: then all candidates score alike.
     """
 
     trees: int = 300
@@ -121,6 +123,14 @@ class LambdaMART:
         booster = self._grown(engine, data, candidates.threads, trees=trees)
         gains = np.asarray(booster.feature_importance("gain"), np.float64)
         self._learnt = _Learnt(from_lightgbm(booster.model_to_string()), candidates.feature_names, gains)
+        if not len(self._learnt.trees.feature):
+            warnings.warn(
+                f"nothing was learnt: with leaves of at least {self.min_leaf:,} candidates no tree splits the "
+                f"{len(candidates):,} that there are, so all score alike; give LambdaMART a smaller min_leaf=, or more "
+                "to learn from",
+                ShortlistWarning,
+                stacklevel=4,  # whoever called TwoStage.fit or fit_impressions
+            )
         return self
 
     def _grown(

@@ -14,15 +14,26 @@ from shortlist.data.features.table import Features
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders import registry
 from shortlist.recommenders.base import Recommender
-from shortlist.reranking.base import Reranker
-from shortlist.reranking.describing import Extra
+from shortlist.reranking.base import Reranker, check_reranker
+from shortlist.reranking.describing import Extra, check_extra
 from shortlist.reranking.lambdamart import LambdaMART
+from shortlist.reranking.taught import Taught
 from shortlist.reranking.two_stage import TwoStage
 from shortlist.storage import StoredModel
 from shortlist.storage.wrap import reason
 
 KIND = "TwoStage"
-_KEYS = {"candidates", "first", "models", "reranker", "item_features", "context_features", "extra", "training"}
+_KEYS = {
+    "candidates",
+    "first",
+    "models",
+    "reranker",
+    "item_features",
+    "context_features",
+    "extra",
+    "training",
+    "clicks",
+}
 
 
 def stored_of(two: TwoStage) -> StoredModel:
@@ -37,6 +48,7 @@ def stored_of(two: TwoStage) -> StoredModel:
         "reranker": None,
         "extra": describer.extra is not None,
         "training": two.training_,
+        "clicks": two._taught.clicks,
     }
     if type(two.reranker) is LambdaMART:
         described["reranker"] = {"kind": "LambdaMART", "settings": two.reranker.settings()}
@@ -50,7 +62,7 @@ def stored_of(two: TwoStage) -> StoredModel:
             stored.arrays.update(parts.arrays)
             stored.tables.update(parts.tables)
     stored.settings.update(described)
-    stored.arrays["learnt"] = two._learnt
+    stored.arrays["learnt"] = two._taught.pairs
     stored.tables["feature_names"] = pl.DataFrame({"name": list(names)}, schema={"name": pl.String})
     return stored
 
@@ -73,6 +85,9 @@ def restored(
             raise SettingError(f"{path}: its {name} is code, which is not stored; TwoStage.load(path, {name}=…)")
         if not ours and given is not None:
             raise SettingError(f"{path}: it was saved without a {name} of one's own; load it without {name}=")
+    if reranker is not None:
+        check_reranker(reranker)
+    check_extra(extra)
     try:
         return _put_together(stored, path, reranker, extra)
     except StorageError as error:
@@ -115,7 +130,9 @@ def _put_together(
         context_features=sides.get("context_features"),
         extra=extra,
     )
-    two._take(names, _counts(said["training"]), learnt.copy())
+    if type(said["clicks"]) is not bool:
+        raise StorageError(f"whether it learnt from clicks is {said['clicks']!r:.80}; expected true or false")
+    two._take(Taught(two.reranker, names, _counts(said["training"]), learnt.copy(), said["clicks"]))
     return two
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.interactions import Interactions
-from shortlist.data.rows import has_pairs
+from shortlist.data.building import Columns, polars_errors
+from shortlist.data.interactions import Interactions, as_lazy
+from shortlist.data.rows import LATEST, Rows, has_pairs, rows_of
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.asked import asked_of
+from shortlist.recommenders.asked import asked_of, warn_if_it_knows
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import GREATEST
@@ -28,15 +29,21 @@ Digests = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """Candidates without features, how relevant each is, what was counted, and digests of the relevant pairs."""
+    """Candidates without features, how relevant each is, what was counted, and digests of the relevant pairs.
+
+    `clicks` says whether these are clicks, after which a pair may come again.
+    """
 
     candidates: Candidates
     relevance: npt.NDArray[np.int64]
     counts: dict[str, int]
     learnt: Digests
+    clicks: bool = False
 
 
-def from_split(first: Recommender, split: Split, n: int, memory: int, threads: int | None) -> Lesson:
+def from_split(
+    first: Recommender, models: Mapping[str, Recommender], split: Split, n: int, memory: int, threads: int | None
+) -> Lesson:
     """The n best of stage one for every context of the split, under its filters; those in the truth are relevant."""
     if not isinstance(split, Split):
         raise SettingError(
@@ -44,6 +51,8 @@ def from_split(first: Recommender, split: Split, n: int, memory: int, threads: i
             "shortlist.splits, or pass what was shown to fit_impressions"
         )
     asked = asked_of(first, split, stacklevel=3)
+    for name, model in models.items():
+        warn_if_it_knows(model, split, f"the further model {name!r}", stacklevel=3)
     excluded = asked.excluded
     filters = None if excluded is None else Filters(exclude=(excluded.indptr, excluded.indices))
     items, scores = top_n(
@@ -58,8 +67,9 @@ def from_split(first: Recommender, split: Split, n: int, memory: int, threads: i
     truth = asked.truth
     relevant = has_pairs(truth.indptr, truth.indices, found.query_of, found.item_codes).astype(np.int64)
     counts = {"relevant items that stage one did not find": len(truth) - int(relevant.sum())}
-    learnt = digests(*pairs_of(split.truth))
-    return _useful(found, relevant, counts, "contexts without a relevant candidate", learnt)
+    learnt = np.unique(digests(*pairs_of(split.truth)))
+    way_out = "take more candidates, or a stage one that finds more of what is relevant"
+    return _useful(Lesson(found, relevant, counts, learnt), "contexts without a relevant candidate", way_out)
 
 
 def from_impressions(
@@ -75,10 +85,7 @@ def from_impressions(
     """Items that were shown, with what stage one would have said of them."""
     names = first.contexts_.names
     requests = [] if request is None else [request] if isinstance(request, str) else list(request)
-    events = Interactions.from_frame(
-        _numbers(shown, clicked), context=[*names, *requests], item=first.items_.names[0], weight=clicked
-    )
-    view = events.by_context
+    events, view = _best_grades(shown, Columns.named([*names, *requests], first.items_.names[0], clicked, None))
     assert view.values is not None
     known_items = first.items_.encode(events.items.frame, unknown="mark")
     contexts = first.contexts_.encode(events.contexts.frame.select(names), unknown="mark")
@@ -111,11 +118,14 @@ def from_impressions(
         spread,
         threads=threads,
     )
-    relevance = _grades(values[kept], clicked)
+    relevance = values[kept].astype(np.int64)
     hit = np.flatnonzero(relevance > 0)
     who = first.contexts_.ids(codes[found.query_of[hit]])
-    learnt = digests(who, first.items_.ids(found.item_codes[hit]))
-    return _useful(found, relevance, counts, "lists in which all are equally relevant", learnt)
+    learnt = np.unique(digests(who, first.items_.ids(found.item_codes[hit])))
+    way_out = "add what was shown and not clicked, and what was clicked, of items that stage one knows"
+    way_out += ", or pass exclude_seen=False" if exclude_seen else ""
+    lesson = Lesson(found, relevance, counts, learnt, clicks=True)
+    return _useful(lesson, "lists in which all are equally relevant", way_out)
 
 
 def found_by(
@@ -147,23 +157,24 @@ def location(
 
 
 def pairs_of(events: Interactions) -> tuple[list[Id], list[Id]]:
-    """Contexts and items of events, by their ids."""
-    return events.contexts.ids(events.context_codes), events.items.ids(events.item_codes)
+    """Contexts and items of events by their ids, each pair once, in the order of `by_context`."""
+    view = events.by_context
+    row_of = np.repeat(np.arange(view.n_rows), view.lengths)
+    return events.contexts.ids(row_of), events.items.ids(view.indices)
 
 
 def digests(contexts: list[Id], items: list[Id]) -> Digests:
-    """A number for each pair that is the same everywhere, each once, rising; by which pairs can be known again."""
+    """A number for each pair that is the same everywhere, by which pairs can be known again."""
     raw = b"".join(
         hashlib.blake2b(repr(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()
         for pair in zip(contexts, items)
     )
-    return np.unique(np.frombuffer(raw, "<u8").astype(np.uint64))
+    return np.frombuffer(raw, "<u8").astype(np.uint64)
 
 
-def _useful(
-    found: Candidates, relevance: npt.NDArray[np.int64], counts: dict[str, int], useless: str, learnt: Digests
-) -> Lesson:
+def _useful(lesson: Lesson, useless: str, way_out: str) -> Lesson:
     """Only queries that say something about order: not all of their candidates are equally relevant."""
+    found, relevance = lesson.candidates, lesson.relevance
     size = found.n_queries
     total = np.bincount(found.query_of, relevance, size)
     greatest = np.zeros(size, np.int64)
@@ -173,7 +184,7 @@ def _useful(
     if not len(chosen):
         raise DataError(
             f"nothing can be learnt about order: of {size:,} lists of candidates none has both relevant and other "
-            "ones; take more candidates, or a stage one that finds more of what is relevant"
+            f"ones; {way_out}"
         )
     rows = unlike[found.query_of]
     counts = {
@@ -181,9 +192,9 @@ def _useful(
         "candidates": int(rows.sum()),
         "relevant candidates": int((relevance[rows] > 0).sum()),
         useless: size - len(chosen),
-        **counts,
+        **lesson.counts,
     }
-    return Lesson(found.select(chosen), relevance[rows], counts, learnt)
+    return replace(lesson, candidates=found.select(chosen), relevance=relevance[rows], counts=counts)
 
 
 def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]:
@@ -191,21 +202,44 @@ def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]
     return np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=n_rows))]).astype(np.int64)
 
 
-def _numbers(shown: Any, clicked: str) -> Any:
-    """Whether something was clicked may be written as True and False."""
-    if isinstance(shown, pl.DataFrame) and clicked in shown.columns and shown.schema[clicked] == pl.Boolean:
-        return shown.with_columns(pl.col(clicked).cast(pl.Int8))
-    if hasattr(shown, "astype") and hasattr(shown, "columns") and clicked in shown.columns:  # pandas
-        return shown.astype({clicked: "float64"})
-    return shown
+def _best_grades(shown: Any, columns: Columns) -> tuple[Interactions, Rows]:
+    """What was shown, and a row for each list: its items, each once, with the greatest of their grades."""
+    with polars_errors("the frame"):
+        frame = as_lazy(shown, columns)
+        found = frame.collect_schema()
+        if all(name in found for name in columns.all):  # if not, `from_frame` tells of it
+            frame = _graded(frame.select(columns.all).collect(), columns).lazy()
+    names: dict[str, Any] = {"context": columns.context, "item": columns.item, "weight": columns.weight}
+    events = Interactions.from_frame(frame, **names)
+    assert events.weights is not None
+    rising = np.argsort(events.weights, kind="stable").astype(np.uint32)  # the latest is the greatest
+    size = events.n_contexts, events.n_items
+    return events, rows_of(events.context_codes, events.item_codes, events.weights, rising, *size, LATEST)
 
 
-def _grades(values: npt.NDArray[np.float32], clicked: str) -> npt.NDArray[np.int64]:
-    grades = values.astype(np.int64)
-    if (grades != values).any() or (len(grades) and grades.max() > GREATEST):
-        worst = values[(grades != values) | (grades > GREATEST)][0]
+def _graded(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """The frame with whole numbers for what was clicked; nothing may be missing in it."""
+    clicked = columns.weight
+    assert clicked is not None
+    column, expected = frame[clicked], f"True and False, 0 and 1, or grades, whole numbers up to {GREATEST}"
+    for name in columns.all:
+        if missing := frame[name].null_count():
+            way_out = f"expected {expected}; " if name == clicked else ""
+            raise DataError(
+                f"column {name!r}: {missing:,} of {frame.height:,} rows are null; {way_out}fill them, or leave those "
+                "rows out"
+            )
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DataError(f"column {clicked!r} has type {column.dtype}; expected {expected}")
+    grades = column.cast(pl.Float64)
+    good = grades.is_between(0, GREATEST) & (grades == grades.floor())
+    if not good.all():
+        first = grades.filter(~good)[0]
         raise DataError(
-            f"column {clicked!r}: a relevance is {worst:g} (clicks of one item in one list are added up); expected "
-            f"whole numbers from 0 to {GREATEST}"
+            f"column {clicked!r}: {(~good).sum():,} of {frame.height:,} rows are such as {first:g}; expected {expected}"
         )
-    return grades
+    if frame.height and not (grades > 0).any():
+        raise DataError(
+            f"column {clicked!r}: nothing of {frame.height:,} shown items was clicked, and clicks are learnt from"
+        )
+    return frame.with_columns(grades.alias(clicked))

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
+from shortlist.data.rows import has_pairs
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id, Unknown, Vocabulary
-from shortlist.errors import NotFittedError, SettingError
+from shortlist.errors import SettingError
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
 from shortlist.recommenders.index import Index, index_of
 from shortlist.reranking import training
-from shortlist.reranking.base import Reranker, scores_of
+from shortlist.reranking.base import Reranker, check_reranker, scores_of
 from shortlist.reranking.candidates import Candidates
-from shortlist.reranking.describing import Describer, Extra, Models, as_features, named_models
+from shortlist.reranking.describing import Describer, Extra, Models, as_features, check_extra, named_models
 from shortlist.reranking.lambdamart import LambdaMART, mismatch
-from shortlist.reranking.training import Digests, Lesson, found_by
+from shortlist.reranking.taught import Taught
+from shortlist.reranking.training import Lesson, found_by
 from shortlist.retrieval import Filters, top_n
 from shortlist.retrieval.slates.base import Slate, check_slate
 
-_BLOCK = 16 << 20  # numbers in a table of features at a time: 64 MiB
+_PLACE = 48  # bytes that a place of a list takes while it is reranked, its features apart
+_FEATURE = 16  # bytes that a feature of a candidate takes: the table, and what is made of it
 
-Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.floating[Any]]]
 
 
 class TwoStage:
@@ -43,8 +45,10 @@ class TwoStage:
         first: stage one, fitted.
         reranker: stage two: `LambdaMART()` by default, or anything with the two methods of a `Reranker`.
         candidates: how many items of stage one are reranked.
-        models: further fitted recommenders whose scores are features: a list, or {name: model}.
-        item_features: what is known of items: `Features`, or a polars frame with the column of the item's id.
+        models: further fitted recommenders whose scores are features: a list, or {name: model}. Contexts and items
+            that one of them does not know have NaN for its score.
+        item_features: what is known of items: `Features`, or a frame with the column of the item's id, such as
+            `Features.from_frame` takes.
         context_features: likewise of contexts.
         extra: a function that gets `Candidates` and gives a frame (or {name: values}) with a row for each of them.
 
@@ -71,18 +75,14 @@ class TwoStage:
         *,
         candidates: int = 200,
         models: Models = (),
-        item_features: Features | pl.DataFrame | None = None,
-        context_features: Features | pl.DataFrame | None = None,
+        item_features: Features | Any = None,
+        context_features: Features | Any = None,
         extra: Extra | None = None,
     ) -> None:
         _require_recommender(first)
-        reranker = LambdaMART() if reranker is None else reranker
-        if isinstance(reranker, type) or not isinstance(reranker, Reranker):
-            raise SettingError(f"reranker is {reranker!r:.80}; expected an object with the methods fit and score")
-        if extra is not None and not callable(extra):
-            raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates")
+        check_extra(extra)
         self.first = first
-        self.reranker = reranker
+        self.reranker = check_reranker(LambdaMART() if reranker is None else reranker)
         self.candidates = whole("candidates", candidates, most=2**31 - 1)
         self.describer = Describer(
             first,
@@ -91,9 +91,7 @@ class TwoStage:
             as_features("context_features", context_features, first.contexts_),
             extra,
         )
-        self.feature_names_: tuple[str, ...] | None = None  # those that stage two learnt from
-        self.training_: dict[str, int] = {}  # what it learnt from, counted
-        self._learnt: Digests = np.empty(0, np.uint64)
+        self._taught = Taught(self.reranker)
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -110,7 +108,9 @@ class TwoStage:
             threads: how many to use; all CPUs by default.
         """
         with blas_threads(threads):
-            return self._learn(training.from_split(self.first, split, self.candidates, memory_bytes(memory), threads))
+            models = self.describer.models
+            lesson = training.from_split(self.first, models, split, self.candidates, memory_bytes(memory), threads)
+            return self._learn(lesson)
 
     def fit_impressions(
         self,
@@ -124,8 +124,9 @@ class TwoStage:
     ) -> Self:
         """Train the reranker on impressions: items that were shown are candidates, those that were clicked relevant.
 
-        What nobody was shown is neither. Impressions must be newer than what stage one was fitted on. Ranks and scores
-        are those that stage one would have given them.
+        What nobody was shown is neither. An item that was shown several times in a list counts once, with the greatest
+        of its grades. Impressions must be newer than what stage one was fitted on. Ranks and scores are those that
+        stage one would have given them.
 
         Args:
             shown: a frame, a row an impression, with the columns of context and item named as in stage one's data.
@@ -152,9 +153,7 @@ class TwoStage:
     def _learn(self, lesson: Lesson) -> Self:
         described = self.describer.describe(lesson.candidates)
         self.reranker.fit(described, lesson.relevance)
-        self.feature_names_ = described.feature_names
-        self.training_ = lesson.counts
-        self._learnt = lesson.learnt
+        self._taught.learnt(described.feature_names, lesson)
         return self
 
     def with_first(
@@ -162,15 +161,15 @@ class TwoStage:
         first: Recommender,
         *,
         models: Models | None = None,
-        item_features: Features | pl.DataFrame | None = None,
-        context_features: Features | pl.DataFrame | None = None,
+        item_features: Features | Any = None,
+        context_features: Features | Any = None,
         extra: Extra | None = None,
     ) -> TwoStage:
         """The same second stage on top of another stage one, such as the same recommender fitted on newer events.
 
         What else is given takes the place of what there was; features that hold at a moment only, such as recent sales,
         are given anew with the stage one of a later moment. It must be the same features by name. The reranker is
-        shared, not copied: fitting either fits both.
+        shared, not copied: fitting either fits both, and both know what it learnt from.
 
         Args:
             first: fitted. It should be of the same kind and settings: stage two takes its scores as it learnt them.
@@ -193,17 +192,17 @@ class TwoStage:
             context_features=own.context_features if context_features is None else context_features,
             extra=own.extra if extra is None else extra,
         )
-        other._take(self.feature_names_, self.training_, self._learnt)
+        other._take(self._taught)
         return other
 
-    def _take(self, feature_names: tuple[str, ...] | None, training: dict[str, int], learnt: Digests) -> None:
+    def _take(self, taught: Taught) -> None:
         """What was learnt elsewhere, if it was learnt from the features that there are here."""
-        if feature_names is not None:
+        if taught.feature_names is not None:
             own = self.describer.names
-            known = feature_names[: len(own)] if self.describer.extra is not None else feature_names
+            known = taught.feature_names[: len(own)] if self.describer.extra is not None else taught.feature_names
             if known != own:
-                raise SettingError(mismatch(feature_names, own))
-        self.feature_names_, self.training_, self._learnt = feature_names, training, learnt
+                raise SettingError(mismatch(taught.feature_names, own))
+        self._taught = taught
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -227,20 +226,41 @@ class TwoStage:
         Filters come first: the candidates are the best of stage one among what they leave. Scores are stage two's. A
         slate comes last, and picks from stage two's order. An index of stage one, `first.index(...)`, finds the
         candidates, where one is given. Where n is more than there are candidates, stage one's order goes on behind
-        them, with its own differences of scores below the lowest of stage two.
+        them, with its own differences of scores below the lowest of stage two. Both stages go through the queries in
+        blocks, within `memory`.
         """
         n = whole("n", n)
-        most = n if slate is None else max(n, check_slate(slate).pool)
+        if slate is not None:
+            check_slate(slate)
         self._require_fit()
         queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
-            wanted = max(most, self.candidates)
-            items, scores = self._found(queries, filters, wanted, memory_bytes(memory), threads, index)
-            items, scores = self._reranked(queries, items, scores, threads)
+            return self._answer(queries, filters, n, slate, memory, threads, index)
+
+    def _answer(
+        self,
+        queries: Queries,
+        filters: Filters,
+        n: int,
+        slate: Slate | None,
+        memory: int | str | None,
+        threads: int | None,
+        index: Index | None = None,
+    ) -> Recommendations:
+        n = min(n, len(self.items_))
+        most = n if slate is None else slate.depth(n, len(self.items_))
+        wanted, budget = min(max(most, self.candidates), len(self.items_)), memory_bytes(memory)
+        items = np.empty((len(queries), n), np.int32)
+        scores = np.empty(items.shape, np.float32)
+        for which in _blocks(len(queries), budget // (_PLACE * wanted)):
+            everyone = len(which) == len(queries)
+            part, left = (queries, filters) if everyone else (queries.take(which), filters.of(which))
+            codes, own = self._found(part, left, wanted, budget, threads, index)
+            codes, own = self._reranked(part, codes, own, budget, threads)
             if slate is not None:
-                pool = np.ascontiguousarray(items[:, :most]), np.ascontiguousarray(scores[:, :most])
-                items, scores = self.first._slate(slate, *pool, queries, n, memory, threads)
-        items, scores = np.ascontiguousarray(items[:, :n]), np.ascontiguousarray(scores[:, :n])
+                pool = np.ascontiguousarray(codes[:, :most]), np.ascontiguousarray(own[:, :most])
+                codes, own = self.first._slate(slate, *pool, part, n, memory, threads)
+            items[which], scores[which] = codes[:, :n], own[:, :n]
         return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
 
     def retrieve(
@@ -318,44 +338,35 @@ class TwoStage:
         queries: Queries,
         items: npt.NDArray[np.int32],
         scores: npt.NDArray[np.float32],
+        memory: int,
         threads: int | None,
     ) -> Lists:
         """Lists of stage one with their first candidates in stage two's order; equal scores stay in stage one's."""
         n = min(self.candidates, items.shape[1])
-        items, scores = items.copy(), scores.copy()
-        head, tail = items[:, :n], items[:, n:]
-        new = self._second_scores(queries, head, scores[:, :n], threads)
-        order = np.argsort(-new, axis=1, kind="stable")
-        lowest = np.where(head >= 0, new, np.inf).min(axis=1, initial=np.inf)
-        if tail.shape[1]:
-            # Behind them, as far below the lowest of them as stage one has it below the last.
-            with np.errstate(invalid="ignore"):  # where a list has ended before
-                below = scores[:, n:] - scores[:, n - 1 : n].astype(np.float64) + lowest[:, None]
-            scores[:, n:] = np.where(tail >= 0, below, -np.inf)
-        items[:, :n] = np.take_along_axis(head, order, axis=1)
-        scores[:, :n] = np.take_along_axis(new, order, axis=1)
-        return items, scores
-
-    def _second_scores(
-        self,
-        queries: Queries,
-        items: npt.NDArray[np.int32],
-        scores: npt.NDArray[np.float32],
-        threads: int | None,
-    ) -> npt.NDArray[np.float64]:
-        """Stage two's scores of lists of stage one, −∞ where a list has ended; some queries at a time."""
-        out = np.full(items.shape, -np.inf)
-        everyone = found_by(self.first, queries, items, scores, threads)
-        width = len(self.feature_names_ or ())
-        step = max(1, _BLOCK // max(1, width * items.shape[1]))
-        for start in range(0, len(items), step):
-            rows = np.arange(start, min(start + step, len(items)))
-            part = self.describer.describe(everyone.select(rows))
-            if part.feature_names != self.feature_names_:
-                raise SettingError(mismatch(self.feature_names_ or (), part.feature_names))
-            block = out[start : start + step]
-            block[items[rows] >= 0] = scores_of(self.reranker, part)
+        out = items.copy(), scores.astype(np.float64)
+        for which in _blocks(len(items), memory // (_FEATURE * max(1, len(self.feature_names_ or ()) * n))):
+            rows = slice(which[0], which[-1] + 1)
+            head = items[rows, :n]
+            found = found_by(self.first, queries.take(which), head, scores[rows, :n], threads)
+            new = np.full(head.shape, -np.inf)
+            new[head >= 0] = self._second_scores(found)
+            order = np.argsort(-new, axis=1, kind="stable")
+            out[0][rows, :n] = np.take_along_axis(head, order, axis=1)
+            out[1][rows, :n] = np.take_along_axis(new, order, axis=1)
+            if items.shape[1] > n:
+                # Behind them, as far below the lowest of them as stage one has it below the last.
+                lowest = np.where(head >= 0, new, np.inf).min(axis=1, keepdims=True)
+                with np.errstate(invalid="ignore"):  # where a list has ended before
+                    below = out[1][rows, n:] - scores[rows, n - 1 : n] + lowest
+                least = np.finfo(np.float32).min
+                out[1][rows, n:] = np.where(items[rows, n:] >= 0, np.maximum(below, least), -np.inf)
         return out
+
+    def _second_scores(self, candidates: Candidates) -> npt.NDArray[np.float64]:
+        described = self.describer.describe(candidates)
+        if described.feature_names != self.feature_names_:
+            raise SettingError(mismatch(self.feature_names_ or (), described.feature_names))
+        return scores_of(self.reranker, described)
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
@@ -370,23 +381,34 @@ class TwoStage:
         return self.first.items_
 
     @property
+    def feature_names_(self) -> tuple[str, ...] | None:
+        """The features that stage two learnt from; None before it has."""
+        return self._taught.feature_names
+
+    @property
+    def training_(self) -> dict[str, int]:
+        """What stage two learnt from, counted."""
+        return self._taught.counts
+
+    @property
     def _composes(self) -> bool:
         return self.first._composes
 
-    def knows_answers(self, split: Split) -> bool:
-        """Whether stage two learnt from what this split asks for.
+    def knows_answers(self, split: Split) -> float:
+        """The share of the pairs that this split asks for from which stage two learnt, from 0 to 1.
 
-        With `repeats="keep"` a pair may come again honestly: then all of the truth must have been learnt from.
+        Pairs that the split's own history has do not count: with `repeats="keep"` these may come again honestly. So of
+        a second stage that learnt from a split of `split.train` it is 0.
         """
-        asked = training.digests(*training.pairs_of(split.truth))
-        known = np.isin(asked, self._learnt, assume_unique=True)
-        return bool(known.any() if split.repeats == "drop" else known.all())
+        truth, history = split.truth.by_context, split.history.by_context
+        known = np.isin(training.digests(*training.pairs_of(split.truth)), self._taught.pairs)
+        row_of = np.repeat(np.arange(truth.n_rows), truth.lengths)
+        had = split.history.items.encode(split.truth.items.frame, unknown="mark")[truth.indices]
+        known &= ~has_pairs(history.indptr, history.indices, row_of, had)
+        return float(known.mean()) if len(known) else 0.0
 
     def _require_fit(self) -> None:
-        if self.feature_names_ is None:
-            raise NotFittedError(
-                "the second stage has not been fitted; call TwoStage(...).fit(split) or .fit_impressions(...) first"
-            )
+        self._taught.require_fit()
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -401,6 +423,7 @@ class TwoStage:
         from shortlist.storage import save_model
 
         self._require_fit()
+        self.describer.check()
         stored = stored_of(self)
         refuse_checkpoint(path)
         save_model(path, stored)
@@ -421,6 +444,12 @@ class TwoStage:
             told = ", ".join(f"{count:,} {what}" for what, count in self.training_.items() if count)
             lines.append(f"  learnt from {told}")
         return "\n".join(lines)
+
+
+def _blocks(n: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """The numbers below n in blocks of so many, one at least."""
+    for start in range(0, n, max(1, size)):
+        yield np.arange(start, min(start + max(1, size), n))
 
 
 def _require_recommender(first: Recommender) -> None:

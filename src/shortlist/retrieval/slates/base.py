@@ -17,10 +17,11 @@ from shortlist.errors import SettingError
 
 Array: TypeAlias = npt.NDArray[Any]
 Codes: TypeAlias = npt.NDArray[np.int32]
-Scores: TypeAlias = npt.NDArray[np.float32]
+Scores: TypeAlias = npt.NDArray[np.floating[Any]]
 Values: TypeAlias = npt.NDArray[np.float64]
 
 LARGEST_POOL = 10_000
+_BLOCK = 1 << 20  # places of pools that are looked at together, some 16 bytes each
 SMALL = 2_000_000  # steps: a matter of some milliseconds, for which no threads are started
 
 
@@ -56,6 +57,15 @@ class Slate(ABC):
     def _check(self) -> None:
         whole("pool", self.pool, most=LARGEST_POOL)
 
+    def depth(self, n: int, n_items: int) -> int:
+        """How many of the best items n are picked from; what they cost grows with the square, so there is an end."""
+        if (wanted := min(n, n_items)) > LARGEST_POOL:
+            raise SettingError(
+                f"n is {wanted:,} of {n_items:,} items, with a slate; expected at most {LARGEST_POOL:,}: ask for "
+                "fewer, or without slate="
+            )
+        return min(max(n, self.pool), n_items)
+
     @property
     @abstractmethod
     def trade_off(self) -> float:
@@ -63,7 +73,7 @@ class Slate(ABC):
 
     @abstractmethod
     def _places(
-        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+        self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
     ) -> npt.NDArray[np.int32]:
         """The places within the pools that are picked, queries × n, -1 behind the last."""
 
@@ -93,21 +103,34 @@ class Slate(ABC):
             threads: how many to use; by default all that `shortlist` may use.
         """
         n = whole("n", n)
+        n_items = catalogue.trained.n_columns
         if codes.ndim != 2 or codes.shape != scores.shape or len(codes) != histories.n_rows:
             raise SettingError(
                 f"pools are of shape {codes.shape}, their scores {scores.shape}, with {histories.n_rows} histories; "
                 "expected queries × places for both, and one history for each query"
             )
+        if histories.n_columns != n_items or (catalogue.vectors is not None and len(catalogue.vectors) != n_items):
+            vectors = "no" if catalogue.vectors is None else len(catalogue.vectors)
+            raise SettingError(
+                f"histories are of {histories.n_columns} items, the training pairs of {n_items}, and there are "
+                f"{vectors} vectors; expected all of the same items"
+            )
+        self.depth(n, codes.shape[1])
         width = min(n, codes.shape[1])
         if not codes.size:
             return codes[:, :width], scores[:, :width]
+        if codes.dtype.kind not in "iu" or not -1 <= codes.min() <= codes.max() < n_items:
+            raise SettingError(
+                f"pools are {codes.dtype} from {codes.min()} to {codes.max()}; expected codes of items, 0 to "
+                f"{n_items - 1}, and -1 where there is none"
+            )
         if ((codes[:, 1:] >= 0) & (codes[:, :-1] < 0)).any():
             together = np.argsort(codes < 0, axis=1, kind="stable")
             codes, scores = np.take_along_axis(codes, together, axis=1), np.take_along_axis(scores, together, axis=1)
         if self.trade_off == 0:
             return codes[:, :width].copy(), scores[:, :width].copy()
         count = thread_count(threads) if codes.size * width > SMALL else 1
-        places = self._places(codes, relevance(codes, scores), width, catalogue, histories, memory, count)
+        places = self._places(codes, scores, width, catalogue, histories, memory, count)
         picked = np.take_along_axis(codes, places, axis=1)
         there = places >= 0
         own = np.take_along_axis(scores, places, axis=1)
@@ -136,7 +159,17 @@ def check_slate(slate: object) -> Slate:
     return slate
 
 
-def over_queries(work: Callable[[int, int], None], n_queries: int, threads: int) -> None:
-    """Call `work(start, stop)` for chunks of the queries."""
-    size = max(1, -(-n_queries // (8 * threads))) if threads > 1 else max(1, n_queries)
-    run_chunks(work, [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)], threads)
+def over_pools(work: Callable[[slice, Codes, Values], None], codes: Codes, scores: Scores, threads: int) -> None:
+    """Call `work(rows, codes of these, relevance of these)` for blocks of the pools."""
+
+    def part(start: int, stop: int) -> None:
+        rows = slice(start, stop)
+        work(rows, codes[rows], relevance(codes[rows], scores[rows]))
+
+    run_chunks(part, [(one.start, one.stop) for one in blocks(codes, 8 * threads if threads > 1 else 1)], threads)
+
+
+def blocks(codes: Codes, least: int = 1) -> list[slice]:
+    """The rows of pools in blocks of a bounded number of places, and in at least so many blocks, where there are."""
+    size = max(1, min(-(-len(codes) // least), _BLOCK // max(1, codes.shape[1])))
+    return [slice(start, min(start + size, len(codes))) for start in range(0, len(codes), size)]

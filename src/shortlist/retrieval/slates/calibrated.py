@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shortlist._settings import share
 from shortlist.data.rows import Rows
 from shortlist.metrics.groups import popularity_groups, shares_of_rows
-from shortlist.retrieval.slates.base import Catalogue, Codes, Slate, Values, over_queries
+from shortlist.retrieval.slates.base import Catalogue, Codes, Scores, Slate, Values, over_pools
 from shortlist.retrieval.slates.kernels import calibrated_rows
 
 
@@ -53,14 +53,14 @@ class Calibrated(Slate):
         return float(self.strength)
 
     def _places(
-        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+        self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
     ) -> npt.NDArray[np.int32]:
         groups = popularity_groups(catalogue.trained.column_counts())
         wanted = shares_of_rows(histories, groups)
         places = np.empty((len(codes), n), np.int32)
 
-        def work(start: int, stop: int) -> None:
-            calibrated_rows(start, stop, codes, relevance, groups, wanted, self.trade_off, places)
+        def work(rows: slice, pools: Codes, relevance: Values) -> None:
+            calibrated_rows(pools, relevance, groups, wanted[rows], self.trade_off, places[rows])
 
-        over_queries(work, len(codes), threads)
+        over_pools(work, codes, scores, threads)
         return places

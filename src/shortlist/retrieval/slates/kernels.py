@@ -82,9 +82,9 @@ def shared_with(j: int, codes: Array, left: Array, near: Near, marks: Array, out
 @lean_kernel
 def cosines_with(j: int, codes: Array, left: Array, near: Near, units: Array, marks: Array, out: Array) -> None:
     """The cosine of every item of the pool that is left with the one at place j."""
-    if units.shape[1]:
+    if len(near.rows) == 0:
         dots_with(j, left, units, out)
-    elif len(marks):
+    elif len(near.table) == 0:
         shared_with(j, codes, left, near, marks, out)
     else:
         own = near.rows[codes[j]]
@@ -98,8 +98,8 @@ def cosines_with(j: int, codes: Array, left: Array, near: Near, units: Array, ma
 
 
 @kernel
-def mmr_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, diversity: float, out: Array) -> None:
-    """Slates of the pools start…stop by maximal marginal relevance.
+def mmr_rows(codes: Array, relevance: Array, near: Near, diversity: float, out: Array) -> None:
+    """Slates of pools by maximal marginal relevance.
 
     For n of m items there are n · m · d multiplications with vectors of length d, n · m look-ups with a table, and as
     many steps as n times the pool's columns are long without one. The vectors or columns of a pool have to come from
@@ -110,7 +110,7 @@ def mmr_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
     marks = np.zeros(near.n_contexts, np.uint8)
     nearest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
-    for q in range(start, stop):
+    for q in range(len(codes)):
         left[:] = codes[q] >= 0
         nearest[:] = 0.0
         take_units(codes[q], near.vectors, units)
@@ -131,8 +131,8 @@ def mmr_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
 
 
 @kernel
-def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, diversity: float, out: Array) -> None:
-    """Slates of the pools start…stop: the greedy mode of a DPP with an incremental Cholesky factor (Chen et al. 2018).
+def dpp_rows(codes: Array, relevance: Array, near: Near, diversity: float, out: Array) -> None:
+    """Slates of pools: the greedy mode of a DPP with an incremental Cholesky factor (Chen et al. 2018).
 
     `rest[k]` is what candidate k would multiply det S by: its 1 on the diagonal without what its row of the factor, so
     far `factor[:t, k]`, explains. Beside the n · m · d multiplications of `mmr_rows` there are n² · m / 2.
@@ -143,7 +143,7 @@ def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
     marks = np.zeros(near.n_contexts, np.uint8)
     rest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
-    for q in range(start, stop):
+    for q in range(len(codes)):
         left[:] = codes[q] >= 0
         rest[:] = 1.0
         take_units(codes[q], near.vectors, units)
@@ -173,17 +173,15 @@ def dpp_rows(start: int, stop: int, codes: Array, relevance: Array, near: Near, 
 
 
 @kernel
-def calibrated_rows(
-    start: int, stop: int, codes: Array, relevance: Array, groups: Array, wanted: Array, strength: float, out: Array
-) -> None:
-    """Slates of the pools start…stop whose groups of items are to have the shares `wanted`, a row a pool.
+def calibrated_rows(codes: Array, relevance: Array, groups: Array, wanted: Array, strength: float, out: Array) -> None:
+    """Slates of pools whose groups of items are to have the shares `wanted`, a row a pool.
 
     Pools whose row is 0 want nothing. It reads n · m numbers, which the cache holds.
     """
     m, n_groups = codes.shape[1], wanted.shape[1]
     left = np.zeros(m, np.bool_)
     counts, divergences = np.zeros(n_groups), np.zeros(n_groups)
-    for q in range(start, stop):
+    for q in range(len(codes)):
         left[:] = codes[q] >= 0
         counts[:] = 0.0
         own = strength if wanted[q].sum() > 0 else 0.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shortlist._settings import share
 from shortlist.data.rows import Rows
 from shortlist.metrics.cosines import cosine_table, take_part
-from shortlist.retrieval.slates.base import Catalogue, Codes, Slate, Values, over_queries
+from shortlist.retrieval.slates.base import Catalogue, Codes, Scores, Slate, Values, blocks, over_pools
 from shortlist.retrieval.slates.kernels import Near
 
 
@@ -35,15 +35,15 @@ class Apart(Slate):
         return float(self.diversity)
 
     def _places(
-        self, codes: Codes, relevance: Values, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+        self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
     ) -> npt.NDArray[np.int32]:
         near = near_of(codes, n, catalogue, memory, threads)
         places = np.empty((len(codes), n), np.int32)
 
-        def work(start: int, stop: int) -> None:
-            type(self)._kernel(start, stop, codes, relevance, near, self.trade_off, places)
+        def work(rows: slice, pools: Codes, relevance: Values) -> None:
+            type(self)._kernel(pools, relevance, near, self.trade_off, places[rows])
 
-        over_queries(work, len(codes), threads)
+        over_pools(work, codes, scores, threads)
         return places
 
 
@@ -70,7 +70,8 @@ def near_of(codes: Codes, n: int, catalogue: Catalogue, memory: int, threads: in
     ends = np.flatnonzero(listed.histories == end)
     lengths = np.diff(ends, prepend=-1) - 1  # of the histories, cut to the items of the pools
     steps_of_table = (float((lengths.astype(np.float64) ** 2).sum()) + end * end) / 2
-    steps_of_pairs = float(n * np.append(np.diff(listed.entry_starts)[:-1], 0)[rows[codes]].sum())
+    column_lengths = np.append(np.diff(listed.entry_starts)[:-1], 0)[rows]
+    steps_of_pairs = float(n * sum(int(column_lengths[codes[block]].sum()) for block in blocks(codes)))
     if 4 * end * end <= memory and steps_of_table < steps_of_pairs:
         return none._replace(table=cosine_table(listed, threads), rows=rows)
     contexts = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths + 1)[listed.entries]
