@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,11 @@ from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Id, Unknown, Vocabulary
+from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import NotFittedError, SettingError
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
+from shortlist.recommenders.composed import Composed
 from shortlist.recommenders.index import Index, index_of
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, scores_of
@@ -28,12 +29,15 @@ from shortlist.reranking.training import Digests, Lesson, found_by
 from shortlist.retrieval import Filters, top_n
 from shortlist.retrieval.slates.base import Slate, check_slate
 
+if TYPE_CHECKING:
+    from shortlist.storage import StoredModel
+
 _BLOCK = 16 << 20  # numbers in a table of features at a time: 64 MiB
 
 Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
 
-class TwoStage:
+class TwoStage(Composed):
     """The best candidates of a fitted recommender, put into order by a reranker.
 
     The article's two stages: stage one is to have what is relevant among its candidates (recall), stage two orders them
@@ -230,16 +234,30 @@ class TwoStage:
         them, with its own differences of scores below the lowest of stage two.
         """
         n = whole("n", n)
-        most = n if slate is None else max(n, check_slate(slate).pool)
+        if slate is not None:
+            check_slate(slate)
         self._require_fit()
         queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
-            wanted = max(most, self.candidates)
-            items, scores = self._found(queries, filters, wanted, memory_bytes(memory), threads, index)
-            items, scores = self._reranked(queries, items, scores, threads)
-            if slate is not None:
-                pool = np.ascontiguousarray(items[:, :most]), np.ascontiguousarray(scores[:, :most])
-                items, scores = self.first._slate(slate, *pool, queries, n, memory, threads)
+            return self._answer(queries, filters, n, slate, memory, threads, index)
+
+    def _answer(
+        self,
+        queries: Queries,
+        filters: Filters,
+        n: int,
+        slate: Slate | None,
+        memory: int | str | None,
+        threads: int | None,
+        index: Index | None = None,
+    ) -> Recommendations:
+        most = n if slate is None else max(n, slate.pool)
+        wanted = max(most, self.candidates)
+        items, scores = self._found(queries, filters, wanted, memory_bytes(memory), threads, index)
+        items, scores = self._reranked(queries, items, scores, threads)
+        if slate is not None:
+            pool = np.ascontiguousarray(items[:, :most]), np.ascontiguousarray(scores[:, :most])
+            items, scores = self.first._slate(slate, *pool, queries, n, memory, threads)
         items, scores = np.ascontiguousarray(items[:, :n]), np.ascontiguousarray(scores[:, :n])
         return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
 
@@ -359,20 +377,6 @@ class TwoStage:
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
-    @property
-    def contexts_(self) -> Vocabulary:
-        """The contexts that stage one knows."""
-        return self.first.contexts_
-
-    @property
-    def items_(self) -> Vocabulary:
-        """The items that stage one knows."""
-        return self.first.items_
-
-    @property
-    def _composes(self) -> bool:
-        return self.first._composes
-
     def knows_answers(self, split: Split) -> bool:
         """Whether stage two learnt from what this split asks for.
 
@@ -397,13 +401,24 @@ class TwoStage:
         `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.reranking.storage import stored_of
+        from shortlist.recommenders.registry import require_registered
         from shortlist.storage import save_model
 
-        self._require_fit()
-        stored = stored_of(self)
+        stored = self._stored()
+        require_registered(self.first, *self.describer.models.values())
         refuse_checkpoint(path)
         save_model(path, stored)
+
+    def _stored(self) -> StoredModel:
+        from shortlist.reranking.storage import stored_of
+
+        self._require_fit()
+        return stored_of(self)
+
+    def _code(self) -> list[str]:
+        reranker = None if type(self.reranker) is LambdaMART else type(self.reranker)
+        own = [one for one in (reranker, self.describer.extra) if one is not None]
+        return [f"{one.__module__}.{getattr(one, '__qualname__', type(one).__qualname__)}" for one in own]
 
     @classmethod
     def load(
