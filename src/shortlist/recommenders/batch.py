@@ -104,8 +104,8 @@ def write_lists(
             `score`; or `"lists"`, a row for each context, with a list of items, best first, and one of scores.
         overwrite: replace a file that is there; else that is an error.
         restart: forget what an earlier call has finished. Needed to write other lists to a place where some were begun:
-            another model, other contexts, n or filters are refused, as they would make a file of two kinds. A model's
-            code of your own (a subclass, a reranker, features of a `TwoStage`) is known by its name only.
+            another model, other contexts, n or filters are refused, as they would make a file of two kinds. Code of
+            your own in a model (a subclass, a reranker, the `extra` of a `TwoStage`) is known by its name only.
         block: contexts at a time; by default as many as make two million recommendations, and as have eight million
             items in their pools where a slate or a second stage picks out of more. Memory for a block is needed three
             times, since it is searched while the one before is written, and that for its pools once.
