@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import polars as pl
@@ -104,6 +105,119 @@ def test_pairs(run, run_json, odd_csv, tmp_path):
     assert run_json("batch", tmp_path / "m", *out, "--unknown", "average", "--overwrite")["contexts"] == 2
 
 
+@pytest.fixture(scope="module")
+def day_model(tmp_path_factory):
+    """Contexts of text and integers."""
+    path = tmp_path_factory.mktemp("models") / "days"
+    frame = {"user": ["u1", "u1", "u2", "u3", "u4"], "day": [1, 2, 1, 2, 3], "product": ["a", "b", "a", "c", "d"]}
+    data = sl.Interactions.from_frame(frame, context=["user", "day"], item="product")
+    sl.PARAFAC(dim=2, epochs=2).fit(data).save(path)
+    return path
+
+
+def test_a_cell_that_is_no_number(run, run_json, day_model, int_model, tmp_path):
+    """It is not known, and changes nothing for the other cells of its column."""
+    model = sl.load(day_model)
+    rows = ["u1,1", "u2,1", "u3,sunday", "u4,003"]
+    ids = [("u1", 1), ("u2", 1), ("u3", "sunday"), ("u4", 3)]
+    (tmp_path / "who.csv").write_text("\n".join(["user,day", *rows]) + "\n")
+    (tmp_path / "who.txt").write_text("\n".join(rows) + "\n")
+    for ending in ("csv", "txt"):
+        words = ["batch", day_model, "--contexts", tmp_path / f"who.{ending}", "--overwrite"]
+        out = tmp_path / "x.parquet"
+        assert run_json(*words, "--out", out, "--unknown", "skip")["skipped"] == [["u3", "sunday"]]
+        assert pl.read_parquet(out).equals(model.recommend(ids, n=100, unknown="skip").to_polars())
+        run(*words, "--out", out, "--unknown", "average")
+        assert pl.read_parquet(out).equals(model.recommend(ids, n=100, unknown="average").to_polars())
+        told = run(*words, "--out", out, code=1).stderr
+        assert "unknown context ('u3', 'sunday'): 1 of 4 contexts have a part that is not known" in told
+        assert "pass --unknown skip to leave them out, or --unknown average to take an average" in told
+    for name, lines in (("few.csv", "user\n105\nann\n101\n"), ("few.txt", "101\nann\n105\n")):
+        (tmp_path / name).write_text(lines)
+        out = tmp_path / f"of-{name}.csv"
+        told = run_json("batch", int_model, "--contexts", tmp_path / name, "--out", out, "--unknown", "skip")
+        assert (told["contexts"], told["skipped"]) == (2, ["ann"])
+        assert pl.read_csv(out)["user"].unique(maintain_order=True).to_list() == [101, 105]
+
+
+def test_lines_with_another_number_of_parts(run, run_json, day_model, tmp_path):
+    (tmp_path / "who.txt").write_text("u1,1\n\nu2\nu3,1,2\n")
+    words = ["batch", day_model, "--out", tmp_path / "x.parquet", "--contexts", tmp_path / "who.txt"]
+    for more in ([], ["--unknown", "average"]):
+        told = run(*words, *more, code=1).stderr
+        assert "who.txt: line 3 'u2' has 1 part; expected 2 with commas between, user,day" in told
+        assert "pass --unknown skip to leave it out" in told
+    told = run_json(*words, "--unknown", "skip")
+    assert (told["contexts"], told["skipped"]) == (1, ["u2", "u3,1,2"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe(run_json, int_model, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("105\n101\n",))
+    writer.start()
+    assert run_json("batch", int_model, "--out", tmp_path / "x.parquet", "--contexts", pipe)["contexts"] == 2
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "user,x\n101,1\n,2\n", "column 'user': 1 of 2 rows are null. Mend the data\n"),
+        ("a.csv", "user,x\n101,1\n102\n", "(line 3 of a.csv has 1: '102'). Mend the file\n"),
+        ("a.jsonl", '{"user": 101}\n{"user": null}\n', "1 of 2 rows are null (first: line 2 "),
+        ("a.csv", "user\n", "there are no rows below the header; expected a line a context\n"),
+        ("a.csv", "", "is empty (0 bytes); expected contexts"),
+        ("a.csv", "user;x\n101;1\n", "is the separator a semicolon? Then put commas there, or tabs in a .tsv\n"),
+        ("a.csv", "101\n102\n", "is this the first context? Then put a header line above it"),
+        ("a.doc", "101\n", "expected CSV (.csv), "),
+        ("a.doc", "101\n", "; or .txt, with one context a line\n"),
+        ("a.csv", "PAR1", "its name says csv; rename it\n"),
+        ("a.parquet", "user\n101\n", "begins with 'user'; if it is CSV, rename it\n"),
+        ("a.txt", "101\n999\n", "unknown context 999: 1 of 2 ids are not among the 8 known; pass --unknown skip to"),
+    ],
+)
+def test_advice_that_can_be_followed(run, int_model, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    told = run("batch", int_model, "--out", tmp_path / "x.csv", "--contexts", tmp_path / name, "-q", code=1).stderr
+    assert message in told
+    for strange in ("--on-bad", "--format", "--separator", "fold_in", "event"):
+        assert strange not in told
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_nobody_is_known(run, int_model, tmp_path):
+    (tmp_path / "who.txt").write_text("ann\n999\n")
+    words = ["batch", int_model, "--out", tmp_path / "x.csv", "--contexts", tmp_path / "who.txt", "--unknown"]
+    assert "none of the 2 asked for is known, such as 'ann'" in run(*words, "skip", code=1).stderr
+    assert "'average', which is for contexts of several parts" in run(*words, "average", code=1).stderr
+
+
+def test_slates(run, odd_model, model, tmp_path):
+    run("batch", odd_model, "--out", tmp_path / "x.parquet", "-n", 3, "--slate", "mmr", "--diversity", 1, "--keep-seen")
+    expected = model.recommend(model.contexts_.ids(), n=3, exclude_seen=False, slate=sl.slates.MMR(1.0)).to_polars()
+    assert pl.read_parquet(tmp_path / "x.parquet").equals(expected)
+
+
+def test_two_stages(run_json, odd_csv, tmp_path):
+    pytest.importorskip("lightgbm")
+    data = sl.Interactions.read(odd_csv, context="user", item="product")
+    split = sl.splits.at_random(data, test=0.3, seed=0)
+    two = sl.TwoStage(sl.IALS(dim=4, epochs=3).fit(split.train), sl.LambdaMART(trees=5), candidates=6).fit(split)
+    two.save(tmp_path / "m")
+    told = run_json("batch", tmp_path / "m", "--out", tmp_path / "x.parquet", "-n", 4)
+    assert told["contexts"] == 8
+    assert pl.read_parquet(tmp_path / "x.parquet").equals(two.recommend(two.contexts_.ids(), n=4).to_polars())
+
+
+@pytest.mark.parametrize("out", ["", ".", "/", "x.doc", "x"])
+def test_names_that_say_nothing(run, odd_model, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    assert "expected a name that ends in .parquet" in run("batch", odd_model, "--out", out, code=1).stderr
+    assert os.listdir(tmp_path) == []
+
+
 def test_wrong_files(run, odd_model, tmp_path):
     def fails(*args):
         return run("batch", odd_model, *args, code=1).stderr
@@ -173,9 +287,10 @@ def test_going_on(run, odd_model, model, tmp_path, sent):
     told = run(*words, code=1).stderr
     assert "block was 1 and is 65536" in told
     assert "pass --restart to begin anew" in told
+    assert "going on" not in told
     done = subprocess.run([sys.executable, "-c", _SLOW, *words, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["resumed"] >= 2
-    assert f"going on from {folder_of(out)}" in done.stderr
+    assert done.stderr.startswith("going on with lists.parquet: ")
     found, expected = pl.read_parquet(out), model.recommend(model.contexts_.ids(), n=2).to_polars()
     assert found.drop("score").equals(expected.drop("score"))
     assert sorted(os.listdir(tmp_path)) == ["lists.parquet"]

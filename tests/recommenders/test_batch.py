@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -206,12 +209,14 @@ def test_combinations_that_were_never_seen(tuples, tmp_path):
 
 def test_unknown_contexts(model, tmp_path):
     asked = [3, 999, 4, "x", 3]
-    with pytest.raises(sl.UnknownIdError, match="unknown context 999"):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context 999: 2 of 5 ids .*; pass unknown='skip' to"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked)
-    with pytest.raises(sl.SettingError, match="unknown is 'average'"):
+    with pytest.raises(sl.SettingError, match="unknown is 'average', which is for contexts of several parts"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked, unknown="average")
     with pytest.raises(sl.SettingError, match=r"write \[3\]"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=3)
+    with pytest.raises(sl.DataError, match=r"no contexts to make lists for: none of the 2 .* is known, such as 999"):
+        sl.write_lists(model, tmp_path / "x.parquet", contexts=[999, "x"], unknown="skip")
     assert os.listdir(tmp_path) == []
     done = sl.write_lists(model, tmp_path / "x.parquet", contexts=asked, unknown="skip")
     assert done.skipped == [999, "x"]
@@ -231,6 +236,107 @@ def test_nobody_and_nothing(model, tmp_path):
     assert not empty.height
     sl.write_lists(model, tmp_path / "y.parquet", allow=[], block=7, format="lists")
     assert pl.read_parquet(tmp_path / "y.parquet")["product"].to_list() == [[]] * 60
+
+
+@pytest.mark.parametrize("slate", [sl.slates.MMR(0.5, pool=12), sl.slates.Calibrated(0.5, pool=3)])
+def test_slates(model, tmp_path, slate):
+    sl.write_lists(model, tmp_path / "x.parquet", n=5, block=7, slate=slate)
+    found = pl.read_parquet(tmp_path / "x.parquet")
+    assert found.equals(expected(model, model.contexts_.ids(), 5, 7, slate=slate))
+    assert not found.equals(expected(model, model.contexts_.ids(), 5, 7))
+
+
+class Mine(sl.IALS):
+    pass
+
+
+def test_a_class_of_ones_own(model, tmp_path):
+    mine = Mine(dim=5, epochs=3).fit(events())
+    sl.write_lists(mine, tmp_path / "x.parquet", n=4, block=7)
+    assert pl.read_parquet(tmp_path / "x.parquet").equals(expected(model, model.contexts_.ids(), 4, 7))
+    with pytest.raises(sl.StorageError, match="Mine is not one of Shortlist's recommenders"):
+        mine.save(tmp_path / "m")
+    with pytest.raises(sl.StorageError, match="is not one of Shortlist's recommenders"):
+        type("IALS", (sl.IALS,), {})(dim=5, epochs=1).fit(events()).save(tmp_path / "m")
+    assert os.listdir(tmp_path) == ["x.parquet"]
+
+
+# --- two stages ------------------------------------------------------------------------------------------------------
+
+
+def two_stages(kind=sl.IALS, **settings):
+    split = sl.splits.at_random(events(), test=0.3, seed=0)
+    first = kind(dim=5, epochs=3).fit(split.train)
+    return sl.TwoStage(first, **{"reranker": sl.LambdaMART(trees=5), "candidates": 9, **settings}).fit(split)
+
+
+@pytest.fixture(scope="module")
+def two():
+    pytest.importorskip("lightgbm")
+    return two_stages()
+
+
+@pytest.mark.parametrize("slate", [None, sl.slates.MMR(0.5, pool=12)])
+@pytest.mark.parametrize("n", [4, 20])
+def test_two_stages(two, tmp_path, n, slate):
+    sl.write_lists(two, tmp_path / "x.parquet", n=n, block=7, slate=slate, deny=["i01"])
+    found = pl.read_parquet(tmp_path / "x.parquet")
+    assert found.equals(expected(two, two.contexts_.ids(), n, 7, slate=slate, deny=["i01"]))
+    assert not found.equals(expected(two.first, two.contexts_.ids(), n, 7, slate=slate, deny=["i01"]))
+    asked = [*two.contexts_.ids()[:5], 999]
+    done = sl.write_lists(two, tmp_path / "y.parquet", n=n, contexts=asked, unknown="skip", format="lists")
+    assert done.skipped == [999]
+    assert pl.read_parquet(tmp_path / "y.parquet")["product"].to_list() == two.recommend(asked[:5], n=n).ids
+
+
+def test_two_stages_go_on(two, tmp_path, monkeypatch):
+    path = tmp_path / "x.parquet"
+    with stopping_after(monkeypatch, 3):
+        sl.write_lists(two, path, n=6, block=7)
+    two.save(tmp_path / "m")
+    retrained = two_stages(reranker=sl.LambdaMART(trees=6))
+    for changed in (retrained, two_stages(candidates=8), two.with_first(sl.IALS(dim=5, epochs=4).fit(events()))):
+        with pytest.raises(sl.StorageError, match=r"another file: model changed"):
+            sl.write_lists(changed, path, n=6, block=7)
+    with pytest.raises(sl.StorageError, match=r"recommender was 'TwoStage' and is 'IALS'"):
+        sl.write_lists(two.first, path, n=6, block=7)
+    assert sl.write_lists(sl.load(tmp_path / "m"), path, n=6, block=7).resumed == 21
+    assert pl.read_parquet(path).equals(expected(two, two.contexts_.ids(), 6, 7))
+
+
+class Backwards:
+    """A reranker of one's own."""
+
+    def fit(self, candidates, relevance):
+        pass
+
+    def score(self, candidates):
+        return candidates.ranks.astype(float)
+
+
+class BackwardsToo(Backwards):
+    pass
+
+
+def test_second_stages_of_ones_own_are_known_by_their_names(tmp_path, monkeypatch):
+    path = tmp_path / "x.parquet"
+    own = two_stages(reranker=Backwards(), extra=_nothing_more)
+    with stopping_after(monkeypatch, 3):
+        sl.write_lists(own, path, n=6, block=7)
+    for changed in (two_stages(reranker=BackwardsToo(), extra=_nothing_more), two_stages(reranker=Backwards())):
+        with pytest.raises(sl.StorageError, match="model changed"):
+            sl.write_lists(changed, path, n=6, block=7)
+    assert sl.write_lists(own, path, n=6, block=7).resumed == 21
+    assert pl.read_parquet(path).equals(expected(own, own.contexts_.ids(), 6, 7))
+    mine = two_stages(Mine, reranker=Backwards(), extra=_nothing_more)
+    sl.write_lists(mine, tmp_path / "y.parquet", n=6, block=7)
+    assert pl.read_parquet(tmp_path / "y.parquet").equals(pl.read_parquet(path))
+    with pytest.raises(sl.StorageError, match="Mine is not one of Shortlist's recommenders"):
+        mine.save(tmp_path / "m")
+
+
+def _nothing_more(candidates):
+    return {"zero": np.zeros(len(candidates))}
 
 
 # --- interrupted -----------------------------------------------------------------------------------------------------
@@ -289,13 +395,29 @@ def test_another_question_is_refused(model, tmp_path, monkeypatch):
         ({"model": other}, "model changed"),
         ({"model": changed}, "model changed"),
         ({"model": sl.Popularity().fit(events())}, "recommender was 'IALS' and is 'Popularity'"),
+        ({"slate": sl.slates.MMR(0.3)}, r"slate was None and is 'MMR\(diversity=0.3, pool=100\)'"),
     ):
         with pytest.raises(sl.StorageError, match=f"another file: .*{what}.*; .*pass restart=True to begin anew"):
             sl.write_lists(**{"model": model, "path": path, **asked, **changes})
     # the same filters in another order, and the same model from disk, are the same question
     loaded = sl.load(tmp_path / "m")
-    assert sl.write_lists(loaded, path, **{**asked, "deny": ["i01", "unheard of", "i01"]}).resumed == 14
+    same = {**asked, "deny": ["i01", "unheard of", "i01"], "exclude_seen": np.True_}
+    assert sl.write_lists(loaded, path, **same).resumed == 14
     assert pl.read_parquet(path).equals(expected(model, list(range(40)), 6, 7, deny=["i01"]))
+
+
+def test_a_block_that_nobody_named_is_not_what_changed(model, tmp_path, monkeypatch):
+    path = tmp_path / "x.parquet"
+    monkeypatch.setattr(batch, "ROWS", 60)
+    with stopping_after(monkeypatch, 2):
+        sl.write_lists(model, path, n=6)
+    with pytest.raises(sl.StorageError, match=r"another file: n was 6 and is 5; go on as it was begun"):
+        sl.write_lists(model, path, n=5)
+    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 3, n was 6 and is 5; go on"):
+        sl.write_lists(model, path, n=5, block=3)
+    monkeypatch.setattr(batch, "ROWS", 120)
+    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 20; go on"):
+        sl.write_lists(model, path, n=6)
 
 
 def _saved(model, path):
@@ -318,7 +440,7 @@ def test_a_file_that_is_there(model, tmp_path):
         sl.write_lists(model, path)
     assert path.read_text() == "precious"
     assert os.listdir(tmp_path) == ["x.parquet"]
-    sl.write_lists(model, path, n=2, overwrite=True)
+    sl.write_lists(model, path, n=2, overwrite=np.True_, restart=np.False_)
     assert pl.read_parquet(path).height == 120
 
 
@@ -405,6 +527,12 @@ def test_killed_at_random_times(model, tmp_path):
         ({"deny": {"i01": 1}}, "expected a list of item ids"),
         ({"path": 7}, "path is 7"),
         ({"path": "x.xlsx"}, r"expected a name that ends in \.parquet"),
+        ({"path": "/"}, r"expected a name that ends in \.parquet"),
+        ({"path": "a\0.parquet"}, r"expected a name that ends in \.parquet.* and has no NUL in it"),
+        ({"model": "models/shop"}, r"got 'models/shop'; load the model that is there: shortlist.load\(path\)"),
+        ({"model": Path("models/shop")}, r"got 'models/shop'; load the model that is there"),
+        ({"model": sl.IALS}, "got the class IALS; pass an instance that is fitted"),
+        ({"model": [1]}, "got list; pass a fitted recommender"),
         ({"path": "x.csv", "format": "lists"}, "a cell of text holds no list"),
     ],
 )
@@ -413,6 +541,11 @@ def test_what_makes_no_sense(model, tmp_path, monkeypatch, arguments, message):
     with pytest.raises(sl.SettingError, match=message):
         sl.write_lists(**{"model": model, "path": "x.parquet", **arguments})
     assert os.listdir(tmp_path) == []
+
+
+def test_an_index_is_no_model(model, tmp_path):
+    with pytest.raises(sl.SettingError, match="got an Index; pass the model that it was made of"):
+        sl.write_lists(model.index("exact"), tmp_path / "x.parquet")
 
 
 def test_wrong_places(model, tmp_path):
@@ -437,6 +570,19 @@ def test_blocks_are_bounded_by_rows(model, tmp_path, monkeypatch):
     assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups == 6
 
 
+def test_blocks_are_bounded_by_what_is_found(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(batch, "FOUND", 120)
+
+    def groups(model, slate=None):
+        sl.write_lists(model, tmp_path / "x.parquet", n=6, slate=slate, overwrite=True)
+        return pq.ParquetFile(tmp_path / "x.parquet").num_row_groups
+
+    assert groups(model) == 3
+    assert groups(model, sl.slates.MMR(pool=12)) == 6
+    assert groups(model, sl.slates.MMR(pool=10_000)) == 15  # there are 30 items
+    assert groups(two_stages(reranker=Backwards(), candidates=24)) == 12
+
+
 def test_progress(model, tmp_path, capsys):
     sl.write_lists(model, tmp_path / "x.parquet", n=2, block=6, progress=True)
     lines = capsys.readouterr().err.splitlines()
@@ -444,6 +590,19 @@ def test_progress(model, tmp_path, capsys):
     assert lines[-1] == "writing x.parquet: 60/60 contexts"
     sl.write_lists(model, tmp_path / "x.parquet", n=2, block=6, overwrite=True)
     assert not capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_names_that_look_like_markup(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    sl.write_lists(model, tmp_path / "[red]x.parquet", n=2)
+    assert "writing [red]x.parquet" in re.sub(r"\x1b\[[0-9;?]*\w", "", sys.stderr.getvalue())
 
 
 _MEMORY = """
@@ -454,23 +613,27 @@ def status(name):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 n = int(sys.argv[1])
-model = sl.Popularity().fit(sl.datasets.synthetic(n, 200, 4 * n, seed=0))
-sl.write_lists(model, sys.argv[2] + "/warm.parquet", n=100, contexts=list(range(10)))
+how = {"n": 100, "block": 2000}
+if sys.argv[3] == "slate":
+    how = {"n": 10, "slate": sl.slates.MMR(pool=1000)}
+model = sl.Popularity().fit(sl.datasets.synthetic(n, 1100, 4 * n, seed=0))
+sl.write_lists(model, sys.argv[2] + "/warm.parquet", contexts=model.contexts_.ids()[:10], **how)
 before = status("VmRSS")
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")
-sl.write_lists(model, sys.argv[2] + "/x.parquet", n=100, block=2000, memory="64MB")
+sl.write_lists(model, sys.argv[2] + "/x.parquet", memory="64MB", **how)
 print(status("VmHWM") - before)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak of memory cannot be reset here")
-def test_memory_does_not_grow_with_contexts(tmp_path):
+@pytest.mark.parametrize(("how", "few", "many"), [("lists", 20_000, 160_000), ("slate", 12_000, 48_000)])
+def test_memory_does_not_grow_with_contexts(tmp_path, how, few, many):
     peaks = []
-    for n in (20_000, 160_000):
+    for n in (few, many):
         (tmp_path / str(n)).mkdir()
-        command = [sys.executable, "-c", _MEMORY, str(n), str(tmp_path / str(n))]
+        command = [sys.executable, "-c", _MEMORY, str(n), str(tmp_path / str(n)), how]
         peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
-    assert peaks[1] < 400e6  # all lists of the second have 16 million rows
+    assert peaks[1] < 400e6  # all lists have 16 million rows, and all pools 48 million items, of some 25 bytes each
     assert peaks[1] < 2 * peaks[0] + 50e6

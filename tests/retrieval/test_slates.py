@@ -385,9 +385,12 @@ def test_shares_of_the_history_are_met(case):
 
 def test_settings():
     assert repr(sl.slates.MMR(0.3)) == "MMR(diversity=0.3, pool=100)"
-    assert repr(sl.slates.DPP(diversity=1, pool=50)) == "DPP(diversity=1, pool=50)"
+    assert repr(sl.slates.DPP(diversity=1, pool=50)) == "DPP(diversity=1.0, pool=50)"
     assert repr(sl.slates.Calibrated(0.5)) == "Calibrated(strength=0.5, pool=100)"
     assert MMR(0.3) == MMR(0.3, 100) != DPP(0.3)
+    for kind in (MMR, DPP, Calibrated):  # what is equal has one repr, by which it is known again
+        assert repr(kind(np.float64(0.25), np.int64(7))) == repr(kind(np.float32(0.25), 7)) == repr(kind(0.25, 7))
+        assert repr(kind(True - 0)) == repr(kind(1)) == repr(kind(1.0))
     for wrong in (-0.1, 1.5, float("nan"), "0.3", None, True):
         for kind, name in ((MMR, "diversity"), (DPP, "diversity"), (Calibrated, "strength")):
             with pytest.raises(sl.SettingError, match=rf"{name} is .*; expected a number from 0 to 1"):

@@ -44,7 +44,7 @@ def killed(target: Path, k: int, when: str, log: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with at_call(**{"happening" if when == "before" else "after": die}) as made:
-        make(target, overwrite=True)
+        make(target, overwrite=target.exists())
     log.write_text("end" if k >= len(made) else "failed")  # a call that fails has no time after it
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from shortlist.errors import StorageError
+from shortlist.storage import draft as draft_file
 from shortlist.storage.draft import folder_of, opened
-from storage.draft_killer import BLOCKS, HEAD, WHOLE, make
+from storage.draft_killer import BLOCKS, HEAD, TAIL, WHOLE, make
 from storage.faults import at_call
 from storage.samples import child_environment
 
@@ -56,11 +57,12 @@ def test_killed_at_every_call(tmp_path: Path, situation: str, when: str) -> None
     points = json.loads((base / "points.json").read_text())
     if situation != "begun":
         assert points.count("write") == 1 + 1 + 2 * len(BLOCKS) + 2  # head, identity, blocks and lines, tail and line
-    assert points.count("replace") == 1
+    step = "replace" if situation == "file" else "link"
+    assert points.count(step) == 1
     for k, name in enumerate(points):
         target = base / str(k) / "lists"
         there = target.read_bytes() if target.exists() else None
-        in_place = k > points.index("replace") or (name == "replace" and when == "after")
+        in_place = k > points.index(step) or (name == step and when == "after")
         in_place |= name == "failed"  # nobody was killed
         assert there == (WHOLE if in_place else b"older" if situation == "file" else None), (k, name)
         before = make(target, overwrite=True)
@@ -72,7 +74,7 @@ def test_killed_when_it_was_in_place_needs_no_overwriting(tmp_path: Path) -> Non
     target = tmp_path / "lists"
 
     def stop(index: int, name: str, args: tuple[Any, ...]) -> None:
-        if name == "replace":
+        if name in ("link", "replace"):
             raise Stopped
 
     with pytest.raises(Stopped), at_call(after=stop):
@@ -80,6 +82,51 @@ def test_killed_when_it_was_in_place_needs_no_overwriting(tmp_path: Path) -> Non
     assert folder_of(target).exists()
     assert make(target) == len(BLOCKS)
     check_whole(target)
+
+
+def test_what_was_linked_and_moved_away_is_not_changed(tmp_path: Path) -> None:
+    target, kept = tmp_path / "lists", tmp_path / "kept"
+
+    def stop(index: int, name: str, args: tuple[Any, ...]) -> None:
+        if name == "link":
+            raise Stopped
+
+    with pytest.raises(Stopped), at_call(after=stop):
+        make(target)
+    target.rename(kept)
+    with pytest.raises(StorageError, match=r"content' has another name.*pass restart=True"):
+        make(target)
+    assert make(target, restart=True) == 0
+    assert kept.read_bytes() == target.read_bytes() == WHOLE
+    assert sorted(os.listdir(tmp_path)) == ["kept", "lists"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    target = tmp_path / "lists"
+    if not links:
+        monkeypatch.setattr(os, "link", _no_links)
+    with opened(target, HEAD, {"n": 1}, overwrite=False, restart=False) as draft:
+        for k, block in enumerate(BLOCKS):
+            draft.append(block, {"k": k})
+        target.write_bytes(b"somebody's")
+        with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+            draft.finish(TAIL)
+    assert target.read_bytes() == b"somebody's"
+    with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+        make(target)
+    assert make(target, overwrite=True) == len(BLOCKS)
+    check_whole(target)
+
+
+def test_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", _no_links)
+    assert make(tmp_path / "lists") == 0
+    check_whole(tmp_path / "lists")
+
+
+def _no_links(*args: Any, **kwargs: Any) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
@@ -148,6 +195,101 @@ def test_one_at_a_time(tmp_path: Path) -> None:
                 make(target, restart=restart)
     assert make(target) == 1
     check_whole(target)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EIO])
+def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    target = tmp_path / "lists"
+
+    def no_locks(*args: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", no_locks)
+        with pytest.raises(StorageError, match=rf"cannot be locked against other processes: {os.strerror(code)}; name"):
+            make(target)
+    assert os.listdir(tmp_path) == []
+    begin(target, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", no_locks)
+        with pytest.raises(StorageError, match="cannot be locked"):
+            make(target)
+    assert make(target) == 2
+    check_whole(target)
+
+
+def test_who_comes_second_takes_nothing_from_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process begins at the worst of times: when it has been seen that there is no folder yet."""
+    pytest.importorskip("fcntl")
+    target = tmp_path / "lists"
+    mkdir = Path.mkdir
+    others = []
+
+    def meanwhile(self: Path, *args: Any, **kwargs: Any) -> None:
+        if self == folder_of(target) and not others:
+            others.append(opened(target, HEAD, {"n": 1}, overwrite=False, restart=False))
+            others.append(others[0].__enter__())
+        mkdir(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", meanwhile)
+    with pytest.raises(StorageError, match="being made by another process"):
+        make(target)
+    for k, block in enumerate(BLOCKS):
+        others[1].append(block, {"k": k})
+    others[1].finish(TAIL)
+    others[0].__exit__(None, None, None)
+    check_whole(target)
+
+
+def test_whoever_is_refused_does_not_remove_a_folder_just_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "lists"
+
+    def meanwhile(target: Path, overwrite: bool) -> None:
+        folder_of(target).mkdir()  # by another process, which has not come any further
+        raise StorageError("refused")
+
+    monkeypatch.setattr(draft_file, "_refuse_target", meanwhile)
+    with pytest.raises(StorageError, match="refused"):
+        make(target)
+    assert folder_of(target).is_dir()
+
+
+def test_a_journal_that_was_removed_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had it goes between our opening it and our lock."""
+    fcntl = pytest.importorskip("fcntl")
+    target = tmp_path / "lists"
+    flock = fcntl.flock
+
+    def removed(*args: Any) -> None:
+        os.unlink(folder_of(target) / "journal")
+        flock(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", removed)
+        with pytest.raises(StorageError, match="being made by another process"):
+            make(target)
+    assert make(target) == 0
+    check_whole(target)
+
+
+def test_what_is_no_json_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TypeError, match="not JSON serializable"),
+        opened(tmp_path / "lists", HEAD, {"n": object()}, overwrite=False, restart=False),
+    ):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_empty_journal_is_nobodys(tmp_path: Path) -> None:
+    target = tmp_path / "lists"
+    begin(target, 2)
+    (folder_of(target) / "journal").write_bytes(b"")
+    target.write_bytes(b"older")
+    with pytest.raises(StorageError, match="is there already"):
+        make(target)
+    assert os.listdir(tmp_path) == ["lists"]
 
 
 @pytest.mark.parametrize("name", ["content", "journal"])

@@ -1,17 +1,16 @@
 """`shortlist batch`."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shortlist.cli import options as opt
-from shortlist.cli.ids import listed
+from shortlist.cli.ids import lines_of
 from shortlist.cli.output import Output
 from shortlist.cli.recommend import Allow, Deny, KeepSeen, item_filter
 from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
-from shortlist.errors import DataError, UnknownIdError
+from shortlist.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +36,7 @@ def batch(
         typer.Option(
             metavar="FILE",
             help="For whom, everybody by default: a CSV, TSV, Parquet or JSONL file with the columns of the contexts, "
-            "or a .txt file with one id a line.",
+            "or a .txt file, or a pipe, with one id a line.",
             show_default=False,
         ),
     ] = None,
@@ -72,20 +71,20 @@ def batch(
       shortlist batch models/shop --out lists.parquet -n 50
     """
     from shortlist.recommenders.batch import write_lists
+    from shortlist.recommenders.list_files import list_file
     from shortlist.recommenders.registry import load
     from shortlist.storage.draft import folder_of
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    recommender = load(model)
+    list_file(Path(out), nested=lists)
     folder = folder_of(Path(out))
-    if folder.is_dir() and not restart:
-        say.note(f"going on from {folder}")
+    recommender = load(model)
     try:
         done = write_lists(
             recommender,
             out,
             n,
-            contexts=None if contexts is None else read_contexts(contexts, recommender.contexts_),
+            contexts=None if contexts is None else read_contexts(contexts, recommender.contexts_, unknown),
             exclude_seen=not keep_seen,
             allow=item_filter(recommender, "allow", allow, ctx, say),
             deny=item_filter(recommender, "deny", deny, ctx, say),
@@ -100,7 +99,7 @@ def batch(
     except KeyboardInterrupt:
         kept = f"what is finished is in {folder}; the same command goes on from there"
         raise KeyboardInterrupt(kept if folder.is_dir() else "nothing was written") from None
-    size = os.path.getsize(out)
+    size = done.path.stat().st_size
     if say.json:
         skipped = [list(one) if isinstance(one, tuple) else one for one in done.skipped]
         document: dict[str, Any] = {
@@ -129,10 +128,11 @@ def batch(
     say.facts([*lines, ("seconds", f"{done.seconds:.1f}"), ("written to", f"{out}, {size / 1e6:,.1f} MB")])
 
 
-def read_contexts(path: str, vocabulary: "Vocabulary") -> "list[Id] | pl.DataFrame":
-    """The contexts in a file: of a table its columns of that name, of a text file its lines."""
-    if Path(path).suffix.lower() in _ONE_A_LINE and Path(path).is_file():
-        found = [_parsed(vocabulary, line) for line in listed(f"@{path}")]
+def read_contexts(path: str, vocabulary: "Vocabulary", unknown: opt.UnknownContext) -> "list[Id] | pl.DataFrame":
+    """The contexts in a file: of a table its columns of that name, of a text file (or a pipe) its lines."""
+    place = Path(path)
+    if place.suffix.lower() in _ONE_A_LINE and place.exists() and not place.is_dir():
+        found = [_of_line(path, number, line, vocabulary, unknown) for number, line in lines_of(path)]
         if not found:
             raise DataError(f"{path} is empty; expected one context a line")
         return found
@@ -141,18 +141,26 @@ def read_contexts(path: str, vocabulary: "Vocabulary") -> "list[Id] | pl.DataFra
     from shortlist.data.building import Columns
     from shortlist.data.reading import build_from_files, find_files
 
-    files = find_files(path)
+    files = find_files(path, row="context")
     names = vocabulary.names
     frame = build_from_files(files, Columns(names, names[0]), "raise").contexts.frame
-    if files.format in ("csv", "tsv"):  # whose ids have no types: 7 and '7' are the same there
-        text = [name for name, dtype in vocabulary.frame.schema.items() if dtype == pl.String]
-        frame = frame.with_columns(pl.col(text).cast(pl.String))
-    return frame
+    if files.format not in ("csv", "tsv"):
+        return frame
+    # Ids have no types there, 7 and '7' are the same, and a column of which one cell is no number is text.
+    text = {name for name, dtype in vocabulary.frame.schema.items() if dtype == pl.String}
+    if any(dtype == pl.String and name not in text for name, dtype in frame.schema.items()):
+        return [vocabulary.typed(row) for row in frame.cast(pl.String).rows()]
+    return frame.with_columns(pl.col(*text).cast(pl.String)) if text else frame
 
 
-def _parsed(vocabulary: "Vocabulary", text: str) -> "Id":
-    """An id as typed; what cannot be one is not known, and stays as it is."""
-    try:
-        return vocabulary.parse(text)
-    except UnknownIdError:
-        return text
+def _of_line(path: str, number: int, line: str, vocabulary: "Vocabulary", unknown: opt.UnknownContext) -> "Id":
+    names = vocabulary.names
+    parts = line.split(",") if vocabulary.is_tuple else [line]
+    if len(parts) == len(names):
+        return vocabulary.typed(parts)
+    if unknown is opt.UnknownContext.SKIP:
+        return line  # which is nobody
+    raise DataError(
+        f"{path}: line {number:,} {line!r:.80} has {len(parts)} part{'s' * (len(parts) > 1)}; expected "
+        f"{len(names)} with commas between, {','.join(names)}; mend it, or pass unknown='skip' to leave it out"
+    )

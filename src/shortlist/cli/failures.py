@@ -48,7 +48,7 @@ _PHRASES = {
 _ADVICE = re.compile(
     r"""(?P<quoted>(?<!\w)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
     rf"|(?P<phrase>{'|'.join(map(re.escape, _PHRASES))})"
-    r"|(?P<before>\b(?:pass|with|use|got|is:) |^)"
+    r"|(?P<before>\b(?:pass|with|use|got|is:|or) |^)"
     r"(?P<name>unknown|on_bad|format|separator|aggregate|repeats|layout|min_rating|test|fold_in|time|weight)="
     r"(?P<value>'(?:\\.|[^'\\])*'|[\w+-]+(?:\.\w+)?|)(?=$|[\s,;:)]|\.(?:\s|$))"
 )

@@ -20,14 +20,20 @@ def listed(text: str) -> list[str]:
     if not text.startswith("@"):
         return text.split(",") if text else []
     try:
-        content = Path(text[1:]).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        return [line for _, line in lines_of(text[1:])]
+    except DataError as error:
         raise DataError(
-            f"{text}: the file {text[1:]!r} cannot be read ({reason}); an id that begins with @ "
-            "must stand in such a file, one id a line"
+            f"{text}: {error}; an id that begins with @ must stand in such a file, one id a line"
         ) from error
-    return [line for line in content.replace("\r\n", "\n").split("\n") if line]
+
+
+def lines_of(path: str) -> list[tuple[int, str]]:
+    """The lines of a text file that are not empty, each with its number."""
+    try:
+        content = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the file {path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    return [(number, line) for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1) if line]
 
 
 def parsed(vocabulary: "Vocabulary", texts: Sequence[str], what: str, unknown: Unknown) -> "tuple[list[Id], list[str]]":

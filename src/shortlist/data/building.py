@@ -93,13 +93,14 @@ class _Troubles:
         if newly:
             self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
-    def message(self, origin: str, where: Where) -> str:
+    def message(self, origin: str, where: Where, row: str) -> str:
         lines = [
             f"column {column!r}: {count:,} of {self.rows:,} rows {cause}"
             + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
             for (column, cause), count in self.counts.items()
         ]
-        return f"{origin}: " + "; ".join(lines) + ". Mend the data, or pass on_bad='drop' to leave those rows out"
+        drop = ", or pass on_bad='drop' to leave those rows out" if row == "event" else ""
+        return f"{origin}: {'; '.join(lines)}. Mend the data{drop}"
 
 
 def _by_number(rows: list[int]) -> str:
@@ -163,6 +164,7 @@ def build(
     origin: str = "the frame",
     n_records: int | None = None,
     where: Where = _by_number,
+    row: str = "event",
 ) -> Built:
     """Encode a lazy frame.
 
@@ -174,6 +176,7 @@ def build(
         n_records: the source is a text file (CSV) with so many lines that are not blank; every column is text. Ids
             become integers where all of them are whole numbers written as numbers are (so '007' stays text).
         where: says in messages where rows of the source stand.
+        row: what a row is; dropping bad ones is advised for events only.
     """
     from_text = n_records is not None
     if on_bad not in ("raise", "drop"):
@@ -245,7 +248,7 @@ def build(
             troubles.note(columns.context[0], "are null", without_anything, without_anything)
             troubles.rows = n_records
     if troubles.counts and on_bad == "raise":
-        raise DataError(troubles.message(origin, where))
+        raise DataError(troubles.message(origin, where, row))
     if not any(len(chunk) for chunk in item.chunks):
         if troubles.rows:
             causes = ", ".join(f"{count:,} {what}" for what, count in troubles.dropped.items())
@@ -350,8 +353,9 @@ def _good_rows(
             first = n_before + (first if places is None else places[first])
             troubles.note(column, cause, int(found.sum()), newly, first.tolist())
 
+    names = [one.name for one in ids]
     for k, one in enumerate(ids):
-        if batch[f"id{k}"].null_count():
+        if batch[f"id{k}"].null_count() and one.name not in names[:k]:  # where nothing but ids is read, the item is one
             whole = one.from_text and one.dtype.is_integer()
             check(one.name, "are null or not whole numbers" if whole else "are null", batch[f"id{k}"].is_null())
     if columns.weight is not None:

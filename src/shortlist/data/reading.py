@@ -42,7 +42,7 @@ class Files:
 
     Text files of a known layout come with the `names` of their columns (whether they are `headed` by a line of names or
     not), the `pattern` a line is written in, and expressions that give columns another type (`typed`; what is null then
-    is bad).
+    is bad). `row` is what messages call a row; options of how to read are advised for events only.
     """
 
     paths: list[Path]
@@ -52,6 +52,7 @@ class Files:
     headed: bool = True
     pattern: str = ""
     typed: dict[str, pl.Expr] = field(default_factory=dict)
+    row: str = "event"
 
     @property
     def name(self) -> str:
@@ -59,8 +60,14 @@ class Files:
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0].parent} ({len(self.paths)} files)"
 
 
-def find_files(path: str | Path, format: Format | None = None, separator: str | None = None) -> Files:  # noqa: A002
-    """The data files at `path`: a file, a folder (searched through), or a glob pattern."""
+def find_files(
+    path: str | Path,
+    format: Format | None = None,  # noqa: A002
+    separator: str | None = None,
+    *,
+    row: str = "event",
+) -> Files:
+    """The data files at `path`: a file, a folder (searched through), or a glob pattern; `row` as in `Files`."""
     if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
         raise SettingError(f"separator={separator!r}; expected one ASCII character such as ';'")
     text = str(path)
@@ -86,20 +93,20 @@ def find_files(path: str | Path, format: Format | None = None, separator: str | 
     formats = {format or _format_of(one) for one in found}
     if len(formats) > 1:
         kinds = ", ".join(sorted({one.suffix for one in found}))
-        raise DataError(
-            f"{text} holds files of several formats ({kinds}); pass format=, or a pattern such as '*.parquet'"
-        )
+        way_out = "pass format=, or" if row == "event" else "pass"
+        raise DataError(f"{text} holds files of several formats ({kinds}); {way_out} a pattern such as '*.parquet'")
     (kind,) = formats
     if kind is None:
-        refuse_other_content(found[0], None)
+        refuse_other_content(found[0], None, row)
+        way_out = "pass format=" if row == "event" else f"or .txt, with one {row} a line"
         raise NoTableError(
-            f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; pass format="
+            f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; {way_out}"
         )
     if kind not in _SUFFIXES.values():
         raise SettingError(f"format={kind!r}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
     for one in found:
-        refuse_other_content(one, kind)
-    return Files(found, kind, separator or ("\t" if kind == "tsv" else ","))
+        refuse_other_content(one, kind, row)
+    return Files(found, kind, separator or ("\t" if kind == "tsv" else ","), row=row)
 
 
 def _no_data(folder: Path) -> DataError:
@@ -135,7 +142,7 @@ def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
         return _build_from_text(files, columns, on_bad)
     if files.format == "jsonl":
         return _build_from_json(files, columns, on_bad)
-    return build(scan(files), columns, on_bad=on_bad, origin=files.name)
+    return build(scan(files), columns, on_bad=on_bad, origin=files.name, row=files.row)
 
 
 def _format_of(path: Path) -> Format | None:
@@ -180,7 +187,11 @@ def _build_from_json(files: Files, columns: Columns, on_bad: OnBad) -> Built:
             refuse_bad_json(path)
         raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}") from error
     source = scan_json(files.paths, schema=schema)
-    return build(source, columns, on_bad=on_bad, origin=files.name, where=lambda rows: json_in_words(files.paths, rows))
+
+    def where(rows: list[int]) -> str:
+        return json_in_words(files.paths, rows)
+
+    return build(source, columns, on_bad=on_bad, origin=files.name, where=where, row=files.row)
 
 
 def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None:
@@ -321,7 +332,7 @@ def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     text = scan_text(files, on_bad, columns)
     surveys, n_records, n_ragged = text.surveys, text.n_records, text.n_ragged
     if not n_records and not n_ragged:
-        raise DataError(f"{files.name}: there are no rows below the header; expected a line an event")
+        raise DataError(f"{files.name}: there are no rows below the header; expected a line {_a(files.row)}")
 
     def where(rows: list[int]) -> str:
         return _lines_in_words(files, surveys, rows)
@@ -329,7 +340,7 @@ def _build_from_text(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     try:
         frame = text.frame.with_columns(**files.typed)
         origin = f"{files.name}, lines written as {files.pattern}" if files.pattern else files.name
-        built = build(frame, columns, on_bad=on_bad, origin=origin, n_records=n_records, where=where)
+        built = build(frame, columns, on_bad=on_bad, origin=origin, n_records=n_records, where=where, row=files.row)
     except DataError as error:
         if not isinstance(error.__cause__, pl.exceptions.PolarsError):
             raise
@@ -358,14 +369,20 @@ def _common_header(files: Files, columns: Columns | None) -> list[str]:
         hint = ""
         for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
             if len(header) == 1 and mark in header[0]:
-                hint = f"; is the separator {word}? Then pass separator={mark!r}"
+                way_out = f"pass separator={mark!r}" if files.row == "event" else "put commas there, or tabs in a .tsv"
+                hint = f"; is the separator {word}? Then {way_out}"
                 break
         if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
             names = ",".join(columns.all)
-            hint = f"; is this the first event? Then put a header line above it that names the columns, such as {names}"
+            hint = f"; is this the first {files.row}? Then put a header line above it that names the columns, such as "
+            hint += names
             raise NoTableError(str(no_column(files.name, missing[0], header, hint)))
         raise no_column(files.name, missing[0], header, hint)
     return header
+
+
+def _a(word: str) -> str:
+    return f"a{'n' * word.startswith(tuple('aeiou'))} {word}"
 
 
 def _is_number(text: str) -> bool:
@@ -387,10 +404,8 @@ def _ragged_message(files: Files, surveys: list[Survey], width: int) -> str:
     expected = f"do not have the {width} fields of the header"
     if files.pattern:
         expected = f"are not written as {files.pattern}"
-    return (
-        f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). "
-        "Mend the file, or pass on_bad='drop' to leave those lines out"
-    )
+    drop = ", or pass on_bad='drop' to leave those lines out" if files.row == "event" else ""
+    return f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). Mend the file{drop}"
 
 
 def _lines_in_words(files: Files, surveys: list[Survey], rows: list[int]) -> str:

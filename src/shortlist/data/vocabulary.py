@@ -143,6 +143,20 @@ class Vocabulary:
         values = [self._parse_part(part, column) for part, column in zip(parts, self._frame.get_columns())]
         return tuple(values) if self.is_tuple else values[0]
 
+    def typed(self, parts: Sequence[str]) -> Id:
+        """The id that has these parts, as texts of a file; what is no number where ids are integers stays text.
+
+        >>> Vocabulary.of([("ann", 1)], name=["user", "day"]).typed(["bob", "sunday"])
+        ('bob', 'sunday')
+        """
+        values: list[int | str] = []
+        for part, column in zip(parts, self._frame.get_columns(), strict=True):
+            try:
+                values.append(self._parse_part(part, column))
+            except UnknownIdError:
+                values.append(part)
+        return tuple(values) if self.is_tuple else values[0]
+
     @staticmethod
     def _parse_part(text: str, column: pl.Series) -> int | str:
         if column.dtype == pl.String:

@@ -266,7 +266,18 @@ class Recommender(ABC):
         queries = self._queries(contexts, history, unknown)
         filters = self._filters(queries, exclude_seen, allow, deny)
         with blas_threads(threads):
-            return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads, slate=slate)
+            return self._answer(queries, filters, n, slate, memory, threads)
+
+    def _answer(
+        self,
+        queries: Queries,
+        filters: Filters,
+        n: int,
+        slate: Slate | None,
+        memory: int | str | None,
+        threads: int | None,
+    ) -> Recommendations:
+        return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads, slate=slate)
 
     def _search(
         self,
@@ -435,7 +446,7 @@ class Recommender(ABC):
         vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str
     ) -> tuple[Codes, npt.NDArray[np.bool_], list[Id]]:
         """The codes of the known ids, which ones they are, and the ids that were skipped."""
-        one_of("unknown", unknown, ("raise", "skip"))
+        check_unknown(unknown)
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
             ids = as_list(ids, f"a list of {what}s")
         codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=_WAY_OUT)
@@ -535,9 +546,11 @@ class Recommender(ABC):
         of a fit is not replaced.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
+        from shortlist.recommenders.registry import require_registered
         from shortlist.storage import save_model
 
         stored = self._stored()
+        require_registered(self)
         refuse_checkpoint(path)
         save_model(path, stored)
 
@@ -545,12 +558,8 @@ class Recommender(ABC):
         """The model taken apart into what can be written down; `registry.restored` puts it together."""
         self._require_fit()
         self._check()
-        from shortlist.recommenders.registry import REGISTRY
         from shortlist.storage import StoredModel
 
-        name = type(self).__name__
-        if name not in REGISTRY:
-            raise StorageError(f"{name} is not one of Shortlist's recommenders, so it could not be loaded again")
         arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
@@ -612,6 +621,16 @@ class Recommender(ABC):
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         state = f" fitted on {len(self.contexts_):,} contexts × {len(self.items_):,} items" if self._fitted else ""
         return f"{type(self).__name__}({inner}){state}"
+
+
+def check_unknown(unknown: Unknown) -> None:
+    """Refuse what is not for ids that are known or not, as a whole."""
+    if unknown == "average":
+        raise SettingError(
+            "unknown is 'average', which is for contexts of several parts, and models that know the parts, such as "
+            "PARAFAC; expected 'raise' or 'skip'"
+        )
+    one_of("unknown", unknown, ("raise", "skip"))
 
 
 def as_list(given: Any, expected: str) -> list[Any]:

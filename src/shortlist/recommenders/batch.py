@@ -22,8 +22,10 @@ from shortlist._version import __version__
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
-from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, in_order
+from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, check_unknown, in_order
 from shortlist.recommenders.checkpoint import digest
+from shortlist.recommenders.composed import Composed
+from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
 from shortlist.recommenders.progress import steps
 from shortlist.retrieval.slates.base import Slate, check_slate
@@ -31,7 +33,8 @@ from shortlist.storage import tables as table_files
 from shortlist.storage.draft import Draft, opened
 
 ROWS = 1 << 21  # recommendations in a block: some 100 MB while it is written, some seconds of work to lose
-MOST = 1 << 16  # contexts in it
+FOUND = 1 << 23  # items to pick them from: some 300 MB while a slate is picked, 400 MB while they are reranked
+MOST = 1 << 16  # contexts
 _STEP = 1 << 14  # contexts that are looked up at a time
 Whom: TypeAlias = "Codes | list[Id]"
 
@@ -61,7 +64,7 @@ class Written:
 
 
 def write_lists(
-    model: Recommender,
+    model: Recommender | Composed,
     path: str | PathLike[str],
     n: int = 100,
     *,
@@ -87,7 +90,7 @@ def write_lists(
     another size.
 
     Args:
-        model: a fitted recommender.
+        model: a fitted recommender, or a `TwoStage`.
         path: the file to be; its name says what it is: Parquet (`.parquet`), CSV (`.csv`), TSV (`.tsv`) or JSON lines
             (`.jsonl`). A Parquet file has a row group for each block.
         n: how many items; fewer come where the filters leave fewer.
@@ -101,9 +104,11 @@ def write_lists(
             `score`; or `"lists"`, a row for each context, with a list of items, best first, and one of scores.
         overwrite: replace a file that is there; else that is an error.
         restart: forget what an earlier call has finished. Needed to write other lists to a place where some were begun:
-            another model, other contexts, n or filters are refused, as they would make a file of two kinds.
-        block: contexts at a time; by default as many as make two million recommendations. Memory for a block is needed
-            three times: it is searched, while the one before is written.
+            another model, other contexts, n or filters are refused, as they would make a file of two kinds. Code of
+            your own in a model (a subclass, a reranker, the `extra` of a `TwoStage`) is known by its name only.
+        block: contexts at a time; by default as many as make two million recommendations, and as have eight million
+            items in their pools where a slate or a second stage picks out of more. Memory for a block is needed three
+            times, since it is searched while the one before is written, and that for its pools once.
         progress: show a progress bar; by default where standard error is a terminal.
         memory: what blocks of scores may take, bytes or text such as "256MB".
         threads: how many to use; all CPUs by default.
@@ -121,15 +126,14 @@ def write_lists(
     began = time.perf_counter()
     n, whole_block = whole("n", n), None if block is None else whole("block", block)
     one_of("format", format, FORMATS)
-    for name, value in (("exclude_seen", exclude_seen), ("overwrite", overwrite), ("restart", restart)):
-        flag(name, value)
+    exclude_seen, overwrite = flag("exclude_seen", exclude_seen), flag("overwrite", overwrite)
+    restart = flag("restart", restart)
     memory_bytes(memory)
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path is {path!r:.80}; expected the path of a file")
     target = Path(os.path.abspath(path))
     file = list_file(target, nested=format == "lists")
-    if not isinstance(model, Recommender):
-        raise SettingError(f"lists are written for one recommender, got {type(model).__name__}; take its stage one")
+    _refuse_other_models(model)
     if slate is not None:
         check_slate(slate)
     model._require_fit()
@@ -138,8 +142,9 @@ def write_lists(
     ask = _Question(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
     whom, skipped = _whom(model, contexts, unknown)
     if not len(whom):
-        raise DataError("there are no contexts to make lists for")
-    size = whole_block or max(1, min(MOST, ROWS // n))
+        known = f": none of the {len(skipped):,} asked for is known, such as {skipped[0]!r:.80}" if skipped else ""
+        raise DataError(f"there are no contexts to make lists for{known}")
+    size = whole_block or max(1, min(MOST, ROWS // n, FOUND // ask.width))
     empty = ask(whom[:0]).to_polars(format)  # refuses filters that make no sense
     identity = {
         **ask.identity(),
@@ -150,12 +155,13 @@ def write_lists(
         "shortlist": __version__,
         "polars": pl.__version__,
     }
-    with opened(target, file.head(empty), identity, overwrite=overwrite, restart=restart) as draft:
+    derived = () if whole_block else ("block",)
+    with opened(target, file.head(empty), identity, overwrite=overwrite, restart=restart, derived=derived) as draft:
         resumed = sum(one.about["contexts"] for one in draft.blocks)
         if draft.complete:
             draft.remove()
         else:
-            title = f"writing {target.name}"
+            title = f"{'going on with' if resumed else 'writing'} {target.name}"
             with steps(title, "contexts", progress) as step, ThreadPoolExecutor(1, "shortlist-writer") as writer:
                 step(resumed, len(whom))
                 pending: Future[None] | None = None
@@ -185,7 +191,7 @@ def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFo
 class _Question:
     """What is asked for each block of contexts."""
 
-    model: Recommender
+    model: Recommender | Composed
     n: int
     exclude_seen: bool
     allow: list[Id] | None
@@ -197,21 +203,27 @@ class _Question:
 
     def __call__(self, whom: Whom) -> Recommendations:
         """The lists of these contexts; the one place where a batch asks its model."""
-        model = self.model
+        first = _first(self.model)
         if isinstance(whom, np.ndarray):
             everyone = np.ones(len(whom), np.bool_)
-            queries = Queries(Labels(model.contexts_, whom), whom, model.seen_.take(whom), everyone)
+            queries = Queries(Labels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
         else:
-            queries = model._queries(whom, None, self.unknown)
-        filters = model._filters(queries, self.exclude_seen, self.allow, self.deny)
+            queries = first._queries(whom, None, self.unknown)
+        filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
         with blas_threads(self.threads):
-            scorer = model._scorer(queries, self.threads)
-            return model._search(scorer, self.n, queries, filters, self.memory, self.threads, slate=self.slate)
+            return self.model._answer(queries, filters, self.n, self.slate, self.memory, self.threads)
+
+    @property
+    def width(self) -> int:
+        """How many items are found for a context, to have n of them in the end."""
+        pool = 0 if self.slate is None else self.slate.pool
+        candidates = self.model.candidates if isinstance(self.model, Composed) else 0
+        return min(max(self.n, pool, candidates), len(self.model.items_))
 
     def identity(self) -> dict[str, Any]:
         """What the answers depend on, contexts apart."""
         allow, deny = (
-            None if one is None else digest(np.unique(self.model._known_items(name, one)))
+            None if one is None else digest(np.unique(_first(self.model)._known_items(name, one)))
             for name, one in (("allow", self.allow), ("deny", self.deny))
         )
         return {
@@ -225,6 +237,24 @@ class _Question:
         }
 
 
+def _first(model: Recommender | Composed) -> Recommender:
+    """Who knows ids, histories and filters."""
+    return model.first if isinstance(model, Composed) else model
+
+
+def _refuse_other_models(model: object) -> None:
+    if isinstance(model, Recommender | Composed):
+        return
+    found, way_out = type(model).__name__, "pass a fitted recommender"
+    if isinstance(model, str | PathLike):
+        found, way_out = f"{str(model)!r:.80}", "load the model that is there: shortlist.load(path)"
+    elif isinstance(model, type):
+        found, way_out = f"the class {model.__name__}", "pass an instance that is fitted"
+    elif isinstance(model, Index):
+        found, way_out = "an Index", "pass the model that it was made of, which is searched exactly"
+    raise SettingError(f"lists are written for a recommender, got {found}; {way_out}")
+
+
 def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
     """A filter for all contexts as a list; what is no list is refused by whoever takes it."""
     if given is None or isinstance(given, str | bytes | int | dict | pl.DataFrame):
@@ -235,13 +265,16 @@ def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
     return listed
 
 
-def _whom(model: Recommender, contexts: Iterable[Id] | None, unknown: Unknown) -> tuple[Whom, list[Id]]:
+def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown: Unknown) -> tuple[Whom, list[Id]]:
     """For whom lists are wanted, each once, and who was skipped: codes, or ids where some of them were never seen.
 
     Not by `_queries`, which would take the histories of all at once.
     """
     vocabulary = model.contexts_
-    one_of("unknown", unknown, ("raise", "skip", "average") if model._composes else ("raise", "skip"))
+    if model._composes:
+        one_of("unknown", unknown, ("raise", "skip", "average"))
+    else:
+        check_unknown(unknown)
     if contexts is None:
         return np.arange(len(vocabulary), dtype=np.int32), []
     if isinstance(contexts, pl.DataFrame):
@@ -250,19 +283,21 @@ def _whom(model: Recommender, contexts: Iterable[Id] | None, unknown: Unknown) -
         given = contexts
     else:
         given = as_list(contexts, "a list of contexts")
-    codes, skipped = vocabulary.encode(given, unknown="mark", what="context"), []
-    if (codes < 0).any():
+    mark = model._composes or unknown == "skip"
+    codes, skipped = vocabulary.encode(given, unknown="mark" if mark else "raise", what="context"), []
+    strange = codes < 0
+    if strange.any():
         ids = as_list(as_rows(given, vocabulary), "a list of contexts")
         if model._composes:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):
-                queries = model._queries(ids[start : start + _STEP], None, unknown)
+                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown)
                 answered += queries.labels.ids()
                 skipped += queries.skipped
             return list(dict.fromkeys(answered)), skipped
-        codes, _, skipped = model._known(vocabulary, ids, unknown, "context")
-    _, first = np.unique(codes, return_index=True)
-    return codes[np.sort(first)], skipped
+        skipped = [ids[k] for k in np.flatnonzero(strange)]
+    _, first = np.unique(codes[~strange], return_index=True)
+    return codes[~strange][np.sort(first)], skipped
 
 
 def _digest_of_contexts(whom: Whom) -> str:
@@ -271,10 +306,11 @@ def _digest_of_contexts(whom: Whom) -> str:
     return hashlib.sha256(json.dumps(whom, default=str).encode()).hexdigest()
 
 
-def _digest_of_model(model: Recommender) -> str:
-    """A sha256 of everything that makes the model."""
+def _digest_of_model(model: Recommender | Composed) -> str:
+    """A sha256 of everything that makes the model; code of the user's own by its name."""
     stored = model._stored()
-    found = hashlib.sha256(json.dumps([stored.settings, stored.extra], sort_keys=True, default=str).encode())
+    said = [stored.settings, stored.extra, model._code() if isinstance(model, Composed) else []]
+    found = hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
     for name, array in sorted(stored.arrays.items()):
         found.update(f"{name} {digest(array)}".encode())
     for name, frame in sorted(stored.tables.items()):

@@ -108,8 +108,9 @@ _BY_SUFFIX: dict[str, ListFile] = {
 def list_file(path: Path, *, nested: bool) -> ListFile:
     """The format that a file's name says; one that holds lists in a cell where `nested`."""
     found = _BY_SUFFIX.get(path.suffix.lower())
-    if found is None:
-        raise SettingError(f"'{path}': expected a name that ends in {', '.join(_BY_SUFFIX)}")
+    if found is None or "\0" in str(path):
+        without = " and has no NUL in it" if found else ""
+        raise SettingError(f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}")
     if nested and not found.nested:
         raise SettingError(f"'{path}': a cell of text holds no list; use format='long', or name a .parquet or .jsonl")
     return found

@@ -20,7 +20,7 @@ from shortlist.errors import SettingError, StorageError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.base import History, Queries, as_list, as_rows
+from shortlist.recommenders.base import History, Queries, as_list, as_rows, check_unknown
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.plan import Plan
@@ -255,11 +255,8 @@ class Multilinear(Factorization):
 
     def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
         self._require_fit()
-        if unknown == "average" and not self._composes:
-            raise SettingError(
-                "unknown is 'average', which is for contexts of several parts; here a context is known or not: "
-                "expected 'raise' or 'skip'"
-            )
+        if not self._composes:
+            check_unknown(unknown)
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
         if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)

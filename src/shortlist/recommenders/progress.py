@@ -73,7 +73,8 @@ def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[status]}"))
+    texts = [TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[status]}")]
+    columns = (texts[0], BarColumn(24), texts[1])
     return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
 

@@ -53,6 +53,15 @@ def recommender_class(name: str) -> type[Recommender]:
     return found
 
 
+def require_registered(*models: Recommender) -> None:
+    """Refuse to save what `load` could not make again."""
+    for kind in map(type, models):
+        if REGISTRY.get(kind.__name__) != kind.__module__:
+            raise StorageError(
+                f"{kind.__name__} is not one of Shortlist's recommenders, so it could not be loaded again"
+            )
+
+
 def load(path: str | PathLike[str]) -> Any:
     """Read a model that `save` wrote; it answers without the data it was fitted on. Nothing in it is executed."""
     from shortlist.recommenders.checkpoint import SUFFIX

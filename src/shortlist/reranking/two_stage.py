@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,11 @@ from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.rows import has_pairs
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Id, Unknown, Vocabulary
+from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError
 from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
+from shortlist.recommenders.composed import Composed
 from shortlist.recommenders.index import Index, index_of
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, check_reranker, scores_of
@@ -29,13 +30,16 @@ from shortlist.reranking.training import Lesson, found_by
 from shortlist.retrieval import Filters, top_n
 from shortlist.retrieval.slates.base import Slate, check_slate
 
+if TYPE_CHECKING:
+    from shortlist.storage import StoredModel
+
 _PLACE = 48  # bytes that a place of a list takes while it is reranked, its features apart
 _FEATURE = 16  # bytes that a feature of a candidate takes: the table, and what is made of it
 
 Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.floating[Any]]]
 
 
-class TwoStage:
+class TwoStage(Composed):
     """The best candidates of a fitted recommender, put into order by a reranker.
 
     The article's two stages: stage one is to have what is relevant among its candidates (recall), stage two orders them
@@ -371,16 +375,6 @@ class TwoStage:
     # --- what it is --------------------------------------------------------------------------------------------------
 
     @property
-    def contexts_(self) -> Vocabulary:
-        """The contexts that stage one knows."""
-        return self.first.contexts_
-
-    @property
-    def items_(self) -> Vocabulary:
-        """The items that stage one knows."""
-        return self.first.items_
-
-    @property
     def feature_names_(self) -> tuple[str, ...] | None:
         """The features that stage two learnt from; None before it has."""
         return self._taught.feature_names
@@ -389,10 +383,6 @@ class TwoStage:
     def training_(self) -> dict[str, int]:
         """What stage two learnt from, counted."""
         return self._taught.counts
-
-    @property
-    def _composes(self) -> bool:
-        return self.first._composes
 
     def knows_answers(self, split: Split) -> float:
         """The share of the pairs that this split asks for from which stage two learnt, from 0 to 1.
@@ -419,14 +409,25 @@ class TwoStage:
         `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.reranking.storage import stored_of
+        from shortlist.recommenders.registry import require_registered
         from shortlist.storage import save_model
 
-        self._require_fit()
+        stored = self._stored()
         self.describer.check()
-        stored = stored_of(self)
+        require_registered(self.first, *self.describer.models.values())
         refuse_checkpoint(path)
         save_model(path, stored)
+
+    def _stored(self) -> StoredModel:
+        from shortlist.reranking.storage import stored_of
+
+        self._require_fit()
+        return stored_of(self)
+
+    def _code(self) -> list[str]:
+        reranker = None if type(self.reranker) is LambdaMART else type(self.reranker)
+        own = [one for one in (reranker, self.describer.extra) if one is not None]
+        return [f"{one.__module__}.{getattr(one, '__qualname__', type(one).__qualname__)}" for one in own]
 
     @classmethod
     def load(

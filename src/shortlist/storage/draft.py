@@ -4,7 +4,8 @@ Beside the target `lists.parquet` there is a folder `lists.parquet.parts` with t
 as it is made; `journal` says what is to be made and has a line for each finished block: how long it is, its sha256, and
 what whoever makes it wants to know of it in the end. A block is written and made durable before its line is, so the
 journal never speaks of what is not there; what stands behind the last block that it speaks of is cut off when somebody
-goes on. At the end `content` takes the target's name in one step, and the folder goes.
+goes on. At the end `content` takes the target's name in one step, and the folder goes. Where nothing is to be replaced
+it is first linked to that name, which a file that has come there meanwhile prevents.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BufferedRandom
@@ -46,6 +47,7 @@ class Draft:
     target: Path
     blocks: list[Block] = field(default_factory=list)
     complete: bool = False
+    _overwrite: bool = False
     _journal: BufferedRandom | None = None
     _content: int = -1
     _end: int = 0
@@ -72,10 +74,20 @@ class Draft:
             write_all(self._content, tail)
             os.fsync(self._content)
             self._note({"complete": self._end + len(tail)})
-            os.replace(self.folder / _CONTENT, self.target)
+            self._take_place()
             sync_directory(self.target.parent)
         self.remove()
         self.complete = True
+
+    def _take_place(self) -> None:
+        content = self.folder / _CONTENT
+        if not self._overwrite:
+            try:
+                os.link(content, self.target)
+                return
+            except (OSError, AttributeError):  # something is there, or there are no links on this file system
+                _refuse_target(self.target, overwrite=False)
+        os.replace(content, self.target)
 
     def remove(self) -> None:
         """Remove what is left of the folder."""
@@ -96,7 +108,7 @@ class Draft:
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
-    def _read(self, head: bytes, identity: dict[str, Any]) -> None:
+    def _read(self, head: bytes, identity: dict[str, Any], derived: Collection[str]) -> None:
         """Go on with what is there, or begin."""
         assert self._journal is not None
         lines, end = _lines(self._journal.read())
@@ -107,7 +119,7 @@ class Draft:
             self._begin(head, identity)
             return
         first, *rest = lines
-        if different := _differences(first.get("identity"), identity):
+        if different := _differences(first.get("identity"), identity, derived):
             raise StorageError(
                 f"'{self.folder}' holds the beginning of another file: {different}; go on as it was begun, or {_ANEW}"
             )
@@ -122,6 +134,11 @@ class Draft:
             self.complete = bool(sizes) and self.target.is_file() and self.target.stat().st_size == sizes[-1]
             if not self.complete:
                 raise StorageError(f"'{content}' is gone; {_ANEW}")
+            return
+        if content.stat().st_nlink > 1:
+            self.complete = self.target.exists() and self.target.samefile(content)  # a kill came before the folder went
+            if not self.complete:
+                raise StorageError(f"'{content}' has another name, under which it must not change; {_ANEW}")
             return
         self._open()
         self._verify(head, [one["sha256"] for one in rest if "complete" not in one])
@@ -151,6 +168,12 @@ class Draft:
         if not good:
             raise StorageError(f"'{self.folder / _CONTENT}' is not what was written there; {_ANEW}")
 
+    def _is_empty(self) -> bool:
+        """Whether it is ours, and nobody would miss it."""
+        if self._journal is None:
+            return False
+        return not self.blocks and (self._new or not os.fstat(self._journal.fileno()).st_size)
+
     def close(self) -> None:
         """Let go of the files; what is finished stays."""
         if self._content >= 0:
@@ -160,7 +183,15 @@ class Draft:
 
 
 @contextmanager
-def opened(target: Path, head: bytes, identity: dict[str, Any], *, overwrite: bool, restart: bool) -> Iterator[Draft]:
+def opened(
+    target: Path,
+    head: bytes,
+    identity: dict[str, Any],
+    *,
+    overwrite: bool,
+    restart: bool,
+    derived: Collection[str] = (),
+) -> Iterator[Draft]:
     """The draft of a file, nobody else's as long as it is open: as far as it was made before, or a new one.
 
     Args:
@@ -169,16 +200,19 @@ def opened(target: Path, head: bytes, identity: dict[str, Any], *, overwrite: bo
         identity: JSON that says what is made. A draft of anything else is refused.
         overwrite: whether a file that is there already may be replaced.
         restart: whether to throw away what was made before.
+        derived: names in the identity that follow from others: a refusal speaks of them where nothing else changed.
     """
-    draft = Draft(target)
-    folder = draft.folder
+    draft = Draft(target, _overwrite=overwrite)
+    folder, made = draft.folder, False
+    identity = json.loads(json.dumps(identity))
     try:
         with storage_errors(f"cannot write to '{target}'", "name another file"):
-            known = folder.is_dir()
-            if not known:
+            if not folder.is_dir():
                 _refuse_target(target, overwrite)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                folder.mkdir()
+                with suppress(FileExistsError):  # somebody is faster; the lock decides
+                    folder.mkdir()
+                    made = True
             elif strange := sorted(set(os.listdir(folder)) - {_CONTENT, _JOURNAL}):
                 raise StorageError(
                     f"'{folder}' is the folder to work in, and holds other things ('{strange[0]}'); move them away, or "
@@ -190,18 +224,19 @@ def opened(target: Path, head: bytes, identity: dict[str, Any], *, overwrite: bo
                 _refuse_target(target, overwrite)
                 os.ftruncate(draft._journal.fileno(), 0)
             try:
-                draft._read(head, json.loads(json.dumps(identity)))
+                draft._read(head, identity, derived)
             except (KeyError, TypeError, ValueError) as error:
                 raise StorageError(f"'{folder}' is not usable: its journal is not as written; {_ANEW}") from error
             if not draft.complete:
                 _refuse_target(target, overwrite)
         yield draft
     finally:
-        if draft._new and not draft.blocks:
+        if draft._is_empty():
             draft.remove()
         draft.close()
-        with suppress(OSError):
-            folder.rmdir()  # where nothing is in it
+        if made:
+            with suppress(OSError):
+                folder.rmdir()  # where nothing is in it
 
 
 def folder_of(target: Path) -> Path:
@@ -246,14 +281,14 @@ def _digest(fd: int, size: int) -> str:
     return digest.hexdigest()
 
 
-def _differences(before: Any, now: dict[str, Any]) -> str:
-    """What is not the same; long digests are not shown."""
+def _differences(before: Any, now: dict[str, Any], derived: Collection[str]) -> str:
+    """What is not the same; long digests are not shown, nor what follows from the rest."""
     if not isinstance(before, dict):
         raise TypeError("it does not say what it is of")
-    found = []
+    found = {}
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
         if old != new:
             shown = [one for one in (old, new) if not isinstance(one, str) or len(one) < 64]
-            found.append(f"{name} was {old!r:.80} and is {new!r:.80}" if len(shown) == 2 else f"{name} changed")
-    return ", ".join(found)
+            found[name] = f"{name} was {old!r:.80} and is {new!r:.80}" if len(shown) == 2 else f"{name} changed"
+    return ", ".join([text for name, text in found.items() if name not in derived] or found.values())

@@ -47,19 +47,36 @@ def write_file(path: Path, chunks: Iterable[memoryview]) -> tuple[int, str]:
 def open_locked(path: Path, busy: str) -> BufferedRandom:
     """A file to read and write, made where there is none, and nobody else's as long as it is open.
 
-    Where another process has it, StorageError with the message `busy`; the lock of a killed process goes with it.
+    Where another process has it, StorageError with the message `busy`; the lock of a killed process goes with it. What
+    cannot be locked at all is refused too, and is not left behind if it was made here.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
-    file = os.fdopen(fd, "r+b")
+    made = not os.path.lexists(path)
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666), "r+b")
+    try:
+        _lock(file.fileno())
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        raise BlockingIOError  # whoever had it has just removed it
+    except BlockingIOError:
+        file.close()
+        raise StorageError(busy) from None
+    except OSError as error:
+        file.close()
+        if made:
+            with suppress(OSError):
+                os.unlink(path)
+        raise StorageError(
+            f"'{path}' cannot be locked against other processes: {error.strerror or error}; name a file on a file "
+            "system that has locks"
+        ) from error
+
+
+def _lock(fd: int) -> None:
     with suppress(ImportError):  # Windows has no such locks
         import fcntl
 
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise StorageError(busy) from None
-    return file
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_all(fd: int, content: bytes | memoryview) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import DEFAULT_MEMORY, whole
+from shortlist._settings import DEFAULT_MEMORY, share, whole
 from shortlist._threads import run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
@@ -54,8 +54,11 @@ class Slate(ABC):
 
     pool: int
 
-    def _check(self) -> None:
-        whole("pool", self.pool, most=LARGEST_POOL)
+    def _check(self, **trade_off: float) -> None:
+        """Refuse settings that make no sense; those that are equal become the same, so that they have one repr."""
+        for name, value in trade_off.items():
+            object.__setattr__(self, name, share(name, value))
+        object.__setattr__(self, "pool", whole("pool", self.pool, most=LARGEST_POOL))
 
     def depth(self, n: int, n_items: int) -> int:
         """How many of the best items n are picked from; what they cost grows with the square, so there is an end."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import share
 from shortlist.data.rows import Rows
 from shortlist.metrics.groups import popularity_groups, shares_of_rows
 from shortlist.retrieval.slates.base import Catalogue, Codes, Scores, Slate, Values, over_pools
@@ -44,13 +43,12 @@ class Calibrated(Slate):
     pool: int = 100
 
     def __post_init__(self) -> None:
-        share("strength", self.strength)
-        self._check()
+        self._check(strength=self.strength)
 
     @property
     def trade_off(self) -> float:
         """σ."""
-        return float(self.strength)
+        return self.strength
 
     def _places(
         self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int

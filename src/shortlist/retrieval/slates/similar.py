@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import share
 from shortlist.data.rows import Rows
 from shortlist.metrics.cosines import cosine_table, take_part
 from shortlist.retrieval.slates.base import Catalogue, Codes, Scores, Slate, Values, blocks, over_pools
@@ -26,13 +25,12 @@ class Apart(Slate):
     _kernel: ClassVar[Callable[..., None]]
 
     def __post_init__(self) -> None:
-        share("diversity", self.diversity)
-        self._check()
+        self._check(diversity=self.diversity)
 
     @property
     def trade_off(self) -> float:
         """The diversity δ."""
-        return float(self.diversity)
+        return self.diversity
 
     def _places(
         self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
