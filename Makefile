@@ -12,6 +12,8 @@ ANN_VENV ?= .venv-bench-retrieval
 ANN_BIN := $(ANN_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-sgd bench-retrieval bench-quality clean
 
@@ -52,10 +54,10 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 test-all: test test-slow
 

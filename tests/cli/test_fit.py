@@ -204,7 +204,7 @@ def test_contexts_of_several_parts(run, run_json, odd_csv, tmp_path):
     told = run_json("recommend", tmp_path / "m", f"u6,{day}", "-n", 2)["answers"][0]
     assert len(told["items"]) == 2
     refused = run("recommend", tmp_path / "m", "u6,never", code=1)
-    assert "unknown='average'" in refused.stderr
+    assert "--unknown average" in refused.stderr
     told = run_json("recommend", tmp_path / "m", "u6,never", "--unknown", "average", "-n", 2)["answers"][0]
     assert told["context"] == ["u6", "never"]
     assert run_json("recommend", tmp_path / "m", "u6,never", f"u7,{day}", "--unknown", "skip")["skipped"] == [
