@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 help:
 	@echo "make demo      the main job on the bundled data"
-	@echo "make test      lint, type check, tests (at most 15 minutes)"
+	@echo "make test      lint, type check, tests (at most 15 minutes; WORKERS=2)"
 	@echo "make test-all  the same and the slow tests"
 	@echo "make lint      ruff and mypy only"
 	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"
