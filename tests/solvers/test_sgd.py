@@ -431,3 +431,15 @@ def test_a_context_with_everything_has_nothing_to_learn_from():
     assert np.isfinite(ranked.item_embeddings_).all()
     pointwise = sl.LogisticMF(dim=2, epochs=3).fit(data, threads=1)
     assert (pointwise.fold_in([[0, 1, 2]]) @ pointwise.item_embeddings_.T > 0).all()
+
+
+@pytest.mark.parametrize("objective", [Pointwise("square"), Pairwise("square")])
+def test_heavy_pairs_go_to_their_label_and_not_beyond(objective):
+    """Steps of the square loss would run away: 2ηα‖ψ‖² of the score's error is far above 2."""
+    model = sl.MatrixFactorization(dim=4, epochs=5, learning_rate=0.05, objective=objective, weighting="raw")
+    model.fit(events(weighted=True), threads=1)
+    for weight in (1e3, 1e6, 1e12):
+        (scores,) = model.fold_in([{"i03": weight}]) @ model.item_embeddings_.T
+        own = scores[model.items_.encode(["i03"])[0]]
+        assert own == pytest.approx(1, abs=0.05) if isinstance(objective, Pointwise) else own > scores.mean() + 0.5
+        assert np.abs(scores).max() < 30
