@@ -19,7 +19,9 @@ def test_numbers_of_any_type(value):
         assert type(number("x", value)) is float
 
 
-@pytest.mark.parametrize("value", [np.float32("inf"), float("nan"), 10**400, -1, True, "1", None, np.float16("inf")])
+@pytest.mark.parametrize(
+    "value", [float("nan"), 10**400, -1, True, "1", None, np.float16("inf"), np.timedelta64(3, "s")]
+)
 def test_what_is_no_usable_number(value):
     with pytest.raises(SettingError, match=r"x is .*; expected a number of at least 0"):
         number("x", value)

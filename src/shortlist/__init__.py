@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         UnknownIdError,
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
-    from shortlist.online import UserState
+    from shortlist.online import Event, UserState
     from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
     from shortlist.recommenders.batch import Written, write_lists
@@ -77,6 +77,7 @@ _HOME = {
     "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
     "Evaluation": "shortlist.evaluation",
+    "Event": "shortlist.online",
     "Explanation": "shortlist.recommenders.explanation",
     "FactorizationMachine": "shortlist.recommenders.factorization_machine",
     "FeatureIALS": "shortlist.recommenders.feature_ials",
@@ -137,7 +138,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "UserState", "load", "write_lists", "Written",
+    "Recommendations", "Explanation", "Index", "UserState", "Event", "load", "write_lists", "Written",
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",

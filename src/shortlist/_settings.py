@@ -14,11 +14,12 @@ from shortlist.errors import SettingError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 DEFAULT_MEMORY = 256 * 2**20
+_NONE = (bool, np.timedelta64)  # integers to Python and to NumPy, and no numbers
 
 
 def whole(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
     """A whole number of at least `least` and at most `most`."""
-    number_ = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    number_ = isinstance(value, int | np.integer) and not isinstance(value, _NONE)
     if not number_ or not least <= value <= most:  # type: ignore[operator]
         bound = f"of at most {most}" if number_ and value > most else f"of at least {least}"  # type: ignore[operator]
         raise SettingError(f"{name} is {value!r}; expected a whole number {bound}")
@@ -28,7 +29,7 @@ def whole(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> in
 def number(name: str, value: object, least: float = 0.0, *, above: bool = False) -> float:
     """A finite number of at least `least`, or above it; any finite number where `least` is −∞."""
     found = math.nan
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, _NONE):
         with suppress(OverflowError):  # a whole number may be longer than any float
             found = float(value)
     if not math.isfinite(found) or found < least or (above and found == least):

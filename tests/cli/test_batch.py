@@ -204,7 +204,10 @@ def test_two_stages(run_json, odd_csv, tmp_path):
     pytest.importorskip("lightgbm")
     data = sl.Interactions.read(odd_csv, context="user", item="product")
     split = sl.splits.at_random(data, test=0.3, seed=0)
-    two = sl.TwoStage(sl.IALS(dim=4, epochs=3).fit(split.train), sl.LambdaMART(trees=5, min_leaf=1), candidates=6).fit(split)
+    first = sl.IALS(dim=4, epochs=3).fit(split.train)
+    two = sl.TwoStage(first, sl.LambdaMART(trees=5, min_leaf=1), candidates=6).fit(split)
+        split
+    )
     two.save(tmp_path / "m")
     told = run_json("batch", tmp_path / "m", "--out", tmp_path / "x.parquet", "-n", 4)
     assert told["contexts"] == 8

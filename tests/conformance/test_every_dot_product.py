@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import shortlist as sl
@@ -105,12 +109,60 @@ def test_confidence_fades_from_all_to_nothing(model):
     assert not model.fold_in([history], confidence=[dict.fromkeys(history, 0.0)]).any()
 
 
+def mean_over_draws(model: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is folded in, over seeds where it depends on one."""
+    other = copy.copy(model)
+    found = []
+    for other.seed in range(200 if isinstance(model, Sampled) and not isinstance(model, sl.SoftmaxMF) else 1):
+        found.append(other.fold_in(*args, **kwargs))
+    return np.mean(found, axis=0)[0]
+
+
+def test_what_has_faded_was_never_had(model):
+    """Also where much has: it counts neither in λ nor in ω, and may be a negative."""
+    history = HISTORIES[0]
+    old = [one for one in DATA.items.ids() if one not in history][:15]
+    for faded in (old[:1], old):
+        left = dict.fromkeys(faded, 1e-6)
+        found = mean_over_draws(model, [history + faded], confidence=[left])
+        without = mean_over_draws(model, [history])
+        if isinstance(model, Sampled) and not isinstance(model, sl.SoftmaxMF):
+            assert np.linalg.norm(found - without) < 0.05 * np.linalg.norm(without)
+        else:
+            np.testing.assert_allclose(found, without, rtol=1e-3, atol=1e-4)
+
+
 def test_confidence_is_weight_where_weights_count(model):
-    raw = weighted(model)
+    if isinstance(model, Sampled):  # whose ridge counts pairs
+        return
+    more = {} if isinstance(model, sl.RankALS) else {"regularization_exponent": 0.0}  # else λ counts them too
+    raw = make(type(model).__name__, weighting="raw", **more).fit(DATA, threads=1)
     weights = {one: 1.0 + k for k, one in enumerate(HISTORIES[1])}
     confidence = {one: 1 / (2 + k) for k, one in enumerate(HISTORIES[1])}
     product = {one: weights[one] * confidence[one] for one in weights}
     np.testing.assert_allclose(raw.fold_in([weights], confidence=[confidence]), raw.fold_in([product]), **CLOSE)
+
+
+def test_a_row_is_its_own_under_any_weights(model):
+    raw = weighted(model)
+    small = {one: 0.1 + k / 7 for k, one in enumerate(HISTORIES[0])}
+    large = dict.fromkeys(HISTORIES[1], 1e15)
+    np.testing.assert_allclose(raw.fold_in([large, small])[1], raw.fold_in([small])[0], rtol=1e-5, atol=1e-6)
+
+
+def test_weights_that_are_too_large_are_refused(model):
+    raw, item = weighted(model), HISTORIES[0][0]
+    for weight in (1e3, 1e4, 1e15):
+        found = raw.fold_in([HISTORIES[0], {item: weight, HISTORIES[0][1]: 1.0}])
+        assert np.isfinite(found).all()
+        assert np.isfinite(raw.recommend(history=[{item: weight}], n=3).scores).all()
+    try:
+        assert np.isfinite(raw.fold_in([[], {item: 3e38}])).all()
+    except sl.ShortlistError as error:
+        assert re.search("history 1 .*too large.*take smaller weights|weights are too large", str(error))  # noqa: PT017
+    for weight in (1e39, 10**400):
+        with pytest.raises(sl.DataError, match="weights are finite numbers"):
+            raw.fold_in([{item: weight}])
 
 
 def test_confidence_goes_with_its_history(model):
@@ -132,6 +184,7 @@ def test_wrong_confidence_says_so(model):
         ([0.5], "a number from 0 to 1"),
         ([{item: 1.5}], "from 0 to 1"),
         ([{item: None}], "from 0 to 1"),
+        ([{item: 10**400}], "from 0 to 1"),
         ([{item: float("nan")}], "from 0 to 1"),
         ([{stranger: 0.5}], "not in the history"),
         ([{"no such": 0.5}], "unknown item"),
@@ -139,6 +192,26 @@ def test_wrong_confidence_says_so(model):
         with pytest.raises(sl.ShortlistError, match=message):
             model.fold_in(history, confidence=wrong)
     model.fold_in(history, confidence=[{"no such": 0.5, item: 1.0}], unknown="skip")
+
+
+@pytest.mark.parametrize("of", [pl.DataFrame, pd.DataFrame])
+def test_frames_are_no_histories(model, of):
+    frame = of({"user": ["u1", "u2"], "product": HISTORIES[0][:2]})
+    for call in (model.fold_in, lambda given: model.recommend(history=given)):
+        with pytest.raises(sl.SettingError, match=r"history is a frame \(DataFrame\).*Interactions.from_frame"):
+            call(frame)
+        with pytest.raises(sl.SettingError, match="history 0 is a frame"):
+            call([frame])
+    with pytest.raises(sl.SettingError, match="contexts is a frame"):
+        model.fold_in_items(frame)
+    with pytest.raises(sl.SettingError, match=r"extend|iter_rows\(\) of polars, or frame.itertuples"):
+        sl.UserState(model, frame)
+
+
+def test_an_average_is_of_parts_not_of_items(model):
+    for call in (model.fold_in, lambda *_, **more: model.recommend(history=[HISTORIES[0]], **more)):
+        with pytest.raises(sl.SettingError, match=r"unknown is 'average'.*'skip'"):
+            call([HISTORIES[0]], unknown="average")
 
 
 def test_unfitted(model):

@@ -154,6 +154,16 @@ def test_fault_against_the_definition(indptr, indices):
     assert (fault(_rows(indptr, indices), len(indptr) - 1) is None) == good
 
 
+def test_what_rows_count_for():
+    rows = Rows(np.array([0, 2, 2, 3]), np.array([1, 3, 0], np.int32), None, 4)
+    assert rows.masses.tolist() == [2, 0, 1]
+    faded = replace(rows, confidence=np.array([0.5, 0.25, 1], np.float32))
+    assert faded.masses.tolist() == [0.75, 0, 1]
+    assert faded.sums(np.array([1e30, 1, 3], np.float32))[2] == 3  # whatever is in the rows before
+    assert rows.sums(np.full(1, 2, np.float32)).tolist() == [4, 0, 2]
+    assert rows.masses.dtype == faded.masses.dtype == np.float64
+
+
 def test_column_counts_by_parts():
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 7, (1 << 20) + 5).astype(np.int32)

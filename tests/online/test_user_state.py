@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -51,7 +52,7 @@ happenings = st.lists(
 )
 
 
-def expected(events: list[Event], weighting: str, half_life: float | None, decay_by: str) -> tuple[dict, dict]:
+def expected(events: list[Event], model: Any, half_life: float | None, decay_by: str) -> tuple[dict, dict]:
     """Written out: weights and what is left of them, item by item."""
     history: dict[str, float] = {}
     faded: dict[str, float] = {}
@@ -62,9 +63,9 @@ def expected(events: list[Event], weighting: str, half_life: float | None, decay
         history[item] = history.get(item, 0.0) + weight
         faded[item] = faded.get(item, 0.0) + weight * left
         latest[item] = left  # they are in the order of time
-    if weighting == "binary":
+    if model.weighting == "binary" or getattr(model, "strength_as", "weight") == "label":
         return history, latest
-    f = {"raw": lambda w: w, "log": lambda w: np.log2(1 + w)}[weighting]
+    f = {"raw": lambda w: w, "log": lambda w: np.log2(1 + w)}[model.weighting]
     return history, {item: f(faded[item]) / f(history[item]) for item in history}
 
 
@@ -98,7 +99,7 @@ def test_any_sequence_of_events(name, told, half_life, decay_by, max_events):
             assert state.embedding.ndim == 1  # what is kept must not outlive the next event
     assert state.events == kept
     assert len(state) == len(kept)
-    history, left = expected(kept, model.weighting, half_life, decay_by)
+    history, left = expected(kept, model, half_life, decay_by)
     assert state.history == pytest.approx(history)
     assert state.confidence() == pytest.approx(left, rel=1e-5)
     found = model.fold_in([history], confidence=[{one: min(1.0, left[one]) for one in left}])[0]
@@ -110,30 +111,43 @@ def test_any_sequence_of_events(name, told, half_life, decay_by, max_events):
     assert again.to_dict() == state.to_dict()
 
 
+def solved(model: Any, alpha: dict[str, float], left: dict[str, float]) -> Any:
+    """Brute force: (α₀G + Σ α·hhᵀ + λ) w = Σ α·h, with λ by what is left of the items."""
+    H = model.item_embeddings_.astype(np.float64)
+    codes, a = model.items_.encode(list(alpha)), np.array(list(alpha.values()))
+    ridge = model.regularization * (sum(left.values()) + model.unobserved_weight * len(H))
+    A = model.unobserved_weight * H.T @ H + (H[codes].T * a) @ H[codes] + ridge * np.eye(4)
+    return np.linalg.solve(A, H[codes].T @ a)
+
+
 def test_under_raw_weights_the_decayed_weight_is_the_weight():
     model = MODELS["raw"]
     state = sl.UserState(model, [("i0", 2.0, 0), ("i1", 3.0, 10), ("i0", 1.0, 20)], half_life=10.0)
-    decayed = {"i0": 2 * 0.25 + 1, "i1": 3 * 0.5}
-    np.testing.assert_allclose(state.embedding, model.fold_in([decayed])[0], rtol=1e-4)
+    found = solved(model, {"i0": 2 * 0.25 + 1, "i1": 3 * 0.5}, {"i0": 1.5 / 3, "i1": 0.5})
+    np.testing.assert_allclose(state.embedding, found, rtol=1e-3, atol=1e-5)
 
 
 def test_under_binary_weights_decay_reaches_alpha():
-    """Brute force: (α₀G + Σ g·hhᵀ + λ) w = Σ g·h, with λ by the number of items."""
     model = MODELS["binary"]
     state = sl.UserState(model, [("i0", 9.0, 0), ("i1", 1.0, 10), ("i4", 1.0, 30)], half_life=10.0)
-    H = model.item_embeddings_.astype(np.float64)
-    codes, g = model.items_.encode(["i0", "i1", "i4"]), np.array([1 / 8, 1 / 4, 1.0])
-    ridge = model.regularization * (3 + model.unobserved_weight * len(H))
-    A = model.unobserved_weight * H.T @ H + (H[codes].T * g) @ H[codes] + ridge * np.eye(4)
-    np.testing.assert_allclose(state.embedding, np.linalg.solve(A, H[codes].T @ g), rtol=1e-3, atol=1e-5)
+    g = {"i0": 1 / 8, "i1": 1 / 4, "i4": 1.0}
+    np.testing.assert_allclose(state.embedding, solved(model, g, g), rtol=1e-3, atol=1e-5)
+
+
+def test_labels_do_not_fade_by_their_size():
+    """α does not depend on them: the latest event says what is left, whatever the others weigh."""
+    state = sl.UserState(MODELS["label"], [("i0", 50.0, 0.0), ("i0", 1.0, 10.0), ("i1", 1.0, 20.0)], half_life=10.0)
+    assert state.confidence() == {"i0": 0.5, "i1": 1.0}
 
 
 def test_what_has_faded_is_an_unobserved_pair():
-    for name in ("binary", "total", "rank"):
+    for name in ("binary", "total", "rank", "softmax", "label"):
         model = MODELS[name]
-        state = sl.UserState(model, [("i0", 1.0, 0.0), ("i1", 1.0, 1e6)], half_life=1.0)
-        np.testing.assert_allclose(state.embedding, model.fold_in([["i1"]])[0], rtol=1e-4, atol=1e-6)
-        assert "i0" not in state.recommend(n=12).ids[0]  # it was had all the same
+        old = [("i0", 1.0, 0.0), ("i5", 1.0, 1.0), ("i7", 1.0, 1.0)]
+        for half_life in (1.0, 0.8e4):  # nothing at all is left, and 2^-125
+            state = sl.UserState(model, [*old, ("i1", 1.0, 1e6)], half_life=half_life)
+            np.testing.assert_allclose(state.embedding, model.fold_in([["i1"]])[0], rtol=1e-3, atol=1e-5)
+            assert "i0" not in state.recommend(n=12).ids[0]  # it was had all the same
 
 
 def test_later_it_has_faded_further():
@@ -164,10 +178,33 @@ def test_times_of_all_kinds():
     state.extend([("i2", 1.0, np.datetime64("2026-03-02T00:00:00"))])
     assert state.confidence() == {"i0": 0.5, "i1": 1.0, "i2": 1.0}
     json.dumps(sl.UserState(MODELS["binary"], [("i0", np.float64(2), np.int64(5))]).to_dict())
-    for wrong in ("yesterday", float("nan"), True, [3]):
+    for wrong in (
+        *("yesterday", float("nan"), True, [3], 10**400, np.array([1, 2]), pd.NaT, np.datetime64("NaT")),
+        *(np.datetime64("NaT", "ns"), np.datetime64("20000-01-01"), np.timedelta64(3, "s"), dt.date(2026, 3, 1)),
+    ):
         with pytest.raises(sl.DataError, match="expected a finite number or a datetime"):
             state.add("i1", time=wrong)
+        with pytest.raises(sl.DataError, match="expected a finite number or a datetime"):
+            state.embedding_at(wrong)
     assert len(state) == 3
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "us", "ns"])
+def test_times_of_numpy_in_any_unit(unit):
+    state = sl.UserState(MODELS["binary"], half_life=np.timedelta64(30, "D").astype(f"timedelta64[{unit}]"))
+    assert state.half_life == 30 * 24 * 3600
+    times = np.array(["2026-03-01", "2026-03-31"], f"datetime64[{unit}]")
+    state.extend(zip(["i0", "i1"], [1.0, 1.0], times))
+    state.add("i2", time=dt.datetime(2026, 3, 31))
+    assert state.confidence() == {"i0": 0.5, "i1": 1.0, "i2": 1.0}
+
+
+def test_rows_of_frames():
+    table = {"item": ["i0", "i1"], "w": [1.0, 2.0], "t": [dt.datetime(2026, 3, 1), dt.datetime(2026, 3, 31)]}
+    for rows in (pl.DataFrame(table).iter_rows(), pd.DataFrame(table).itertuples(index=False)):
+        state = sl.UserState(MODELS["binary"], rows, half_life=dt.timedelta(days=30))
+        assert state.confidence() == {"i0": 0.5, "i1": 1.0}
+        assert state.history == {"i0": 1.0, "i1": 2.0}
 
 
 def test_all_events_have_times_or_none():
@@ -193,6 +230,8 @@ def test_several_events_or_none():
         (["i2", "no such"], "unknown item 'no such'.*unknown='skip'"),
         ([("i2", -1.0)], "weight is -1.0"),
         ([("i2", float("inf"))], "weight is inf"),
+        ([("i2", 1e300)], r"weight is 1e\+300; expected a number of at most 3.4e\+38"),
+        ([("i2", np.timedelta64(3, "s"))], "weight is"),
         ([("i2", 1.0, 2.0, 3.0)], "an event as"),
         ("i2", "expected a list"),
         (7, "expected a list"),
@@ -250,18 +289,50 @@ def test_a_model_that_is_fitted_again():
     assert state.events[-1].item == "a new one"
     fewer = sl.Interactions.from_frame({"u": [1, 2], "i": ["i9", "i5"]}, context="u", item="i")
     model.fit(fewer)
-    with pytest.raises(sl.UnknownIdError, match="unknown item 'i0'"):
-        _ = state.embedding
-    state.unknown = "skip"
-    np.testing.assert_allclose(state.embedding, model.fold_in([["i5"]])[0], rtol=1e-5)
-    assert (len(state), state.skipped) == (1, 2)
+    advice = r"unknown item 'i0'.*remove\(item\) forgets them, with_model\(model, unknown='skip'\) passes over them"
+    for call in (lambda: state.embedding, lambda: state.add("i5"), lambda: state.history):
+        with pytest.raises(sl.UnknownIdError, match=advice):
+            call()
+    moved = state.with_model(model, unknown="skip")
+    np.testing.assert_allclose(moved.embedding, model.fold_in([["i5"]])[0], rtol=1e-5)
+    assert (len(moved), moved.skipped, moved.unknown, state.unknown) == (1, 2, "skip", "raise")
+    state.remove("i0")
+    state.remove("a new one")
+    np.testing.assert_array_equal(state.embedding, moved.embedding)
+    with pytest.raises(sl.DataError, match="no event of the item 'i0'"):
+        state.remove("i0")
 
 
 def test_under_another_model():
     state = sl.UserState(MODELS["binary"], [("i0", 1.0, 3.0), ("i1", 2.0, 4.0)], half_life=2.0, max_events=7)
     moved = state.with_model(MODELS["raw"])
     assert moved.to_dict() == state.to_dict()
-    np.testing.assert_allclose(moved.embedding, MODELS["raw"].fold_in([{"i0": 2**-0.5, "i1": 2.0}])[0], rtol=1e-4)
+    left = {"i0": 2**-0.5, "i1": 1.0}
+    found = solved(MODELS["raw"], {"i0": 2**-0.5, "i1": 2.0}, left)
+    np.testing.assert_allclose(moved.embedding, found, rtol=1e-3, atol=1e-5)
+
+
+def test_settings_stay_as_they_are():
+    """What is kept would not know of a change."""
+    state = sl.UserState(MODELS["binary"], ["i0"], half_life=3, decay_by="events")
+    for name in ("half_life", "decay_by", "max_events", "unknown"):
+        with pytest.raises(AttributeError):
+            setattr(state, name, None)
+
+
+def test_weights_that_add_up_to_more_than_fits():
+    state = sl.UserState(MODELS["binary"], {"i0": 3e38})
+    state.add("i0", 3e38)
+    assert state.embedding.any()
+    np.testing.assert_array_equal(state.embedding, MODELS["binary"].fold_in([state.history])[0])
+
+
+def test_memory_is_looked_at_where_there_is_an_index():
+    model = MODELS["binary"]
+    state, index = sl.UserState(model, ["i0"]), model.index("exact", n=5)
+    assert state.recommend(n=3, index=index, memory="1MB").ids == state.recommend(n=3).ids
+    with pytest.raises(sl.SettingError, match="memory is 'junk'"):
+        state.recommend(n=3, index=index, memory="junk")
 
 
 @pytest.mark.parametrize(
@@ -269,6 +340,9 @@ def test_under_another_model():
     [
         ({"half_life": 0}, "half_life is 0"),
         ({"half_life": "a day"}, "half_life is 'a day'"),
+        ({"half_life": np.timedelta64("NaT")}, "half_life is .*NaT"),
+        ({"half_life": np.timedelta64(3, "D"), "decay_by": "events"}, "expected a number of events"),
+        ({"max_events": np.timedelta64(3, "D")}, "max_events is"),
         ({"half_life": dt.timedelta(days=1), "decay_by": "events"}, "expected a number of events"),
         ({"decay_by": "moons"}, "decay_by is 'moons'"),
         ({"max_events": 0}, "max_events is 0"),

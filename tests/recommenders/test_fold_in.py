@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import shortlist as sl
@@ -85,7 +87,8 @@ def of_context(model: Any, rows: Rows, r: int, phi: Any) -> float:
         shares = objective.shares(model.seen_).astype(float)
         return float(sum(w * (shares * (scores[i] - scores - 1) ** 2).sum() for w, i in zip(a * left, own)))
     contexts, items = objective.omegas(model.seen_)
-    unobserved = objective.unobserved_weight * float(contexts.new(np.array([len(own)]))[0]) * items.values.astype(float)
+    mass = rows.masses[r : r + 1]
+    unobserved = objective.unobserved_weight * float(contexts.new(mass)[0]) * items.values.astype(float)
     everywhere = np.broadcast_to(unobserved, len(scores)) * scores**2
     if objective.convention == "total":  # `left` parts observed, the rest not
         everywhere[own] *= 1 - left
@@ -141,7 +144,7 @@ def test_contexts_are_at_the_minimum_of_the_printed_loss(model, confidence):
     if hasattr(model.objective(), "shares"):
         sizes = [float((a * left).sum()) for a, left in (strength(rows, r) for r in range(rows.n_rows))]
     else:
-        sizes = rows.lengths + model.unobserved_weight * rows.n_columns
+        sizes = rows.masses + model.unobserved_weight * rows.n_columns
     check(model, model._fold_in(rows), side, lambda r, phi: of_context(model, rows, r, phi), sizes)
 
 
@@ -156,3 +159,74 @@ def test_items_are_at_the_minimum_of_the_printed_loss(model):
     else:
         sizes = rows.lengths + model.unobserved_weight * rows.n_columns
     check(model, model._fold_in_items(rows), side, lambda r, psi: of_item(model, rows, r, psi), sizes)
+
+
+COLD: dict[str, Callable[[], Any]] = {
+    "FeatureIALS": lambda: sl.FeatureIALS(**SQUARE, **RHOS),
+    "FeatureIALS, total": lambda: sl.FeatureIALS(**SQUARE, convention="total"),
+    "FeatureIALS, plain total": lambda: sl.FeatureIALS(**SQUARE, **RHOS, convention="total"),
+    "FM": lambda: sl.FactorizationMachine(**SQUARE, **RHOS),
+    "FM, pairwise": lambda: sl.FactorizationMachine(**SQUARE, **RHOS, loss="pairwise"),
+}
+
+
+def with_cold_items(made: Any) -> Any:
+    """Fitted with two items that nobody had, and with two that came later."""
+    table = pl.DataFrame({"item": list(range(13)), "kind": [k % 3 for k in range(13)]})
+    known = sl.Features.from_frame(table, id="item", categorical=["kind"])
+    made.fit(events(), item_features=known)
+    return made.add_items(made.item_features_.encode(pl.DataFrame({"item": [90, 91], "kind": [1, 2]})))
+
+
+@pytest.mark.parametrize("name", sorted(COLD))
+@pytest.mark.parametrize("confidence", [False, True])
+def test_items_without_events_count_by_their_features(name, confidence):
+    """The pairs of the loss as it was, and those of such items; these are nobody's unobserved ones."""
+    model = with_cold_items(COLD[name]())
+    structure, n = model._structure, len(model.items_)
+    trained = np.zeros(n, np.bool_)
+    trained[structure.item_rows] = True
+    assert (~trained).sum() == 4
+    lists = [[11, 12], [0, 3, 11, 13], [14], [1, 2]]
+    rows = Rows.from_lists([np.array(one) for one in lists], n)
+    rng = np.random.default_rng(1)
+    values, left = rng.integers(1, 5, len(rows)), rng.uniform(0.1, 1, len(rows))
+    rows = replace(rows, values=values.astype(np.float32), confidence=left.astype(np.float32) if confidence else None)
+    Psi, objective = model.item_embeddings_.astype(float), model.objective()
+
+    def loss(r: int, phi: Any) -> float:
+        scores, own = Psi @ phi, rows.row(r)
+        a, left = strength(rows, r)
+        if hasattr(objective, "shares"):
+            shares = np.zeros(n)
+            shares[trained] = objective.shares(model._loss._by_context)
+            return float(sum(w * (shares * (scores[i] - scores - 1) ** 2).sum() for w, i in zip(a * left, own)))
+        contexts, items = model._loss._omegas
+        unobserved = np.zeros(n)
+        unobserved[trained] = objective.unobserved_weight * items.values
+        everywhere = contexts.new(rows.masses)[r if contexts.exponent else 0] * unobserved * scores**2
+        if objective.convention == "total":
+            everywhere[own] *= 1 - left
+        return float((a * left * (scores[own] - 1) ** 2).sum() + everywhere.sum())
+
+    if hasattr(objective, "shares"):
+        sizes = [float((a * left).sum()) for a, left in (strength(rows, r) for r in range(rows.n_rows))]
+    else:
+        sizes = rows.masses + model.unobserved_weight * trained.sum()
+    found = model._fold_in(rows)
+    side = structure.strangers(structure.average(model._of_contexts()), structure.contexts[0][1])
+    check(model, found, side, loss, sizes)
+
+
+@pytest.mark.parametrize("name", sorted(COLD))
+def test_a_history_of_new_items_is_answered_from_their_features(name):
+    model = with_cold_items(COLD[name]())
+    popular = model.recommend(history=[[]], n=5, exclude_seen=False).ids
+    state = sl.UserState(model)
+    state.add(90)
+    assert state.embedding.any()
+    first, second = model.recommend(history=[[90], [91]], n=5, exclude_seen=False).ids
+    assert first != popular[0]
+    assert first != second
+    assert state.recommend(n=5, exclude_seen=False).ids[0] == first
+    assert model.fold_in([[90]])[0] @ model.item_embeddings_[13] > model.fold_in([[91]])[0] @ model.item_embeddings_[13]

@@ -43,7 +43,7 @@ class Task:
 
     @cached_property
     def rules(self) -> Rules:
-        return self.recommender._rules(self.recommender._basis(self.rows), self.rows.lengths)
+        return self.recommender._rules(self.recommender._basis(self.rows), self.rows.masses)
 
     @cached_property
     def weigher(self) -> Weigher:

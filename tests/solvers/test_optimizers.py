@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_row, recall, remembered
+from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_part, apply_row, recall, remembered
 
 WIDTH, STEPS = 5, 7
 RATE, RIDGE = 0.05, 0.3
@@ -94,6 +94,47 @@ def test_no_gradient_is_no_movement(name):
     np.testing.assert_array_equal(theta, start())
 
 
+@pytest.mark.parametrize("name", CODES)
+def test_a_whole_step_in_one_part(name):
+    kind, theta, whole = CODES[name], start(), start()
+    states = [State.of(kind, theta.shape) for _ in range(2)]
+    for gradient in gradients():
+        apply_part(kind, theta, 1, gradient, states[0], full(RATE), full(RIDGE), 2.0, 1.0)
+        apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(RIDGE), 2.0)
+    np.testing.assert_allclose(theta, whole, rtol=1e-4)
+    for one, other in zip(*states):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("share", [1e-7, 1e-20, 1e-44])
+def test_next_to_nothing_of_a_step_is_none(name, share):
+    """Wherever among others it comes, first too, where what an optimizer remembers would else be of it alone."""
+    kind, theta, without = CODES[name], start(), start()
+    states = [State.of(kind, theta.shape) for _ in range(2)]
+    for k, gradient in enumerate(gradients()):
+        for other in gradients(5 + k):
+            apply_part(kind, theta, 1, other, states[0], full(RATE), full(RIDGE), 1.0, np.float32(share))
+        apply_row(kind, theta, 1, gradient, states[0], full(RATE), full(RIDGE), 1.0)
+        apply_row(kind, without, 1, gradient, states[1], full(RATE), full(RIDGE), 1.0)
+    np.testing.assert_allclose(theta, without, atol=2e-4)
+    assert np.isfinite(theta).all()
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_many_parts_of_a_step_move_in_the_same_way(name):
+    """A hundred hundredths under one gradient go about as far as a whole step does."""
+    kind, theta, whole, gradient = CODES[name], start(), start(), gradients()[0]
+    states = [State.of(kind, theta.shape) for _ in range(2)]
+    for _ in range(100):
+        apply_part(kind, theta, 1, gradient, states[0], full(RATE), full(0), 1.0, 0.01)
+    apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(0), 1.0)
+    for one, other in zip(*states):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    far = 1.0 if name != "adagrad" else 1.85  # Σ 1/√k of a hundred
+    np.testing.assert_allclose(theta - start(), far * (whole - start()), rtol=0.02, atol=1e-6)
+
+
 def test_nothing_is_kept_that_is_not_needed():
     sizes = {kind: [len(array) for array in State.of(kind, (9, 4))] for kind in (SGD, ADAGRAD, ADAM)}
     assert sizes == {SGD: [1, 1, 1], ADAGRAD: [9, 1, 1], ADAM: [9, 9, 9]}
@@ -121,5 +162,5 @@ def test_what_does_not_fit_is_refused():
     other = remembered((State.of(ADAM, (4, WIDTH)), State.of(ADAM, (2, WIDTH))))
     with pytest.raises(ValueError, match=r"of context_first it has float32 \(4, 5\); expected float32 \(3, 5\)"):
         recall(own, other)
-    with pytest.raises(ValueError, match=r"of item_counts it has float32"):
-        recall(own, {**own, "item_counts": np.zeros(2, np.float32)})
+    with pytest.raises(ValueError, match=r"of item_counts it has int32"):
+        recall(own, {**own, "item_counts": np.zeros(2, np.int32)})

@@ -94,7 +94,7 @@ def shuffled(seed: int, n: int, n_buckets: int) -> list[int]:
     bounds = np.concatenate([[0], np.cumsum(counts)])
     pairs = Pairs(np.empty(n, np.int32), np.empty(n, np.int32), np.ones(1, np.float32))
     codes = np.arange(n, dtype=np.int32)
-    fill_buckets(key(seed, 0), 0, n, codes, codes, pairs.strengths, bounds[:-1].copy(), *pairs)
+    fill_buckets(key(seed, 0), 0, n, codes, codes, pairs.strengths, bounds[:-1].copy(), *pairs[:3])
     for k in range(n_buckets):
         shuffle(key(seed, 1, k), pairs, bounds[k], bounds[k + 1])
     return pairs.contexts.tolist()
@@ -343,14 +343,21 @@ def test_it_knows_taste(fitted):
         assert sum(int(one[1:]) % 3 == kind for one in ids) >= 3
 
 
-def bpr_loss(w, H, history, ridge):
-    """A context's own part of BPR's loss, and its gradient."""
-    out = np.setdiff1d(np.arange(len(H)), history)
-    differences = H[history][:, None] - H[out]
+def bpr_loss(w, H, history, ridge, left=None):
+    """A context's own part of BPR's loss, and its gradient; of an item so much may be left.
+
+    What is left of a pair multiplies all of its loss, and the rest of the item is a negative of the others.
+    """
+    left = np.ones(len(history)) if left is None else left
+    q = np.ones(len(H))
+    q[history] -= left
+    differences = H[history][:, None] - H
+    shares = np.tile(q, (len(history), 1))
+    shares[np.arange(len(history)), history] = 0
+    shares *= (left / shares.sum(axis=1))[:, None]
     z = differences @ w
-    slopes = -1 / (1 + np.exp(z)) / len(out)
-    value = (np.logaddexp(0, -z) / len(out)).sum() + 0.5 * ridge * len(history) * w @ w
-    return value, np.einsum("ij,ijd->d", slopes, differences) + ridge * len(history) * w
+    value = (np.logaddexp(0, -z) * shares).sum() + 0.5 * ridge * left.sum() * w @ w
+    return value, np.einsum("ij,ijd->d", -shares / (1 + np.exp(z)), differences) + ridge * left.sum() * w
 
 
 def folded(H, rows, *, passes, rate, ridge, seed=0):
@@ -361,9 +368,9 @@ def folded(H, rows, *, passes, rate, ridge, seed=0):
         np.ones(1, np.float32),
         H,
         dim=H.shape[1],
-        tables=for_histories(negatives.tables, rows),
+        tables=for_histories(negatives.tables, rows, seed),
         weigher=model._weigher(rows.n_columns, 8),
-        rules=model._rules(model._basis(rows), rows.lengths),
+        rules=model._rules(model._basis(rows), rows.masses),
         passes=passes,
         seed=seed,
         threads=1,
@@ -379,6 +386,18 @@ def test_many_passes_find_the_minimum():
         best = minimize(bpr_loss, np.zeros(3), (H.astype(float), np.array(history), 0.1), jac=True, tol=1e-10).x
         np.testing.assert_allclose(H @ w, H @ best, atol=0.05 * np.abs(H @ best).max())
         assert (np.argsort(-H @ w)[:3] == np.argsort(-H @ best)[:3]).all()
+
+
+def test_many_passes_find_the_minimum_where_items_have_faded():
+    """Over seeds, as an item that has half faded is among the negatives under half of them."""
+    H = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
+    history, left = np.array([0, 3, 5, 6]), np.array([1.0, 0.5, 0.05, 0.5], np.float32)
+    rows = replace(Rows.from_lists([history.astype(np.int32)], n_columns=8), confidence=left)
+    found = np.mean([folded(H, rows, passes=4000, rate=0.05, ridge=0.1, seed=k)[0] for k in range(40)], axis=0)
+    best = minimize(bpr_loss, np.zeros(3), (H.astype(float), history, 0.1, left.astype(float)), jac=True, tol=1e-10).x
+    np.testing.assert_allclose(H @ found, H @ best, atol=0.1 * np.abs(H @ best).max())
+    whole = minimize(bpr_loss, np.zeros(3), (H.astype(float), history, 0.1), jac=True, tol=1e-10).x
+    assert np.abs(H @ whole - H @ best).max() > 0.3 * np.abs(H @ best).max()
 
 
 def test_a_few_passes_go_most_of_the_way():
@@ -412,3 +431,15 @@ def test_a_context_with_everything_has_nothing_to_learn_from():
     assert np.isfinite(ranked.item_embeddings_).all()
     pointwise = sl.LogisticMF(dim=2, epochs=3).fit(data, threads=1)
     assert (pointwise.fold_in([[0, 1, 2]]) @ pointwise.item_embeddings_.T > 0).all()
+
+
+@pytest.mark.parametrize("objective", [Pointwise("square"), Pairwise("square")])
+def test_heavy_pairs_go_to_their_label_and_not_beyond(objective):
+    """Steps of the square loss would run away: 2ηα‖ψ‖² of the score's error is far above 2."""
+    model = sl.MatrixFactorization(dim=4, epochs=5, learning_rate=0.05, objective=objective, weighting="raw")
+    model.fit(events(weighted=True), threads=1)
+    for weight in (1e3, 1e6, 1e12):
+        (scores,) = model.fold_in([{"i03": weight}]) @ model.item_embeddings_.T
+        own = scores[model.items_.encode(["i03"])[0]]
+        assert own == pytest.approx(1, abs=0.05) if isinstance(objective, Pointwise) else own > scores.mean() + 0.5
+        assert np.abs(scores).max() < 30

@@ -190,7 +190,7 @@ def test_bpr_has_a_kernel_that_can_do_nothing_else(loss):
     rows = Rows.from_lists([one.astype(np.int32) for one in lists], n_columns=30)
     settings = {"dim": 5, "objective": Pairwise(loss), "learning_rate": 0.05, "regularization": 0.1}
     model = MatrixFactorization(**settings)
-    rules, weigher = model._rules(model._basis(rows), rows.lengths), model._weigher(30, 30)
+    rules, weigher = model._rules(model._basis(rows), rows.masses), model._weigher(30, 30)
     tables = Uniform().over(rows).tables
     assert is_plain(tables, weigher, rules)
     order = rng.permutation(len(rows))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -89,6 +89,8 @@ class Task:
         Z = self.scores(W, H)
         total = 0.0
         weights = np.broadcast_to(self.weights, len(self.pairs))
+        left = np.ones(len(self.rows)) if self.rows.confidence is None else self.rows.confidence
+        faded = {pair: 1 - float(one) for pair, one in zip(self.pairs, left)}
         for (c, i), weight in zip(self.pairs, weights):
             hidden = set(self.rows.row(c).tolist()) if self.exclude == "history" else {i}
             if draws is None:
@@ -96,8 +98,10 @@ class Task:
             else:
                 q = np.exp(self.negatives.log_q)
                 kept = [j for j in draws if j not in hidden]
-                left = 1 - q[list(hidden)].sum()
-                others = [Z[c, j] - np.log(len(kept) * q[j] / left) for j in kept]
+                outside = 1 - q[list(hidden)].sum()
+                others = [Z[c, j] - np.log(len(kept) * q[j] / outside) for j in kept]
+            if self.exclude == "history":  # the part of its others that is outside of it
+                others += [Z[c, j] + np.log(faded[c, j]) for j in hidden - {i} if faded[c, j] > 0]
             total += weight * (np.logaddexp.reduce([Z[c, i], *others]) - Z[c, i])
         return total / weights.sum()
 
@@ -504,14 +508,30 @@ def test_fold_in_ends_where_its_loss_is_flat(normalize, exclude, biases):
         np.testing.assert_allclose(np.linalg.norm(W[:, : t.dim], axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("normalize", "exclude", "biases"), OPTIONS)
+def test_fold_in_of_what_has_faded_ends_where_its_loss_is_flat(normalize, exclude, biases):
+    t = task(n_contexts=6, n_items=30, dim=4, normalize=normalize, exclude=exclude, biases=biases, temperature=0.5)
+    left = np.random.default_rng(2).choice([1.0, 0.6, 0.2, 0.01], len(t.rows)).astype(np.float32)
+    t.rows, t.weights = replace(t.rows, confidence=left), t.weights * left
+    ridge = 0.0 if normalize else 0.02
+    W = folded(t, ridge)
+    flat = slope(lambda x: loss_of_rows(t, x, ridge), W.astype(np.float64))[:, : t.dim]
+    start = W.astype(np.float64).copy()
+    start[:, : t.dim] = np.random.default_rng(0).standard_normal((6, t.dim))
+    steep = slope(lambda x: loss_of_rows(t, x, ridge), start)[:, : t.dim]
+    assert np.abs(flat).max() < 1e-3 * np.abs(steep).max()
+
+
 def test_fold_in_over_a_large_catalogue_is_flat_under_its_draws(monkeypatch):
     monkeypatch.setattr(softmax_fold_in, "_WHOLE", 10)
     draws = np.random.default_rng(3).integers(0, 40, 25)
     q = np.random.default_rng(4).dirichlet(np.full(40, 5.0))
     t = task(n_contexts=6, n_items=40, dim=4, exclude="history", negatives=Fixed(np.log(q), draws))
-    W = folded(t, 0.02, negatives=t.negatives)
-    flat = slope(lambda x: loss_of_rows(t, x, 0.02, draws.tolist()), W.astype(np.float64))
-    assert np.abs(flat).max() < 1e-3
+    for left in (None, np.linspace(0.1, 1, len(t.rows), dtype=np.float32)):
+        t.rows = replace(t.rows, confidence=left)
+        W = folded(t, 0.02, negatives=t.negatives)
+        flat = slope(lambda x: loss_of_rows(t, x, 0.02, draws.tolist()), W.astype(np.float64))
+        assert np.abs(flat).max() < 1e-3
 
 
 @pytest.mark.parametrize("exclude", ["history", "positive"])

@@ -20,7 +20,7 @@ class Rows:
     """A sparse matrix by rows: row r holds columns `indices[indptr[r]:indptr[r + 1]]`, in rising order.
 
     `values` is None where every entry counts 1. `confidence` is for histories that are folded in: which part of an
-    entry is left, from 0 to 1; None where all of it is.
+    entry is left, from 0 to 1; None where all of it is. A loss that counts a row's entries goes by `masses`.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -38,6 +38,16 @@ class Rows:
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many entries each row has."""
         return np.diff(self.indptr)
+
+    @property
+    def masses(self) -> npt.NDArray[np.float64]:
+        """How many entries each row counts for: as many as it has, or the sum of what is left of them."""
+        return self.lengths.astype(np.float64) if self.confidence is None else self.sums(self.confidence)
+
+    def sums(self, of_entries: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """By row, the sum of a number of each entry; one element may stand for all. Every row by itself."""
+        row_of = np.repeat(np.arange(self.n_rows), self.lengths)
+        return np.asarray(np.bincount(row_of, np.broadcast_to(of_entries, len(self)), self.n_rows), np.float64)
 
     def __len__(self) -> int:
         return len(self.indices)

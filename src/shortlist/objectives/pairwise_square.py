@@ -81,9 +81,7 @@ class PairwiseSquare:
 
     def weights(self, rows: Rows) -> npt.NDArray[np.float64]:
         """Σ a_{c,i} over the pairs of each row: n_c, for rows of contexts."""
-        strength = np.broadcast_to(self.strengths(rows), len(rows)).astype(np.float64)
-        total = np.concatenate([[0.0], np.cumsum(strength)])
-        return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
+        return rows.sums(self.strengths(rows))
 
     def loss(
         self,

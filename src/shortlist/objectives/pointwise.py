@@ -128,7 +128,7 @@ class PointwiseSquare:
         """The terms of the side whose rows these are, with ω of its rows (`own`) and of its columns (`other`).
 
         Without them, rows are those of all contexts. A pair of confidence g is g parts observed and 1 − g parts
-        unobserved: excess and target are g times what they would be.
+        unobserved: excess and target are g times what they would be, and in |I_c| it counts g.
         """
         if own is None or other is None:
             own, other = (omega.values for omega in self.omegas(rows))
@@ -152,7 +152,7 @@ class PointwiseSquare:
         return Terms(excess, target, ridge, dense, other)
 
     def _ridge(self, rows: Rows) -> npt.NDArray[np.float32]:
-        size = rows.lengths + self.unobserved_weight * rows.n_columns
+        size = rows.masses + self.unobserved_weight * rows.n_columns
         with np.errstate(over="ignore"):
             ridge: npt.NDArray[np.float32] = (self.regularization * size**self.regularization_exponent).astype(
                 np.float32

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -18,14 +19,15 @@ from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Recommendations
-from shortlist.recommenders.base import ItemLists
+from shortlist.recommenders.base import ItemLists, refuse_frame
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.index import Index
 from shortlist.retrieval.slates.base import Slate
 
-Time: TypeAlias = float | dt.datetime
+Time: TypeAlias = float | dt.datetime | np.datetime64
 DecayBy: TypeAlias = Literal["time", "events"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LARGEST = float(np.finfo(np.float32).max)  # of a weight, and of what the weights of an item sum to
 
 
 class Event(NamedTuple):
@@ -49,9 +51,12 @@ class UserState:
 
     With a half-life an event of weight w counts w̃ = w·2^(−age/half_life), from its `time` to that of the newest event
     (or to `now`, where that is given), or in events that came after it. Repeats of an item add up. What is left of an
-    item multiplies α, its weight in the loss: f(Σw̃)/f(Σw), where f is the model's `weighting`, so that α is what the
-    model makes of the weight Σw̃; where f does not look at weights (`"binary"`), it is 2^(−age/half_life) of the item's
-    latest event. So an item fades from an observed one to one that was never had, and is still left out of answers.
+    item, g, multiplies α, its weight in the loss: g = f(Σw̃)/f(Σw), where f is the model's `weighting`, so that α is
+    what the model makes of the weight Σw̃; where α does not depend on weights (`weighting="binary"`, or
+    `strength_as="label"`), it is 2^(−age/half_life) of the item's latest event. The item is g parts observed and 1 − g
+    parts unobserved, as `fold_in(confidence=)` has it: it fades from an observed one to one that was never had, and is
+    still left out of answers. Under models that learn from sampled negatives what is drawn depends on the items that
+    are named, faded or not, so there the two differ by chance.
 
     The model is shared, and no state changes it; a state itself is for one thread at a time. If the model is fitted
     again, the state goes on with what it has become; `with_model` takes the events to another one.
@@ -59,7 +64,8 @@ class UserState:
     Args:
         model: a fitted recommender with embeddings (`DotProduct`).
         history: events to begin with, as `extend` takes them.
-        half_life: the age at which an event counts half; a number, or a `timedelta`. None: events do not fade.
+        half_life: the age at which an event counts half; a number, or a `timedelta` of Python's or NumPy's. None:
+            events do not fade. This and the next three stay as they are; `with_model` makes a state with others.
         decay_by: whether ages are in `"time"`, and then every event has one, or in `"events"`.
         max_events: keep so many; where there are more, the oldest is forgotten.
         unknown: items that the model does not know `"raise"` an error, or are passed over (`"skip"`) and counted in
@@ -81,20 +87,20 @@ class UserState:
         model: DotProduct,
         history: Iterable[Any] | Mapping[Id, float] | None = None,
         *,
-        half_life: float | dt.timedelta | None = None,
+        half_life: float | dt.timedelta | np.timedelta64 | None = None,
         decay_by: DecayBy = "time",
         max_events: int | None = None,
         unknown: Literal["raise", "skip"] = "raise",
     ) -> None:
         self.model = _checked(model)
-        if isinstance(half_life, dt.timedelta):
+        if isinstance(half_life, dt.timedelta | np.timedelta64):
             if decay_by == "events":
                 raise SettingError(f"half_life is {half_life!r}, but decay_by is 'events'; expected a number of events")
-            half_life = half_life.total_seconds()
-        self.half_life = None if half_life is None else float(number("half_life", half_life, above=True))
-        self.decay_by = one_of("decay_by", decay_by, ("time", "events"))
-        self.max_events = None if max_events is None else whole("max_events", max_events)
-        self.unknown = one_of("unknown", unknown, ("raise", "skip"))
+            half_life = _seconds(half_life)
+        self._half_life = None if half_life is None else float(number("half_life", half_life, above=True))
+        self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
+        self._max_events = None if max_events is None else whole("max_events", max_events)
+        self._unknown = one_of("unknown", unknown, ("raise", "skip"))
         self.skipped = 0  # events of items that the model does not know
         # By age, the oldest first; those of the same time in the order in which they came.
         self._codes: list[int] = []
@@ -104,6 +110,26 @@ class UserState:
         self._kept: tuple[float | None, npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
         if history is not None:
             self.extend(history)
+
+    @property
+    def half_life(self) -> float | None:
+        """The age at which an event counts half, in seconds where it was a timedelta; None: events do not fade."""
+        return self._half_life
+
+    @property
+    def decay_by(self) -> str:
+        """Whether ages are in `"time"` or in `"events"`."""
+        return self._decay_by
+
+    @property
+    def max_events(self) -> int | None:
+        """How many are kept; None: all."""
+        return self._max_events
+
+    @property
+    def unknown(self) -> str:
+        """What becomes of items that the model does not know: `"raise"` or `"skip"`."""
+        return self._unknown
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -119,8 +145,10 @@ class UserState:
 
         Args:
             events: item ids, `Event`s or tuples (item, weight, time) with the last one or two left out, or
-                {item: weight}.
+                {item: weight}. Of a frame with these columns, its rows: `frame.iter_rows()` of polars',
+                `frame.itertuples(index=False)` of pandas'.
         """
+        refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
         if isinstance(events, str | bytes) or not isinstance(events, Iterable):
             raise SettingError(
                 f"expected a list of items, of (item, weight, time), or {{item: weight}}; got {events!r}"
@@ -137,8 +165,7 @@ class UserState:
         self._take(found)
 
     def remove(self, item: Id) -> None:
-        """Forget all events of an item, as when someone takes it back."""
-        self._renew()
+        """Forget all events of an item, as when someone takes it back; also of one that the model has lost."""
         (code,) = self._vocabulary.encode([item], unknown="mark")
         keep = [k for k, one in enumerate(self._codes) if one != code]
         if len(keep) == len(self._codes):
@@ -150,7 +177,8 @@ class UserState:
     def _take(self, events: list[Event]) -> None:
         self._renew()
         for one in events:
-            number("weight", one.weight)
+            if number("weight", one.weight) > _LARGEST:
+                raise SettingError(f"weight is {one.weight!r}; expected a number of at most {_LARGEST:.2g}")
         mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"
         way_out = "leave them out, or make the state with unknown='skip'"
         codes = self._vocabulary.encode([one.item for one in events], unknown=mark, what="item", way_out=way_out)
@@ -218,7 +246,7 @@ class UserState:
             rows = self._rows(now) if rows is None else rows
             if rows.confidence is not None:
                 rows = rows.keep(rows.confidence > 0)
-            found = self.model._fold_in(rows)[0]
+            found = self.model._folded(rows)[0]
             found.flags.writeable = False
             self._kept = now, items, found
         return self._kept[2]
@@ -246,7 +274,7 @@ class UserState:
             deny: never these.
             slate: pick the n out of more: see `shortlist.slates`.
             index: ask this index of the model, as `model.index(...)` made it, instead of scoring every item.
-            memory: what blocks of scores may take.
+            memory: what blocks of scores may take; an index has no use for it.
             threads: how many to use.
         """
         self._renew()
@@ -262,17 +290,17 @@ class UserState:
         self._renew()
         codes, weights = np.array(self._codes, np.int32), np.array(self._weights)
         distinct, place = np.unique(codes, return_inverse=True)
-        total = np.bincount(place, weights, len(distinct)).astype(np.float32)
+        total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST).astype(np.float32)
         rows = Rows(np.array([0, len(distinct)]), distinct, total, len(self._vocabulary))
         left = self._left(now)
         if left is None:
             return rows
         weighting: Weighting = getattr(self.model, "weighting", "binary")
-        if weighting == "binary":
+        if weighting == "binary" or getattr(self.model, "strength_as", "weight") == "label":
             confidence = np.zeros(len(distinct))
             np.maximum.at(confidence, place, left)
         else:
-            faded = np.bincount(place, weights * left, len(distinct)).astype(np.float32)
+            faded = np.minimum(np.bincount(place, weights * left, len(distinct)), _LARGEST).astype(np.float32)
             of_all = strengths(total, weighting)
             confidence = np.divide(strengths(faded, weighting), of_all, out=np.ones_like(of_all), where=of_all > 0)
         return replace(rows, confidence=np.minimum(confidence, 1).astype(np.float32))
@@ -299,7 +327,11 @@ class UserState:
         if self._vocabulary is self.model.items_:
             return
         ids, vocabulary = self._vocabulary.ids(self._codes), self.model.items_
-        codes = vocabulary.encode(ids, unknown="mark" if self.unknown == "skip" else "raise", what="item")
+        way_out = (
+            "the model has lost them: remove(item) forgets them, with_model(model, unknown='skip') passes over them"
+        )
+        mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"
+        codes = vocabulary.encode(ids, unknown=mark, what="item", way_out=way_out)
         keep = np.flatnonzero(codes >= 0).tolist()
         self.skipped += len(codes) - len(keep)
         self._codes, self._weights = codes[keep].tolist(), [self._weights[k] for k in keep]
@@ -308,9 +340,15 @@ class UserState:
 
     # --- elsewhere ---------------------------------------------------------------------------------------------------
 
-    def with_model(self, model: DotProduct) -> UserState:
-        """The same events under another model, such as a later one; this state stays as it is."""
-        return UserState(model, self.events, **self._settings())
+    def with_model(self, model: DotProduct, unknown: Literal["raise", "skip"] | None = None) -> UserState:
+        """The same events under another model, such as a later one; this state stays as it is.
+
+        Args:
+            model: the other one, or the same.
+            unknown: what becomes of items that it does not know; as here, unless given.
+        """
+        settings = self._settings() | ({} if unknown is None else {"unknown": unknown})
+        return UserState(model, self.events, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and events in plain Python values, for JSON; `from_dict` reads them back. The model is not in it."""
@@ -354,13 +392,28 @@ def _checked(model: object) -> DotProduct:
     return model
 
 
+def _seconds(span: dt.timedelta | np.timedelta64) -> float:
+    if isinstance(span, np.timedelta64):
+        if np.isnat(span):
+            raise SettingError(f"half_life is {span!r}; expected a number above 0, or a timedelta")
+        return float(span.astype("timedelta64[us]") / np.timedelta64(1, "s"))  # of any unit, months too
+    return span.total_seconds()
+
+
 def _as_number(time: Time | None) -> float | None:
     """A time as a number: of a `datetime` the seconds since 1970, in UTC unless it says otherwise."""
     if time is None:
         return None
-    time = getattr(time, "item", lambda: time)()  # NumPy's numbers and times as Python's
-    if isinstance(time, dt.datetime):
-        return ((time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH) / dt.timedelta(seconds=1)
-    if isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time):
-        return time
+    found: object = time
+    if isinstance(found, np.datetime64):  # of any unit, and Python's have microseconds
+        found = found.astype("datetime64[us]").item()
+    elif isinstance(found, np.generic) and not isinstance(found, np.timedelta64):
+        found = found.item()
+    if isinstance(found, dt.datetime):
+        found = ((found if found.tzinfo else found.replace(tzinfo=dt.UTC)) - _EPOCH) / dt.timedelta(seconds=1)
+    elif isinstance(time, np.datetime64):
+        found = None  # NaT, or a year that Python does not know
+    with suppress(OverflowError):  # a whole number may be longer than any float
+        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
+            return found
     raise DataError(f"time is {time!r:.80}; expected a finite number or a datetime")

@@ -81,7 +81,7 @@ class Alternating(PointwiseFactorization):
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
         """The context half-step for these rows: what `fit` gives a training context with the same history."""
         contexts, items = self._omegas
-        return self._solve(histories, self._fixed_items, contexts.new(histories.lengths), items.values, threads)
+        return self._solve(histories, self._fixed_items, contexts.new(histories.masses), items.values, threads)
 
     def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
         """The item half-step for these rows."""
@@ -89,7 +89,7 @@ class Alternating(PointwiseFactorization):
         fixed = self._fixed_contexts
         if fixed is None:
             fixed = self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
-        return self._solve(rows, fixed, of_items.new(rows.lengths), of_contexts.values, threads)
+        return self._solve(rows, fixed, of_items.new(rows.masses), of_contexts.values, threads)
 
     def _solve(
         self,
@@ -141,7 +141,7 @@ class Alternating(PointwiseFactorization):
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
         (code,) = self.items_.encode([item], what="item", way_out="explain an item of the catalogue")
         contexts, items = self._omegas
-        terms = self.objective().terms(rows, contexts.new(rows.lengths), items.values)
+        terms = self.objective().terms(rows, contexts.new(rows.masses), items.values)
         H = self._fixed_items.embeddings
         A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
         z = _solution(A, H[code].astype(np.float64))

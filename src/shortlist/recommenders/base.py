@@ -455,6 +455,7 @@ class Recommender(ABC):
 
     def _history_queries(self, history: History, unknown: Unknown) -> Queries:
         one_of("unknown", unknown, ("raise", "skip"))
+        refuse_frame("history", history, "make Interactions.from_frame(frame, context=…, item=…) of it")
         if isinstance(history, Interactions):
             labels = Labels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
             rows = self._with_own_items(history.by_context, history.items, unknown)
@@ -509,7 +510,7 @@ class Recommender(ABC):
         """One list for all, or one per query. Unknown ids cannot be recommended anyway; a wrong type is a mistake."""
         if given is None:
             return None, None
-        if isinstance(given, str | bytes | int | Mapping | pl.DataFrame):
+        if isinstance(given, str | bytes | int | Mapping) or is_frame(given):
             raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
         listed = as_list(given, f"a list of item ids as {name}")
         nested = [isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed]
@@ -645,6 +646,26 @@ def as_list(given: Any, expected: str) -> list[Any]:
         raise SettingError(f"expected {expected}, got {given!r:.80}") from None
 
 
+def as_floats(given: Mapping[Id, Any]) -> npt.NDArray[np.float32]:
+    """The values as float32: infinite where they do not fit it, and NaN throughout where one of them is no number."""
+    try:
+        with np.errstate(over="ignore"):
+            return np.array([float(value) for value in given.values()], np.float64).astype(np.float32)
+    except (TypeError, ValueError, OverflowError):
+        return np.full(len(given), np.nan, np.float32)
+
+
+def is_frame(given: object) -> bool:
+    """Whether it is a frame of polars, pandas or Arrow, which is gone through by columns."""
+    return isinstance(given, pl.DataFrame | pl.LazyFrame) or hasattr(type(given), "columns")
+
+
+def refuse_frame(name: str, given: object, way_out: str) -> None:
+    """Refuse a frame where a list is expected: it would be taken by columns."""
+    if is_frame(given):
+        raise SettingError(f"{name} is a frame ({type(given).__name__}); expected a list: {way_out}")
+
+
 def as_rows(contexts: Iterable[Id], vocabulary: Vocabulary) -> Iterable[Id]:
     """Contexts of a polars frame as a list of ids, by the names of its columns, else by their places."""
     if not isinstance(contexts, pl.DataFrame):
@@ -681,15 +702,15 @@ def rows_of_lists(
     for k, one in enumerate(given):
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
             raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
+        refuse_frame(name.format(k), one, f"pass its column of {what} ids")
         lists.append(list(one))
         if isinstance(one, Mapping):
-            try:
-                weight = np.fromiter((float(value) for value in one.values()), np.float32, len(one))
-            except (TypeError, ValueError):
-                weight = np.full(len(one), np.nan, np.float32)
-            if not np.isfinite(weight).all() or (weight < 0).any():
-                raise DataError(f"{name.format(k)}: weights are finite numbers, not negative; got {dict(one)!r}")
-            weights[k] = weight
+            weights[k] = as_floats(one)
+            if not np.isfinite(weights[k]).all() or (weights[k] < 0).any():
+                raise DataError(
+                    f"{name.format(k)}: weights are finite numbers, not negative, to {np.finfo(np.float32).max:.2g}; "
+                    f"got {dict(one)!r:.200}"
+                )
     codes = vocabulary.encode(list(chain.from_iterable(lists)), unknown="mark")
     row_of = np.repeat(np.arange(len(lists), dtype=np.int32), [len(one) for one in lists])
     values = None

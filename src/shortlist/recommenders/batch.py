@@ -22,7 +22,7 @@ from shortlist._version import __version__
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
-from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, check_unknown, in_order
+from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, check_unknown, in_order, is_frame
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
 from shortlist.recommenders.index import Index
@@ -257,7 +257,7 @@ def _refuse_other_models(model: object) -> None:
 
 def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
     """A filter for all contexts as a list; what is no list is refused by whoever takes it."""
-    if given is None or isinstance(given, str | bytes | int | dict | pl.DataFrame):
+    if given is None or isinstance(given, str | bytes | int | dict) or is_frame(given):
         return given  # type: ignore[return-value]
     listed = as_list(given, f"a list of item ids as {name}")
     if any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed):

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError, StorageError
 from shortlist.recommenders.answers import Labels, Recommendations
-from shortlist.recommenders.base import History, ItemLists, Queries, Recommender, as_list, rows_of_lists
+from shortlist.recommenders.base import (
+    History,
+    ItemLists,
+    Queries,
+    Recommender,
+    as_floats,
+    as_list,
+    refuse_frame,
+    rows_of_lists,
+)
 from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.scoring import DotProductScorer
 
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.index import Index
 
 Confidence: TypeAlias = Sequence[Mapping[Id, float]]
+_MOST = 1e30  # of an embedding's numbers, so that scores are finite
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -50,6 +60,26 @@ class DotProduct(Recommender):
         `histories.confidence` says counts.
         """
 
+    def _folded(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
+        """`_fold_in`, or an error where the weights of a history are too large for its row to be finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._fold_in(histories, threads)
+        return self._moderate(found, histories, "history {}")
+
+    def _moderate(self, found: npt.NDArray[np.float32], rows: Rows, name: str) -> npt.NDArray[np.float32]:
+        """What was found for these rows, unless it has numbers from which no scores can be made."""
+        fine = np.abs(found).max(axis=1, initial=0) < _MOST
+        if fine.all():
+            return found
+        k, rate = int(np.argmin(fine)), getattr(self, "learning_rate", None)
+        values = rows.take(np.array([k])).values
+        most = 1.0 if values is None else float(values.max())
+        raise DataError(
+            f"{name.format(k)} folds in to numbers that are not finite, or nearly so: its weights, up to {most:.3g}, "
+            f"are too large{'' if rate is None else f' for learning_rate={rate:g}'}; take smaller weights, or "
+            "weighting='log'"
+        )
+
     def fold_in(
         self,
         history: History,
@@ -62,19 +92,28 @@ class DotProduct(Recommender):
 
         The context's part of the loss that the model was fitted with is minimised, the items being as they are: under a
         square loss exactly, so that a context of the training data gets the row that `fit` ended with; under other
-        objectives by a few steps of their own. For every model:
+        objectives by a few steps of their own. (Who had which features, or which parts a context has beside the first,
+        a history does not say: where there are such, a training context's row is not that of its history.) For every
+        model:
 
         * The answer is float32, contexts × d, a row a history; rows of an empty history are zero, and zero scores mean
           the popular items.
         * A row depends on the items of its history and their weights: not on their order, the other histories, the
           threads, or when it is asked for. Repeated items add up.
-        * Weights count as in training: not at all with `weighting="binary"`.
+        * Weights count as in training: not at all with `weighting="binary"`. Those so large that a row would not be
+          finite are refused.
+        * Items that are known by their features only, as `add_items` makes them, count as had, with the embedding that
+          their features give them; nobody is taken to have passed them over.
 
         Args:
             history: one history per context: item ids, {id: weight}, or `Interactions`.
             confidence: for each history {item: a number from 0 to 1}, which part of it is left, 1 where it is not
-                named. It multiplies what the pair weighs in the loss, α, whatever the `weighting`: 0 is as if the item
-                were not in the history. `UserState` lets events fade by it.
+                named. A pair of confidence g is g parts observed and 1 − g parts unobserved: it counts g times its α,
+                whatever the `weighting`, and g wherever the loss counts a context's pairs (λ_c, ω_c); with
+                `convention="total"` it has 1 − g times the weight of an unobserved pair beside that. 0 is as if the
+                item were not in the history, and an item fades to that: under square losses and the softmax to the same
+                row, where negatives are sampled to one that differs by what was drawn, which depends on all items that
+                are named. `UserState` lets events fade by it.
             unknown: items that are not known `"raise"` an error, or are passed over (`"skip"`).
             threads: how many to use; all CPUs by default.
 
@@ -88,7 +127,7 @@ class DotProduct(Recommender):
         if confidence is not None:
             rows = self._with_confidence(rows, confidence, unknown)
         with blas_threads(threads):
-            return self._fold_in(rows, threads)
+            return self._folded(rows, threads)
 
     def _with_confidence(self, rows: Rows, confidence: Confidence, unknown: Unknown) -> Rows:
         """The rows with these confidences, and without what has none."""
@@ -103,10 +142,7 @@ class DotProduct(Recommender):
             if not isinstance(one, Mapping):
                 raise SettingError(f"confidence {r} is {one!r:.80}; expected {{item: a number from 0 to 1}}")
             codes = self.items_.encode(list(one), unknown="mark" if unknown == "skip" else "raise", what="item")
-            try:
-                values = np.fromiter((float(value) for value in one.values()), np.float32, len(one))
-            except (TypeError, ValueError):
-                values = np.full(len(one), np.nan, np.float32)
+            values = as_floats(one)
             if not ((values >= 0) & (values <= 1)).all():
                 raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(one)!r:.200}")
             row = rows.row(r)
@@ -141,13 +177,14 @@ class DotProduct(Recommender):
         self._require_fit()
         one_of("unknown", unknown, ("raise", "skip"))
         expected = "a list with the contexts of each item"
+        refuse_frame("contexts", contexts, "the context ids of each item, in a list of their own")
         if isinstance(contexts, str | bytes | Mapping):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
         way_out = "pass unknown='skip' to leave them out"
         listed = as_list(contexts, expected)
         rows = rows_of_lists(listed, self.contexts_, unknown, "contexts of item {}", "context", way_out)
-        with blas_threads(threads):
-            return self._fold_in_items(rows, threads)
+        with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"):
+            return self._moderate(self._fold_in_items(rows, threads), rows, "item {}")
 
     @abstractmethod
     def _fold_in_items(self, rows: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
@@ -172,6 +209,7 @@ class DotProduct(Recommender):
     ) -> Recommendations:
         """`recommend` for contexts of which the embeddings are known, and what they have had; by an index, if any."""
         n = whole("n", n)
+        memory_bytes(memory)  # whether it is one, also where an index has no use for it
         if slate is not None:
             check_slate(slate)
         labels = Labels(None, np.arange(len(embeddings), dtype=np.int32))
@@ -226,7 +264,7 @@ class DotProduct(Recommender):
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
         if queries.codes is not None:
             return DotProductScorer(self.context_embeddings_[queries.codes], self.item_embeddings_)
-        return DotProductScorer(self._fold_in(queries.histories, threads), self.item_embeddings_)
+        return DotProductScorer(self._folded(queries.histories, threads), self.item_embeddings_)
 
     def _scores(self, queries: Queries, codes: list[Codes]) -> list[npt.NDArray[np.float32]]:  # type: ignore[override]
         contexts = self._scorer(queries).contexts

@@ -36,6 +36,7 @@ from shortlist.solvers.quadratic import RowWise
 from shortlist.solvers.square_losses import Sizes, SquareLoss, square_loss
 
 Shapes: TypeAlias = list[tuple[int, int]]
+_STEEPEST = 1e30  # what the weights of a row may make of its system
 Both: TypeAlias = tuple[list[Embeddings], list[Embeddings]]  # parameters of contexts and of items
 
 
@@ -207,8 +208,14 @@ class Multilinear(Factorization):
     def _set_items(self, items: Embeddings, basis: SquareLoss) -> None:
         self.item_parameters_ = items
         self.item_embeddings_ = self._structure.item_embeddings(self._of_items())  # type: ignore[misc]
-        rows = self._structure.item_rows
-        self._trained_items = self.item_embeddings_ if rows is None else self.item_embeddings_[rows]
+        # Those that are learnt from, then those that are known by their features only: histories may name them.
+        trained = self._structure.item_rows
+        self._item_order, self._folded_items = trained, self.item_embeddings_
+        if trained is not None:
+            others = np.setdiff1d(np.flatnonzero(self.item_embeddings_.any(axis=1)), trained)
+            self._item_order = np.concatenate([trained, others])
+            self._folded_items = self.item_embeddings_[self._item_order]
+        self._trained_items = self._folded_items if trained is None else self._folded_items[: len(trained)]
         self._loss = basis
         self._folding_contexts = self._folding_items = None
 
@@ -223,16 +230,18 @@ class Multilinear(Factorization):
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
         """The last block of the contexts, solved for these rows.
 
-        Who has no history, or one of items without events only, is at 0: the popular items.
+        Who has no history, or one of items only of which nothing is known, is at 0: the popular items.
         """
-        rows = _columns(histories, self._structure.item_rows)
-        loss, sizes = self._loss.of_strangers(rows, self._trained_items, threads)
+        loss, sizes = self._of_strangers(histories, threads)
         folding = self._folding_contexts
         if folding is None:
             structure = self._structure
             side = structure.strangers(structure.average(self._of_contexts()), structure.contexts[0][1])
-            folding = self._folding_contexts = FoldIn(side, self._trained_items, loss.G)
+            folding = self._folding_contexts = FoldIn(side, self._folded_items, loss.G)
         return self._solved(folding, loss, sizes, threads)
+
+    def _of_strangers(self, histories: Rows, threads: int | None = None) -> tuple[RowWise, Sizes]:
+        return self._loss.of_strangers(_columns(histories, self._item_order), self._folded_items, threads)
 
     def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
         """The last block of the items, solved for these rows."""
@@ -249,6 +258,8 @@ class Multilinear(Factorization):
         ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
         found = folding(loss, ridge[:, 0], threads)
         found[loss.rows.lengths == 0] = 0
+        steep = loss.rows.sums(loss.quad) * folding.largest
+        found[steep > _STEEPEST] = np.nan  # float32 may not have held what conjugate gradients met on the way
         return found
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
@@ -257,6 +268,11 @@ class Multilinear(Factorization):
         self._require_fit()
         if not self._composes:
             check_unknown(unknown)
+        if unknown == "average" and history is not None:
+            raise SettingError(
+                "unknown is 'average', which is for parts of contexts; items of a history are known or not: expected "
+                "'raise' or 'skip'"
+            )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
         if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
@@ -334,8 +350,7 @@ class Multilinear(Factorization):
             # Someone who had every item has the largest numbers that answers can meet.
             n = len(self.items_)
             everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-            rows = _columns(everything, self._structure.item_rows)
-            quadratic, sizes = self._loss.of_strangers(rows, self._trained_items)
+            quadratic, sizes = self._of_strangers(everything)
             ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
             steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
             summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
@@ -352,7 +367,7 @@ def _trained(by_context: Rows, structure: Structure) -> Rows:
 
 
 def _columns(rows: Rows, chosen: npt.NDArray[np.int64] | None) -> Rows:
-    """The rows with these columns only; the others have no entries, unless someone names a new item in a history."""
+    """The rows with these columns only, in this order; where others have entries, these are left out."""
     if chosen is None:
         return rows
     place = np.full(rows.n_columns, -1, np.int32)

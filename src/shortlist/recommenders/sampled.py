@@ -222,8 +222,8 @@ class Sampled(Factorization):
         contexts, items, biases = (self.regularization if one is None else one for one in own)
         return self._by_coordinate(contexts, 0, biases), self._by_coordinate(items, biases, 0)
 
-    def _rules(self, basis: Basis, lengths: npt.NDArray[np.int64]) -> Rules:
-        """What a step is, for contexts with so many pairs."""
+    def _rules(self, basis: Basis, masses: npt.NDArray[np.float64]) -> Rules:
+        """What a step is, for contexts with so many pairs: `Rows.masses`."""
         objective, _, _ = self.composition()
         assert not isinstance(objective, Softmax)
         kind = PAIRWISE if isinstance(objective, Pairwise) else POINTWISE
@@ -231,7 +231,7 @@ class Sampled(Factorization):
         context_rates, item_rates = self._rates()
         scales = [np.ones(1, np.float32)] * 2
         if self.regularization_exponent != 1:
-            often = touches(kind, int(self.n_negatives), lengths, basis.counts)
+            often = touches(kind, int(self.n_negatives), masses, basis.counts)
             scales = [(np.maximum(one, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for one in often]
         return Rules(
             objective=kind,
@@ -243,7 +243,7 @@ class Sampled(Factorization):
             strength_is_label=int(self.strength_as == "label"),
             negative_label=objective.negative_label if isinstance(objective, Pointwise) else 0.0,
             negative_weight=float(objective.negative_weight) if isinstance(objective, Pointwise) else 0.0,
-            context_weights=basis.contexts.new(lengths),
+            context_weights=basis.contexts.new(masses),
             item_weights=basis.items.values,
             context_rates=context_rates,
             item_rates=item_rates,
@@ -321,7 +321,7 @@ class Sampled(Factorization):
             negatives,
             self._weigher(rows.n_columns, int(rows.lengths.max(initial=0))),
             isinstance(weight, LambdaRank) and weight.ranks == "exact",
-            self._rules(basis, rows.lengths),
+            self._rules(basis, rows.masses),
             contexts,
             items,
             (State.of(kind, contexts.shape), State.of(kind, items.shape)),
@@ -358,33 +358,20 @@ class Sampled(Factorization):
                 negatives = folding_sampler(sampler, self._own_basis.by_context)
                 negatives.refresh(self.item_embeddings_, threads)
                 self._folding = negatives.tables
-            if histories.confidence is not None and self.strength_as == "label":
-                rows = [histories.take(np.array([r])) for r in range(histories.n_rows)]
-                found = np.concatenate([np.zeros((0, self._width), np.float32), *(self._folded(r, 1) for r in rows)])
-            else:
-                found = self._folded(histories, threads)
+            most = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few different ones, whose tables are kept
+            found = fold_in(
+                histories,
+                strengths(histories.values, self.weighting),
+                self.item_embeddings_,
+                dim=int(self.dim),
+                tables=for_histories(self._folding, histories, int(self.seed)),
+                weigher=self._weigher(histories.n_columns, most),
+                rules=self._rules(self._own_basis, histories.masses),
+                passes=int(self.fold_in_epochs),
+                seed=int(self.seed),
+                threads=threads,
+            )
         return unit_rows(found, self._cosine)
-
-    def _folded(self, histories: Rows, threads: int | None) -> Embeddings:
-        """By steps; where the strengths are labels and there are confidences too, of one row at a time."""
-        most = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few different ones, whose tables are kept
-        rules, confidence = self._rules(self._own_basis, histories.lengths), histories.confidence
-        if confidence is not None and self.strength_as == "label":  # which then are weights of this row's items
-            weights = np.broadcast_to(rules.item_weights, histories.n_columns).copy()
-            weights[histories.indices] *= confidence
-            rules, confidence = rules._replace(item_weights=weights), None
-        return fold_in(
-            histories,
-            strengths(histories.values, self.weighting, confidence),
-            self.item_embeddings_,
-            dim=int(self.dim),
-            tables=for_histories(self._folding, histories),
-            weigher=self._weigher(histories.n_columns, most),
-            rules=rules,
-            passes=int(self.fold_in_epochs),
-            seed=int(self.seed),
-            threads=threads,
-        )
 
     def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
         raise SettingError(

@@ -65,7 +65,7 @@ def softmax_fold_in(model: Sampled, histories: Rows, threads: int | None) -> npt
 def pair_weights(model: Sampled, basis: Basis, rows: Rows) -> npt.NDArray[np.float32]:
     """α of each pair of these rows: its strength, and what its context and its item weigh."""
     weights = strengths(rows.values, model.weighting, rows.confidence)
-    of_contexts, of_items = basis.contexts.new(rows.lengths), basis.items.values
+    of_contexts, of_items = basis.contexts.new(rows.masses), basis.items.values
     if len(of_contexts) > 1:
         weights = weights * np.repeat(of_contexts, rows.lengths)
     return weights * of_items[rows.indices] if len(of_items) > 1 else weights

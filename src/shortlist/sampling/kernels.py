@@ -30,6 +30,15 @@ def unit(state: Array) -> float:
     return np.int64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
+@kernel
+def units(seed: np.uint64, numbers: Array) -> Array:
+    """For each of these whole numbers one in [0, 1), the same wherever it stands."""
+    found = np.empty(len(numbers))
+    for k in range(len(numbers)):
+        found[k] = np.int64(mixed(seed + np.uint64(numbers[k] + 1) * GOLDEN) >> np.uint64(11)) * 2.0**-53
+    return found
+
+
 @lean_kernel
 def below(state: Array, n: int) -> int:
     """One of 0 … n − 1, each as likely."""

@@ -44,6 +44,7 @@ class FoldIn:
         self._moved = bool(self._rest.any())
         self._level: Floats = other @ self._rest  # of each row of the other side, whatever θ is
         self._pull: Floats = self._map @ (G @ self._rest)
+        self.largest = float(np.einsum("ij,ij->i", other, other, dtype=np.float64).max(initial=0))  # ‖ψ‖²
 
     def __call__(self, loss: RowWise, ridge: Floats, threads: int | None = None) -> Floats:
         """The embeddings of the rows of this loss, with ridge·‖θ − prior‖²."""

@@ -17,6 +17,7 @@ SGD, ADAGRAD, ADAM = 0, 1, 2
 CODES = {"sgd": SGD, "adagrad": ADAGRAD, "adam": ADAM}
 EPSILON = 1e-8
 _BETA_1, _BETA_2 = 0.9, 0.999
+_LEAST = 1e-12  # of a step of Adam's: what is less is none
 
 
 class State(NamedTuple):
@@ -24,7 +25,7 @@ class State(NamedTuple):
 
     first: npt.NDArray[np.float32]  # Adagrad: the sum of squared gradients; Adam: the mean gradient
     second: npt.NDArray[np.float32]  # Adam: the mean squared gradient
-    counts: npt.NDArray[np.int32]  # Adam: how often each row has moved
+    counts: npt.NDArray[np.float32]  # Adam: how often each row has moved, parts of steps by parts
 
     @classmethod
     def of(cls, kind: int, shape: tuple[int, int]) -> State:
@@ -33,7 +34,7 @@ class State(NamedTuple):
         return cls(
             aligned(np.zeros((n if kind != SGD else 1, width), np.float32)),
             aligned(np.zeros((n if kind == ADAM else 1, width), np.float32)),
-            np.zeros(n if kind == ADAM else 1, np.int32),
+            np.zeros(n if kind == ADAM else 1, np.float32),
         )
 
 
@@ -82,11 +83,55 @@ def apply_row(
         count = state.counts[r] + 1
         state.counts[r] = count
         # The corrections of both means for having begun at 0, once for all coordinates.
-        first, second = np.float32(1.0 / (1.0 - _BETA_1**count)), np.float32(1.0 / (1.0 - _BETA_2**count))
+        first, second = np.float32(1.0 / _moved(_BETA_1, count)), np.float32(1.0 / _moved(_BETA_2, count))
         for f in range(end):
             _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
         for f in range(end, width):
             _adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
+
+
+@fast_lean_kernel
+def apply_part(
+    kind: int,
+    theta: Array,
+    r: int,
+    gradient: Array,
+    state: State,
+    rate: Array,
+    ridge: Array,
+    scale: float,
+    share: float,
+) -> None:
+    """A part of the step of `apply_row`, and as small a part in what is remembered.
+
+    So as the share goes to 0 the step goes to none: θ moves by share·η∘direction, Adagrad's sum grows by share·g², and
+    Adam's means go 1 − β^share of the way, in a step that counts `share`.
+    """
+    first, second, count = state.first, state.second, np.float32(0)
+    if kind == ADAM:
+        if share < _LEAST:
+            return
+        count = state.counts[r] + np.float32(share)
+        state.counts[r] = count
+    for f in range(theta.shape[1]):
+        g = gradient[f] + np.float32(scale) * ridge[f] * theta[r, f]
+        toward = g
+        if kind == ADAGRAD:
+            first[r, f] += share * g * g
+            toward = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
+        elif kind == ADAM:
+            first[r, f] += _moved(_BETA_1, share) * (g - first[r, f])
+            second[r, f] += _moved(_BETA_2, share) * (g * g - second[r, f])
+            mean, square = first[r, f] / _moved(_BETA_1, count), second[r, f] / _moved(_BETA_2, count)
+            toward = mean / (math.sqrt(square) + EPSILON)
+        theta[r, f] -= share * rate[f] * toward
+
+
+@fast_lean_kernel
+def _moved(beta: float, steps: Any) -> float:
+    """1 − β^steps: how much of the way a mean has gone after so many steps."""
+    whole = np.int64(steps)
+    return 1.0 - beta**whole if whole == steps else -math.expm1(steps * math.log(beta))
 
 
 @fast_lean_kernel

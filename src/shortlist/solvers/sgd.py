@@ -18,12 +18,13 @@ from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import LossParts
 from shortlist.sampling.base import Negatives
 from shortlist.sampling.filter import history_filter
+from shortlist.sampling.kernels import units
 from shortlist.sampling.tables import HISTORY, Tables
 from shortlist.scoring.pair import unit_rows
 from shortlist.solvers.optimizers import SGD, State, recall, remembered
 from shortlist.solvers.sgd_kernels import fold_rows, is_plain, run_chunk, run_plain, run_ranked
 from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
-from shortlist.solvers.sgd_tables import PAIRWISE, Model, Pairs, Rules, Weigher, work_space
+from shortlist.solvers.sgd_tables import PAIRWISE, WHOLE, Model, Pairs, Rules, Weigher, work_space
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
@@ -235,7 +236,7 @@ class SampledSteps:
 
         def fill(start: int, stop: int) -> None:
             given = (self._row_of, self.by_context.indices, self.strengths)
-            fill_buckets(seed, start, stop, *given, cursors[start // _PART], *self._pairs)
+            fill_buckets(seed, start, stop, *given, cursors[start // _PART], *self._pairs[:3])
 
         run_chunks(fill, parts, self.threads)
         return np.asarray(bounds)
@@ -328,11 +329,11 @@ def fold_in(
     Each context begins at the mean of its items by their strengths and takes passes over its own pairs, with negatives
     drawn and weighed as in training, the same optimizer, and a learning rate that falls to 0; the items stay. What
     comes out depends on the items of the history and the seed, not on the other contexts or the threads; a context
-    without a history is zero.
+    without a history is zero. Of a pair of confidence g the part g of each step is taken.
 
     Args:
         histories: whom they are wanted for.
-        strengths: of each pair, or one for all.
+        strengths: of each pair, or one for all; confidence apart.
         items: their embeddings.
         dim: how many of their columns are coordinates; biases are behind them.
         tables: the sampler's, for these histories (`for_histories`).
@@ -346,18 +347,27 @@ def fold_in(
     items = aligned(items)  # a copy where it is read-only: the kernel is one that could write to it
     nothing = State.of(SGD, (1, items.shape[1]))
     model = Model(contexts, items, State.of(rules.optimizer, contexts.shape), nothing)
+    shares = WHOLE if histories.confidence is None else histories.confidence
+    indptr, indices = histories.indptr, histories.indices
 
     def work(start: int, stop: int) -> None:
         own = rules._replace(frozen=1, context_rates=rules.context_rates.copy())
         room = work_space(items.shape[1], rules.n_negatives, weigher, int(histories.lengths[start:stop].max()))
         told = (tables, weigher, own, model, room, np.zeros(3))
-        fold_rows(key(seed, 3), start, stop, passes, dim, rules.context_rates, strengths, *told)
+        rates = rules.context_rates
+        fold_rows(key(seed, 3), start, stop, passes, dim, rates, indptr, indices, strengths, shares, *told)
 
     run_chunks(work, balanced_chunks(histories.lengths + 1, 8 * thread_count(threads)), threads)
     return contexts
 
 
-def for_histories(tables: Tables, histories: Rows) -> Tables:
-    """A sampler's tables, for other histories than those it was made with."""
+def for_histories(tables: Tables, histories: Rows, seed: int = 0) -> Tables:
+    """A sampler's tables, for other histories than those it was made with.
+
+    An item of confidence g belongs to the history with probability g, by a number that is the item's own: else it may
+    be drawn, as one that was never had. So what is drawn has no bias, and the noise that any draws have.
+    """
+    if histories.confidence is not None:
+        histories = histories.keep(units(key(seed, 4), histories.indices) < histories.confidence)
     bits, offset = history_filter(histories) if tables.exclude == HISTORY else (tables.bits, tables.offset)
     return tables._replace(indptr=histories.indptr, indices=histories.indices, bits=bits, offset=offset)

@@ -201,7 +201,10 @@ def fold_rows(
     passes: int,
     dim: int,
     rates: Array,
+    indptr: Array,
+    indices: Array,
     strengths: Array,
+    shares: Array,
     tables: Tables,
     weigher: Weigher,
     rules: Rules,
@@ -213,20 +216,21 @@ def fold_rows(
 
     Each begins at the mean of its items, by their strengths, in the first `dim` coordinates, with the 1 behind them
     that goes with biases of items, where there are any: `_begin`. It takes some passes over its own pairs with learning
-    rates that fall from `rates` to 0; `rules.context_rates`, an array of the caller's own, holds the current ones. What
-    is drawn depends on the seed and the items of the history, not on the place of the context. Contexts without a
-    history stay as they are.
+    rates that fall from `rates` to 0; `rules.context_rates`, an array of the caller's own, holds the current ones. Of
+    the step of a pair, its negatives' part and the regularizer's included, its share is taken. What is drawn depends on
+    the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
     width = model.contexts.shape[1]
     state, own = work.state, work.own
     for c in range(start, stop):
-        begin = tables.indptr[c]
-        n = tables.indptr[c + 1] - begin
+        begin = indptr[c]
+        n = indptr[c + 1] - begin
         sow(state, seed)
         for k in range(n):
             own.contexts[k] = c
-            own.items[k] = tables.indices[begin + k]
+            own.items[k] = indices[begin + k]
             own.strengths[k] = strengths[begin + k if len(strengths) > 1 else 0]
+            own.shares[k] = shares[begin + k if len(shares) > 1 else 0]
             state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
         if n == 0:
             continue
@@ -244,19 +248,21 @@ def fold_rows(
 def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
-    A cosine has no slope at zero, and does not know how long items are.
+    A cosine has no slope at zero, and does not know how long items are. Where less is left than of one item, it begins
+    so much nearer to zero, where nobody's history begins.
     """
     W, H, items = model.contexts, model.items, own.items
-    total = np.float32(0)
+    total, mass = np.float32(0), np.float32(0)
     for k in range(n):
-        total += own.strengths[k]
+        total += own.strengths[k] * own.shares[k]
+        mass += own.shares[k]
     for k in range(n):
         square = np.float32(0 if cosine else 1)
         if cosine:
             for f in range(dim):
                 square += H[items[k], f] * H[items[k], f]
         if square > 0 and total > 0:
-            share = own.strengths[k] / (total * np.sqrt(square))
+            share = min(mass, np.float32(1)) * own.strengths[k] * own.shares[k] / (total * np.sqrt(square))
             for f in range(dim):
                 W[c, f] += share * H[items[k], f]
     if dim < W.shape[1]:

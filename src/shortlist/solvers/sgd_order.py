@@ -55,7 +55,7 @@ def _bucket(seed: np.uint64, e: int, n: np.uint64) -> int:
 @fast_lean_kernel
 def shuffle(seed: np.uint64, pairs: Pairs, start: int, stop: int) -> None:
     """Put the pairs start … stop into a random order: Fisher and Yates."""
-    contexts, items, strengths = pairs.contexts, pairs.items, pairs.strengths
+    contexts, items, strengths, shares = pairs
     state = seed
     for s in range(stop - 1, start, -1):
         state += GOLDEN
@@ -64,3 +64,5 @@ def shuffle(seed: np.uint64, pairs: Pairs, start: int, stop: int) -> None:
         items[s], items[t] = items[t], items[s]
         if len(strengths) > 1:
             strengths[s], strengths[t] = strengths[t], strengths[s]
+        if len(shares) > 1:
+            shares[s], shares[t] = shares[t], shares[s]

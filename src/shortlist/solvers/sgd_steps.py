@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_lean_kernel
-from shortlist.objectives.losses import loss_slope, loss_value
+from shortlist.objectives.losses import SQUARE, loss_slope, loss_value
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import ADAGRAD, EPSILON, SGD, apply_row
+from shortlist.solvers.optimizers import ADAGRAD, EPSILON, SGD, apply_part, apply_row
 from shortlist.solvers.sgd_tables import PAIRWISE, Model, Pairs, Rules, Work
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -50,7 +50,48 @@ def step(
         if rules.optimizer == ADAGRAD and rules.alike == model.items.shape[1]:
             _adagrad_pair(c, i, negatives[0], weight * weights[0], told, rules, model, work, sums)
             return
-    _any_step(c, i, strength, weight, context_weight, negatives, weights, told, rules, model, work, sums)
+    share = pairs.shares[s if len(pairs.shares) > 1 else 0]
+    heavy = weight > 1 or context_weight > 1
+    if heavy and rules.frozen == 1 and rules.loss == SQUARE and rules.optimizer == SGD and rules.cosine == 0:
+        share = _steady(c, i, share, weight, context_weight, negatives, weights, rules, model)
+    _any_step(c, i, strength, weight, context_weight, share, negatives, weights, told, rules, model, work, sums)
+
+
+@fast_lean_kernel
+def _steady(
+    c: int,
+    i: int,
+    share: Any,
+    weight: Any,
+    context_weight: Any,
+    negatives: Array,
+    weights: Array,
+    rules: Rules,
+    model: Model,
+) -> Any:
+    """So much of a context's plain step under the square loss that it does not go beyond the lowest point.
+
+    The slope of a square grows with the score, so that steps which overshoot would grow too, without end; those of the
+    other losses are bounded.
+    """
+    H, rates = model.items, rules.context_rates
+    bend = np.float32(0)
+    for k in range(rules.n_negatives + 1):
+        last = k == rules.n_negatives
+        j = i if last else negatives[k]
+        if j < 0 or (last and rules.objective == PAIRWISE):
+            continue
+        square = np.float32(0)
+        for f in range(H.shape[1]):
+            along = H[i, f] - H[j, f] if rules.objective == PAIRWISE else H[j, f]
+            square += rates[f] * along * along
+        own = weight
+        if not last:
+            negative_weight = context_weight * np.float32(rules.negative_weight)
+            own = weights[k] * (weight if rules.objective == PAIRWISE else negative_weight)
+        bend += own * square
+    bend *= share * np.float32(2 * rules.sharpness * rules.sharpness)
+    return share / bend if bend > 1 else share
 
 
 @fast_lean_kernel
@@ -140,6 +181,7 @@ def _any_step(
     strength: Any,
     weight: Any,
     context_weight: Any,
+    share: Any,
     negatives: Array,
     weights: Array,
     told: bool,
@@ -150,7 +192,8 @@ def _any_step(
 ) -> None:
     """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
 
-    Every row moves from where it was before. The regularizer counts once for each loss that a row is in.
+    Every row moves from where it was before. The regularizer counts once for each loss that a row is in. The context
+    takes a `share` of the step; where that is not all of it, items are frozen.
     """
     W, H = model.contexts, model.items
     context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
@@ -202,7 +245,7 @@ def _any_step(
                 if k == m and rules.objective == PAIRWISE:
                     of_j *= touched
                 _plain_item(slopes[k], of_j, c, j, rules, model)
-        apply_row(SGD, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale)
+        _move_context(SGD, c, scale, share, rules, model, work)
         return
     _add_gradient(context_gradient, slopes[m], W, c, H, i, rules.cosine)
     for k in range(m):
@@ -220,9 +263,17 @@ def _any_step(
                 apply_row(
                     rules.optimizer, H, j, item_gradient, model.item_state, rules.item_rates, rules.item_ridges, of_j
                 )
-    apply_row(
-        rules.optimizer, W, c, context_gradient, model.context_state, rules.context_rates, rules.context_ridges, scale
-    )
+    _move_context(rules.optimizer, c, scale, share, rules, model, work)
+
+
+@fast_lean_kernel
+def _move_context(kind: int, c: int, scale: Any, share: Any, rules: Rules, model: Model, work: Work) -> None:
+    """A step by the gradient that is known, or a share of it."""
+    W, gradient, state = model.contexts, work.context_gradient, model.context_state
+    if share == 1:
+        apply_row(kind, W, c, gradient, state, rules.context_rates, rules.context_ridges, scale)
+    else:
+        apply_part(kind, W, c, gradient, state, rules.context_rates, rules.context_ridges, scale, share)
 
 
 @fast_lean_kernel

@@ -17,6 +17,7 @@ PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
 BLOCK = 32  # pairs, at most
 AHEAD = 8  # pairs, a power of two
 _ROOM = 1 << 15  # bytes of their rows: the innermost cache
+WHOLE = np.ones(1, np.float32)
 
 
 class Pairs(NamedTuple):
@@ -25,6 +26,7 @@ class Pairs(NamedTuple):
     contexts: npt.NDArray[np.int32]
     items: npt.NDArray[np.int32]
     strengths: Floats  # one, or one a pair
+    shares: Floats = WHOLE  # one, or one a pair: how much of a step is taken; for folding in
 
 
 class Rules(NamedTuple):
@@ -105,7 +107,12 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
         np.empty(candidates, np.float32),
         np.empty(len(weigher.lambdas.norms), np.int64),
         np.empty(n_parts(width), np.float32),
-        Pairs(np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.float32)),
+        Pairs(
+            np.empty(longest, np.int32),
+            np.empty(longest, np.int32),
+            np.empty(longest, np.float32),
+            np.empty(longest, np.float32),
+        ),
         np.zeros(2, np.uint64),
         np.zeros(2 * AHEAD, np.int32),
     )

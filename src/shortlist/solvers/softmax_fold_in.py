@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,7 +36,9 @@ class FoldIn:
 
         Σ_{i∈I_c} α(c,i)·[ ln Σ_j e^{ŷ_j/τ} − ŷ_i/τ ] + ½·(Σ_i α(c,i))·Σ_f λ_f w_f²
 
-    with the j that `SoftmaxSteps` sums over. Up to 20,000 items the sum is the full one; beyond, that over the items
+    with the j that `SoftmaxSteps` sums over. Where these are items outside of the history, an item of it that has faded
+    to confidence g is 1 − g parts outside of it: (1 − g)·e^{ŷ_j/τ} is in the sums of the other items. (Where j is any
+    item, there is nothing to add.) Up to 20,000 items the sum is the full one; beyond, that over the items
     outside of the history is estimated by negatives which all rows share, drawn once under a fixed seed: 8,192 from the
     uniform distribution unless `negatives` says otherwise. The items of the history itself are always summed exactly.
 
@@ -108,7 +111,7 @@ class FoldIn:
         row_of = np.repeat(np.arange(histories.n_rows), histories.lengths)
         total = np.bincount(row_of, values, histories.n_rows)
         values = values / np.where(total > 0, total, 1)[row_of]
-        shares = Rows(histories.indptr, histories.indices, values.astype(np.float32), histories.n_columns)
+        shares = replace(histories, values=values.astype(np.float32))
         out = np.zeros((histories.n_rows, self._items.shape[1]), np.float32)
         some = np.flatnonzero(total > 0)
         with single_threaded_blas():
@@ -161,9 +164,10 @@ class FoldIn:
         n, n_drawn = rows.n_rows, len(self._drawn)
         firsts, lasts = rows.indptr[:-1], rows.indptr[1:]
         F = np.empty((n, self._items.shape[1]), np.float32)
+        spare = NOTHING if rows.confidence is None else 1 - rows.confidence
         if not len(self._q):
             sides = firsts, lasts, rows.indices
-            return Batch(F, self._units, n_drawn, *sides, rows.values, *sides, together=self._together)
+            return Batch(F, self._units, n_drawn, *sides, rows.values, *sides, together=self._together, spare=spare)
         where = np.full(rows.n_columns, -1, np.int32)
         where[self._drawn] = np.arange(n_drawn, dtype=np.int32)
         others = np.unique(rows.indices[where[rows.indices] < 0])
@@ -177,8 +181,9 @@ class FoldIn:
         H = np.concatenate([self._units, self._packed(others)])
         at = where[rows.indices]
         return Batch(
-            F, H, n_drawn, firsts, lasts, at, rows.values, firsts, ends, columns, self._bias, shift, self._together
-        )
+            F, H, n_drawn, firsts, lasts, at, rows.values, firsts, ends, columns, self._bias, shift, self._together,
+            spare,
+        )  # fmt: skip
 
     def _start(self, rows: Rows, batch: Batch) -> Floats:
         """Newton's direction at 0, of length 1 as w: P⁻¹(the history's mean − the negatives' mean)."""

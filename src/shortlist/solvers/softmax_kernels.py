@@ -15,6 +15,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
 _LEAST = np.float32(-60.0)  # e^x below is 0: nothing next to the 1 that every row holds, and no subnormal products
 _LOG2_E = np.float32(1.44269504088896341)
+_NONE = 1e-300  # instead of 0, where a score is that far below another
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 
 
@@ -123,6 +124,7 @@ def settle(
     ends: Array,
     at: Array,
     weights: Array,
+    spare: Array,
     together: bool,
     factor: float,
     logs: Array,
@@ -140,6 +142,9 @@ def settle(
 
         l_e = ln(e^{z_e} + N) − z_e            1 − p_e of weight α_e to be taken from the negatives
         l_e = ln(Σ_e e^{z_e} + N) − z_e        N / (Σ_e e^{z_e} + N) of weight Σα
+
+    A positive k of which the part `spare` is a negative of the others adds spare_k·e^{z_k} to the N of every e but its
+    own.
 
     `pull` becomes a positive's ∂L/∂z, `push` a row's Σ ∂L/∂z over the negatives (both times `factor`), `logs` the log
     of the sum without the shift. Bound by the bytes of the positives' rows of H.
@@ -182,6 +187,22 @@ def settle(
                 loss += weights[e] * (largest + math.log(whole) - pull[e])
                 pull[e] = factor * (weight * share_e - weights[e])
             pushed = weight * negative / whole
+        elif len(spare) > 0:
+            negative = math.exp(log_n - largest)
+            whole = negative
+            for e in range(begin, end):
+                whole += spare[e] * math.exp(pull[e] - largest)
+            taken = 0.0  # Σα/(e^{z_e} + N_e): what a negative loses, but for its own exponential
+            for e in range(begin, end):
+                own = math.exp(pull[e] - largest)
+                taken += weights[e] / max(whole + (1.0 - spare[e]) * own, _NONE)
+            for e in range(begin, end):
+                own = math.exp(pull[e] - largest)
+                total_e = max(whole + (1.0 - spare[e]) * own, _NONE)
+                loss += weights[e] * (largest + math.log(total_e) - pull[e])
+                away = max(whole - spare[e] * own, 0.0) / total_e
+                pull[e] = factor * (spare[e] * own * (taken - weights[e] / total_e) - weights[e] * away)
+            pushed = negative * taken
         else:
             for e in range(begin, end):
                 x = log_n - pull[e]

@@ -24,7 +24,9 @@ class Batch(NamedTuple):
     """Rows of scores z = ⟨F_r, H_j⟩ + bias_j: over the negatives j, and at the positives of each row.
 
     A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
-    `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`.
+    `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`. `spare` is
+    the part of a positive that is a negative of the row's other positives, where they do not share a partition
+    function.
     """
 
     F: Floats
@@ -40,6 +42,7 @@ class Batch(NamedTuple):
     bias: Floats = NOTHING  # by column, or none
     shift: Floats = NOTHING  # by row, or none
     together: bool = False  # positives share a partition function
+    spare: Floats = NOTHING  # by positive, or none
 
 
 class Pass:
@@ -89,8 +92,8 @@ class Pass:
 
         def settle(a: int, b: int) -> None:
             kernels.settle(
-                F, batch.H, tops, sums, U, shift, firsts, lasts, batch.at, batch.weights, batch.together, factor,
-                logs, found.pull, push, found.rows[start:stop], found.losses[start:stop], a, b,
+                F, batch.H, tops, sums, U, shift, firsts, lasts, batch.at, batch.weights, batch.spare, batch.together,
+                factor, logs, found.pull, push, found.rows[start:stop], found.losses[start:stop], a, b,
             )  # fmt: skip
 
         self.over(settle, stop - start, 32)

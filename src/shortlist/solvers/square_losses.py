@@ -34,7 +34,11 @@ class SquareLoss(Protocol):
         """As a function of Ψ, which is now as given."""
 
     def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
-        """As a function of the embeddings of other contexts with these histories; and their sizes."""
+        """As a function of the embeddings of other contexts with these histories; and their sizes.
+
+        Rows of Psi behind those of the loss's items are of items that the loss does not know: they count where they
+        were had, and are nobody's unobserved item.
+        """
 
     def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """As a function of the embeddings of more items, each by itself, that these contexts had; and their sizes."""
@@ -91,8 +95,9 @@ class Pointwise(_OnPairs):
         """|I_c| + α₀|I| and |C_i| + α₀|C|."""
         return self._size(self._by_context), self._size(self._by_item)
 
-    def _size(self, rows: Rows) -> Sizes:
-        return np.asarray(rows.lengths + self._objective.unobserved_weight * rows.n_columns, np.float64)
+    def _size(self, rows: Rows, n_columns: int | None = None) -> Sizes:
+        n = rows.n_columns if n_columns is None else n_columns
+        return np.asarray(rows.masses + self._objective.unobserved_weight * n, np.float64)
 
     def of_contexts(self, Psi: Floats) -> RowWise:
         """See `SquareLoss`."""
@@ -104,19 +109,21 @@ class Pointwise(_OnPairs):
 
     def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
-        of_contexts, of_items = self._omegas
-        terms = self._objective.terms(histories, of_contexts.new(histories.lengths), of_items.values)
-        return self._new_rows("contexts", histories, terms, Psi, threads), self._size(histories)
+        (of_contexts, of_items), n = self._omegas, self._by_context.n_columns
+        omega = of_items.values
+        if len(Psi) > n:
+            known, none = np.broadcast_to(omega, n), np.zeros(len(Psi) - n, np.float32)
+            omega = self._once("omega", Psi, lambda: np.concatenate([known, none]))
+        terms = self._objective.terms(histories, of_contexts.new(histories.masses), omega)
+        G = self._once("contexts", Psi, lambda: _finite(gramian(Psi[:n], of_items.values, threads)))
+        return self._quadratic(histories, terms, Psi, G, threads), self._size(histories, n)
 
     def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
-        terms = self._objective.terms(rows, of_items.new(rows.lengths), of_contexts.values)
-        return self._new_rows("items", rows, terms, Phi, threads), self._size(rows)
-
-    def _new_rows(self, name: str, rows: Rows, terms: Terms, other: Floats, threads: int | None) -> RowWise:
-        G = self._once(name, other, lambda: _finite(gramian(other, terms.omega, threads)))
-        return self._quadratic(rows, terms, other, G, threads)
+        terms = self._objective.terms(rows, of_items.new(rows.masses), of_contexts.values)
+        G = self._once("items", Phi, lambda: _finite(gramian(Phi, terms.omega, threads)))
+        return self._quadratic(rows, terms, Phi, G, threads), self._size(rows)
 
     def _quadratic(
         self, rows: Rows, terms: Terms, other: Floats, G: Floats | None = None, threads: int | None = None
@@ -157,8 +164,9 @@ class Pairwise(_OnPairs):
         return self._quadratic(histories, Psi, G, z, threads), self._objective.weights(histories)
 
     def _all(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
-        """G and z."""
-        return _finite(gramian(Psi, self._shares, threads)), self._shares @ Psi
+        """G and z, of the items that the loss knows."""
+        known = Psi[: len(self._shares)]
+        return _finite(gramian(known, self._shares, threads)), self._shares @ known
 
     def _quadratic(self, rows: Rows, Psi: Floats, G: Floats, z: Floats, threads: int | None) -> RowWise:
         a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
@@ -173,7 +181,7 @@ class Pairwise(_OnPairs):
 
         is what item k adds: as one that was had, and as one that was not.
         """
-        share = (self._omega.new(rows.lengths) / np.float32(self._by_context.n_columns)).astype(np.float32)
+        share = (self._omega.new(rows.masses) / np.float32(self._by_context.n_columns)).astype(np.float32)
         share = np.broadcast_to(share, rows.n_rows)
         G, above, back = self._once("items", Phi, lambda: self._of_everyone(Phi, Psi))
         a = self._objective.strengths(rows)
