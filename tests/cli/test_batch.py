@@ -206,8 +206,6 @@ def test_two_stages(run_json, odd_csv, tmp_path):
     split = sl.splits.at_random(data, test=0.3, seed=0)
     first = sl.IALS(dim=4, epochs=3).fit(split.train)
     two = sl.TwoStage(first, sl.LambdaMART(trees=5, min_leaf=1), candidates=6).fit(split)
-        split
-    )
     two.save(tmp_path / "m")
     told = run_json("batch", tmp_path / "m", "--out", tmp_path / "x.parquet", "-n", 4)
     assert told["contexts"] == 8

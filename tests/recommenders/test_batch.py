@@ -267,9 +267,8 @@ def test_a_class_of_ones_own(model, tmp_path):
 def two_stages(kind=sl.IALS, **settings):
     split = sl.splits.at_random(events(), test=0.3, seed=0)
     first = kind(dim=5, epochs=3).fit(split.train)
-    return sl.TwoStage(first, **{"reranker": sl.LambdaMART(trees=5, min_leaf=1), "candidates": 9, **settings}).fit(
-        split
-    )
+    reranker = sl.LambdaMART(trees=5, min_leaf=1)
+    return sl.TwoStage(first, **{"reranker": reranker, "candidates": 9, **settings}).fit(split)
 
 
 @pytest.fixture(scope="module")
