@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,6 +69,12 @@ class Rows:
         indptr = np.concatenate([[0], np.cumsum(chosen)])[self.indptr].astype(np.int64)
         values, confidence = (None if one is None else one[chosen] for one in (self.values, self.confidence))
         return Rows(indptr, self.indices[chosen], values, self.n_columns, confidence)
+
+    def settled(self) -> Rows:
+        """Without entries of which nothing is left, and without confidences where all of every entry is."""
+        if self.confidence is None or (self.confidence == 1).all():
+            return replace(self, confidence=None)
+        return self.keep(self.confidence > 0)
 
     def column_counts(self) -> npt.NDArray[np.int64]:
         """How many entries each column has; by parts, since NumPy counts a copy of twice the size."""

@@ -244,9 +244,7 @@ class UserState:
         items = self.model.item_embeddings_
         if self._kept is None or self._kept[0] != now or self._kept[1] is not items:
             rows = self._rows(now) if rows is None else rows
-            if rows.confidence is not None:
-                rows = rows.keep(rows.confidence > 0)
-            found = self.model._folded(rows)[0]
+            found = self.model._folded(rows.settled())[0]
             found.flags.writeable = False
             self._kept = now, items, found
         return self._kept[2]
@@ -290,8 +288,8 @@ class UserState:
         self._renew()
         codes, weights = np.array(self._codes, np.int32), np.array(self._weights)
         distinct, place = np.unique(codes, return_inverse=True)
-        total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST).astype(np.float32)
-        rows = Rows(np.array([0, len(distinct)]), distinct, total, len(self._vocabulary))
+        total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST)
+        rows = Rows(np.array([0, len(distinct)]), distinct, total.astype(np.float32), len(self._vocabulary))
         left = self._left(now)
         if left is None:
             return rows
@@ -300,7 +298,7 @@ class UserState:
             confidence = np.zeros(len(distinct))
             np.maximum.at(confidence, place, left)
         else:
-            faded = np.minimum(np.bincount(place, weights * left, len(distinct)), _LARGEST).astype(np.float32)
+            faded = np.minimum(np.bincount(place, weights * left, len(distinct)), _LARGEST)
             of_all = strengths(total, weighting)
             confidence = np.divide(strengths(faded, weighting), of_all, out=np.ones_like(of_all), where=of_all > 0)
         return replace(rows, confidence=np.minimum(confidence, 1).astype(np.float32))

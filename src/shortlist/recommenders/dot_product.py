@@ -152,8 +152,7 @@ class DotProduct(Recommender):
                 stray = list(one)[int(np.argmin(there | (codes < 0)))]
                 raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history; leave it out")
             found[rows.indptr[r] + at[there]] = values[there]
-        faded = replace(rows, confidence=found)
-        return faded if found.all() else faded.keep(found > 0)
+        return replace(rows, confidence=found).settled()
 
     def fold_in_items(
         self,
