@@ -700,6 +700,9 @@ def rows_of_lists(
     lists: list[list[Id]] = []
     weights: dict[int, npt.NDArray[np.float32]] = {}
     for k, one in enumerate(given):
+        if type(one) is list:
+            lists.append(one)
+            continue
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
             raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
         refuse_frame(name.format(k), one, f"pass its column of {what} ids")
