@@ -159,7 +159,8 @@ class Describer:
         histories = model._with_own_items(asked.histories, self.first.items_, "skip")
         which = np.flatnonzero(known)
         queries = Queries(asked.labels, codes, histories, asked.known).take(which)
-        lists = [items[candidates.indptr[q] : candidates.indptr[q + 1]] for q in which]
+        named = np.maximum(items, 0)  # whatever is said of what it does not know
+        lists = [named[candidates.indptr[q] : candidates.indptr[q + 1]] for q in which]
         out = np.full(len(candidates), np.nan, np.float32)
         if len(which):
             out[known[candidates.query_of]] = np.concatenate(model._scores(queries, lists))
