@@ -19,8 +19,9 @@ from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Recommendations
-from shortlist.recommenders.base import ItemLists, refuse_frame
+from shortlist.recommenders.base import ItemLists
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.given import refuse_frame
 from shortlist.recommenders.index import Index
 from shortlist.retrieval.slates.base import Slate
 

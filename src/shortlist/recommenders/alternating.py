@@ -16,9 +16,9 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
-from shortlist.recommenders.base import rows_of_lists
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
+from shortlist.recommenders.given import rows_of_lists
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -17,12 +17,22 @@ from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import SUM, Rows, fault, rows_of
+from shortlist.data.rows import Rows, fault
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.given import (
+    WAY_OUT,
+    as_list,
+    as_rows,
+    check_unknown,
+    is_frame,
+    refuse_frame,
+    rows_of_lists,
+    summed_rows,
+)
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor, watched
 from shortlist.recommenders.space import Space
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
-_WAY_OUT = "leave them out of the question; recommend and fold_in do so with unknown='skip'"
 _BLOCK = 1 << 20  # scores at a time
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
@@ -449,7 +458,7 @@ class Recommender(ABC):
         check_unknown(unknown)
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
             ids = as_list(ids, f"a list of {what}s")
-        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=_WAY_OUT)
+        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=WAY_OUT)
         known = codes >= 0
         return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
 
@@ -479,20 +488,20 @@ class Recommender(ABC):
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
                 f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
-                f"catalogue; {_WAY_OUT}"
+                f"catalogue; {WAY_OUT}"
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
         values = rows.values
         if not known.all():
             own, row_of, values = own[known], row_of[known], None if values is None else values[known]
-        return _summed(row_of, own, values, rows.n_rows, len(self.items_))
+        return summed_rows(row_of, own, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
         lists = as_list(items, "one list of items per query")
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
         lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
-        return [self.items_.encode(one, what="item", way_out=_WAY_OUT) for one in lists]
+        return [self.items_.encode(one, what="item", way_out=WAY_OUT) for one in lists]
 
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
@@ -622,122 +631,6 @@ class Recommender(ABC):
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         state = f" fitted on {len(self.contexts_):,} contexts × {len(self.items_):,} items" if self._fitted else ""
         return f"{type(self).__name__}({inner}){state}"
-
-
-def check_unknown(unknown: Unknown) -> None:
-    """Refuse what is not for ids that are known or not, as a whole."""
-    if unknown == "average":
-        raise SettingError(
-            "unknown is 'average', which is for contexts of several parts, and models that know the parts, such as "
-            "PARAFAC; expected 'raise' or 'skip'"
-        )
-    one_of("unknown", unknown, ("raise", "skip"))
-
-
-def as_list(given: Any, expected: str) -> list[Any]:
-    """What was given as a list: a Series, an array, whatever can be gone through."""
-    if isinstance(given, pl.Series):
-        return given.to_list()
-    if isinstance(given, np.ndarray) and given.ndim:
-        return list(given.tolist())
-    try:
-        return list(given)
-    except TypeError:
-        raise SettingError(f"expected {expected}, got {given!r:.80}") from None
-
-
-def as_floats(given: Mapping[Id, Any]) -> npt.NDArray[np.float32]:
-    """The values as float32: infinite where they do not fit it, and NaN throughout where one of them is no number."""
-    try:
-        with np.errstate(over="ignore"):
-            return np.array([float(value) for value in given.values()], np.float64).astype(np.float32)
-    except (TypeError, ValueError, OverflowError):
-        return np.full(len(given), np.nan, np.float32)
-
-
-def is_frame(given: object) -> bool:
-    """Whether it is a frame of polars, pandas or Arrow, which is gone through by columns."""
-    return isinstance(given, pl.DataFrame | pl.LazyFrame) or hasattr(type(given), "columns")
-
-
-def refuse_frame(name: str, given: object, way_out: str) -> None:
-    """Refuse a frame where a list is expected: it would be taken by columns."""
-    if is_frame(given):
-        raise SettingError(f"{name} is a frame ({type(given).__name__}); expected a list: {way_out}")
-
-
-def as_rows(contexts: Iterable[Id], vocabulary: Vocabulary) -> Iterable[Id]:
-    """Contexts of a polars frame as a list of ids, by the names of its columns, else by their places."""
-    if not isinstance(contexts, pl.DataFrame):
-        return contexts
-    frame = in_order(contexts, vocabulary)
-    return frame.rows() if frame.width > 1 else frame.to_series().to_list()
-
-
-def in_order(contexts: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
-    """A frame of contexts with its columns as the vocabulary has them: by their names, else by their places."""
-    names = vocabulary.names
-    if contexts.width != len(names):
-        raise SettingError(
-            f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}"
-        )
-    return contexts.select(names) if set(names) == set(contexts.columns) else contexts
-
-
-def rows_of_lists(
-    given: Sequence[Iterable[Id] | Mapping[Id, float]],
-    vocabulary: Vocabulary,
-    unknown: Unknown,
-    name: str,
-    what: str,
-    way_out: str = _WAY_OUT,
-) -> Rows:
-    """Rows of listed ids, or of {id: weight}; repeats add up.
-
-    In messages `name` is the word for a list, with {} for its number, `what` that for an id, and `way_out` the advice
-    where ids are unknown.
-    """
-    lists: list[list[Id]] = []
-    weights: dict[int, npt.NDArray[np.float32]] = {}
-    for k, one in enumerate(given):
-        if type(one) is list:
-            lists.append(one)
-            continue
-        if isinstance(one, str | bytes) or not isinstance(one, Iterable):
-            raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
-        refuse_frame(name.format(k), one, f"pass its column of {what} ids")
-        lists.append(list(one))
-        if isinstance(one, Mapping):
-            weights[k] = as_floats(one)
-            if not np.isfinite(weights[k]).all() or (weights[k] < 0).any():
-                raise DataError(
-                    f"{name.format(k)}: weights are finite numbers, not negative, to {np.finfo(np.float32).max:.2g}; "
-                    f"got {dict(one)!r:.200}"
-                )
-    codes = vocabulary.encode(list(chain.from_iterable(lists)), unknown="mark")
-    row_of = np.repeat(np.arange(len(lists), dtype=np.int32), [len(one) for one in lists])
-    values = None
-    if weights:
-        parts = [weights[k] if k in weights else np.ones(len(one), np.float32) for k, one in enumerate(lists)]
-        values = np.concatenate(parts)
-    known = codes >= 0
-    if not known.all():
-        if unknown != "skip":  # say so of the first list that has one
-            vocabulary.encode(lists[row_of[np.argmin(known)]], what=what, way_out=way_out)
-        codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
-    return _summed(row_of, codes, values, len(lists), len(vocabulary))
-
-
-def _summed(
-    row_of: npt.NDArray[np.int32], codes: Codes, values: npt.NDArray[np.float32] | None, n_rows: int, n_columns: int
-) -> Rows:
-    """Entries as rows, repeats added up."""
-    if n_rows != 1:
-        return rows_of(row_of, codes, values, None, n_rows, n_columns, SUM)
-    distinct, place = np.unique(codes, return_inverse=True)  # without a count for each column
-    summed = np.bincount(place, values, len(distinct)).astype(np.float32)
-    plain = values is None and len(distinct) == len(codes)
-    return Rows(np.array([0, len(distinct)]), distinct, None if plain else summed, n_columns)
 
 
 def _merged(

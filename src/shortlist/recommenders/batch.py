@@ -22,9 +22,10 @@ from shortlist._version import __version__
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
-from shortlist.recommenders.base import Queries, Recommender, as_list, as_rows, check_unknown, in_order, is_frame
+from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
+from shortlist.recommenders.given import as_list, as_rows, check_unknown, in_order, is_frame
 from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
 from shortlist.recommenders.progress import steps

@@ -18,7 +18,8 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.recommenders.answers import Labels, Recommendations
-from shortlist.recommenders.base import History, ItemLists, Queries, as_list
+from shortlist.recommenders.base import History, ItemLists, Queries
+from shortlist.recommenders.given import as_list
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance

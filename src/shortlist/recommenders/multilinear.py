@@ -20,9 +20,10 @@ from shortlist.errors import SettingError, StorageError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.base import History, Queries, as_list, as_rows, check_unknown
+from shortlist.recommenders.base import History, Queries
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.given import as_list, as_rows, check_unknown
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.warm_start import checked_start, refuse_strangers

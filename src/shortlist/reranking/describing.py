@@ -16,8 +16,9 @@ from shortlist.data.features.table import Features
 from shortlist.data.rows import Rows, holds
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import SettingError, ShortlistError
-from shortlist.recommenders.base import Queries, Recommender, as_list
+from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.given import as_list
 from shortlist.reranking.candidates import Candidates, Floats
 
 Extra: TypeAlias = Callable[[Candidates], Any]
