@@ -220,9 +220,12 @@ def _by_pair(rows: Rows, own: npt.NDArray[np.float32], other: npt.NDArray[np.flo
 
 
 def gramian(
-    embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32] | None = None, threads: int | None = None
+    embeddings: npt.NDArray[np.float32],
+    omega: npt.NDArray[np.float32] | None = None,
+    threads: int | None = None,
+    dtype: npt.DTypeLike = np.float32,
 ) -> npt.NDArray[np.float64]:
-    """Σωψψᵀ over all rows; ω = 1 unless given. Blocks are multiplied in float32 and added in float64.
+    """Σωψψᵀ over all rows; ω = 1 unless given. Blocks are multiplied in `dtype` and added in float64.
 
     Parts are summed by themselves and then together; how many there are does not depend on the threads.
     """
@@ -234,7 +237,7 @@ def gramian(
     def add(start: int, stop: int) -> None:
         for part in range(start, stop):
             for k in range(part * n_blocks // n_parts, (part + 1) * n_blocks // n_parts):
-                block = embeddings[k * _BLOCK : (k + 1) * _BLOCK]
+                block = embeddings[k * _BLOCK : (k + 1) * _BLOCK].astype(dtype, copy=False)
                 if omega is not None and len(omega) > 1:
                     block = block * np.sqrt(omega[k * _BLOCK : (k + 1) * _BLOCK, None])
                 totals[part] += block.T @ block

@@ -1,14 +1,24 @@
-"""The eigenbasis of a Gramian: where the dense part of every row's system is a diagonal."""
+"""The eigenbasis of a Gramian: where the dense part of every row's system is a diagonal.
+
+Gramians are summed in float32, which resolves eigenvalues down to about 1e-7 of the largest. A row's system adds its
+ridge to them. Where neither the eigenvalues nor the ridge stand clear of that noise (more dimensions than the rank, and
+a tiny λ), the basis is made in float64, and directions in which the embeddings hold nothing but rounding errors are set
+to zero on both sides. Solutions along them would be noise divided by next to nothing.
+"""
 
 from __future__ import annotations
+
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._threads import run_chunks, single_threaded_blas
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise import gramian
+from shortlist.objectives.pointwise import Terms, gramian
+from shortlist.solvers.limits import CLEAR, NOISE
 
+Array: TypeAlias = npt.NDArray[Any]
 _BLOCK = 2048  # rows rotated at once
 
 
@@ -35,8 +45,8 @@ def refuse_large(G: npt.NDArray[np.float64]) -> None:
         )
 
 
-def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32], threads: int | None = None) -> None:
-    """Multiply every row by Q, in place, a block at a time, each by one thread."""
+def rotate(embeddings: npt.NDArray[np.float32], Q: Array, threads: int | None = None) -> None:
+    """Multiply every row by Q, in place and in Q's precision, a block at a time, each by one thread."""
 
     def turn(start: int, stop: int) -> None:
         for k in range(start, stop):
@@ -47,21 +57,53 @@ def rotate(embeddings: npt.NDArray[np.float32], Q: npt.NDArray[np.float32], thre
         run_chunks(turn, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
 
 
+def is_clear(values: Array, terms: Terms) -> bool:
+    """Whether eigenvalues of a Gramian summed in float32, largest first, are precise enough for these rows."""
+    if len(values) == 0 or values[-1] > CLEAR * values[0]:
+        return True
+    return bool(terms.ridge.min(initial=np.inf) > CLEAR * values[0] * terms.dense.max(initial=0.0))
+
+
 def diagonalise(
     other: npt.NDArray[np.float32],
     own: npt.NDArray[np.float32],
-    omega: npt.NDArray[np.float32],
+    terms: Terms,
     threads: int | None = None,
 ) -> npt.NDArray[np.float64]:
     """Rotate both sides, in place, into the eigenbasis of the other side's Gramian, and return its eigenvalues.
 
     Scores do not change under a common rotation, so nothing is ever rotated back.
     """
-    values, Q = eigenbasis(gramian(other, omega, threads))
-    Q32 = Q.astype(np.float32)
-    rotate(other, Q32, threads)
-    rotate(own, Q32, threads)
+    values, Q = eigenbasis(gramian(other, terms.omega, threads))
+    clear = is_clear(values, terms)
+    if not clear:
+        values, Q = eigenbasis(gramian(other, terms.omega, threads, np.float64))
+    turn = Q.astype(np.float32) if clear else Q
+    rotate(other, turn, threads)
+    rotate(own, turn, threads)
+    if not clear:
+        drop_noise(values, other, own)
     return values
+
+
+def drop_noise(values: Array, other: Array, own: Array, longest: float | None = None) -> None:
+    """Set to zero, on both sides, the coordinates in which `other` is nothing but rounding errors.
+
+    Their eigenvalues become the largest, so that every solution stays at zero there. `longest` is the length of the
+    longest column of all, where these are a part of them.
+    """
+    lengths = column_lengths(other)
+    if longest is None:
+        longest = lengths.max(initial=0.0)
+    noise = lengths <= NOISE * np.sqrt(len(values)) * longest
+    other[:, noise] = 0
+    own[:, noise] = 0
+    values[noise] = values.max(initial=0.0) or 1.0
+
+
+def column_lengths(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """The Euclidean length of each column."""
+    return np.asarray(np.sqrt(np.einsum("nd,nd->d", embeddings, embeddings, dtype=np.float64)))
 
 
 class Diagonal:
@@ -74,13 +116,16 @@ class Diagonal:
         G = gramian(embeddings, omega)
         refuse_large(G)
         self.embeddings, self.spectrum = embeddings, np.diagonal(G).copy()
-        self._Q: npt.NDArray[np.float32] | None = None
+        self._Q: Array | None = None
         scale = np.sqrt(np.outer(self.spectrum, self.spectrum))
         if (np.abs(G - np.diag(self.spectrum)) > 1e-6 * scale).any():
-            self.spectrum, Q = eigenbasis(G)
-            self._Q = Q.astype(np.float32)
+            self.spectrum, Q = eigenbasis(gramian(embeddings, omega, dtype=np.float64))
+            self._Q = Q
             self.embeddings = embeddings.copy()
-            rotate(self.embeddings, self._Q)
+            rotate(self.embeddings, Q)
+            drop_noise(self.spectrum, self.embeddings, self.embeddings)
+        else:
+            self.spectrum[self.spectrum == 0] = self.spectrum.max(initial=0.0) or 1.0
 
     def back(self, solutions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Rotate solutions, in place, from the eigenbasis to that of the embeddings as they were given."""

@@ -12,12 +12,13 @@ from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms, gramian
-from shortlist.solvers.basis import eigenbasis, rotate
+from shortlist.solvers.basis import column_lengths, drop_noise, eigenbasis, is_clear, rotate
 from shortlist.solvers.cholesky import AHEAD, LINE, SPAN, room, solve_tiles
-from shortlist.solvers.systems import in_float32, row_system
+from shortlist.solvers.systems import SINGULAR, in_float32, row_system
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
+_ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
 
 def half_step(
@@ -44,7 +45,7 @@ def half_step(
     """
     d = other.shape[1]
     block = min(block, d)
-    G = _diagonalise_blocks(other, own, terms.omega, block, threads)
+    G = _diagonalise_blocks(other, own, terms, block, threads)
     G32 = G.astype(np.float32)
     n = rows.lengths.astype(np.float64)
     short = np.minimum(n, block)
@@ -77,31 +78,49 @@ def half_step_reference(
 def _swept(
     A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], w: npt.NDArray[np.float64], block: int
 ) -> npt.NDArray[np.float64]:
-    """One row after a sweep; where a block has many best moves, the smallest of them."""
+    """One row after a sweep; where a block has many best moves, the smallest of them.
+
+    A block stays where its slope is nothing but float32's rounding errors: divided by next to nothing they would move
+    it far.
+    """
     for first in range(0, len(w), block):
         B = slice(first, first + block)
-        w[B] += np.linalg.lstsq(A[B, B], b[B] - A[B] @ w, rcond=1e-7)[0]
+        slope = b[B] - A[B] @ w
+        if (np.abs(slope) > _ROUNDING * (np.abs(b[B]) + np.abs(A[B]) @ np.abs(w))).any():
+            w[B] += np.linalg.lstsq(A[B, B], slope, rcond=SINGULAR)[0]
     return w
 
 
 def _diagonalise_blocks(
     other: npt.NDArray[np.float32],
     own: npt.NDArray[np.float32],
-    omega: npt.NDArray[np.float32],
+    terms: Terms,
     block: int,
     threads: int | None,
 ) -> npt.NDArray[np.float64]:
-    """Rotate both sides, in place, so that the blocks on the diagonal of the Gramian are diagonal; returns it."""
-    G = gramian(other, omega, threads)
-    for first in range(0, len(G), block):
-        B = slice(first, first + block)
-        values, Q = eigenbasis(G[B, B])
-        Q32 = Q.astype(np.float32)
-        rotate(other[:, B], Q32, threads)
-        rotate(own[:, B], Q32, threads)
+    """Rotate both sides, in place, so that the blocks on the diagonal of the Gramian are diagonal; returns it.
+
+    In float64 where a block needs it, as `basis.diagonalise` does.
+    """
+    blocks = [slice(first, first + block) for first in range(0, other.shape[1], block)]
+    G = gramian(other, terms.omega, threads)
+    bases = [eigenbasis(G[B, B]) for B in blocks]
+    clear = all(is_clear(values, terms) for values, _ in bases)
+    if not clear:
+        G = gramian(other, terms.omega, threads, np.float64)
+        bases = [eigenbasis(G[B, B]) for B in blocks]
+        longest = float(column_lengths(other).max(initial=0.0))
+    for B, (values, Q) in zip(blocks, bases):
+        turn = Q.astype(np.float32) if clear else Q
+        rotate(other[:, B], turn, threads)
+        rotate(own[:, B], turn, threads)
         with single_threaded_blas():  # which rounds in the same way however many threads there are
             G[B] = Q.T @ G[B]
             G[:, B] = G[:, B] @ Q
+        if not clear:
+            drop_noise(values, other[:, B], own[:, B], longest)
+            gone = np.flatnonzero(~other[:, B].any(axis=0)) + B.start
+            G[gone] = G[:, gone] = 0
         G[B, B] = np.diag(values)
     return G
 

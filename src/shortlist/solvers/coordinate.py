@@ -14,6 +14,7 @@ from shortlist._prefetch import intrinsic, prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms, gramian
+from shortlist.solvers.basis import drop_noise
 from shortlist.solvers.systems import row_system
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -37,6 +38,8 @@ def half_step(
     depend on the number of threads.
     """
     d = other.shape[1]
+    if not terms.ridge.any() and not terms.dense.any():  # nothing holds a coordinate but the observed pairs
+        drop_noise(np.ones(d), other, own)
     G = gramian(other, terms.omega, threads).astype(np.float32)
 
     def sweep(start: int, stop: int) -> None:

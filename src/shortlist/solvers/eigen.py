@@ -51,7 +51,7 @@ def half_step(
     along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next ones gain many
     times over, as in successive over-relaxation: alternating is a Gauss–Seidel iteration on two blocks.
     """
-    solve_eigen(rows, terms, other, diagonalise(other, own, terms.omega, threads), own, threads, limits)
+    solve_eigen(rows, terms, other, diagonalise(other, own, terms, threads), own, threads, limits)
 
 
 def last_half_step(
@@ -61,7 +61,7 @@ def last_half_step(
 
     Rows where conjugate gradients cannot tell that they are at the end are solved exactly.
     """
-    spectrum = diagonalise(other, own, terms.omega, threads)
+    spectrum = diagonalise(other, own, terms, threads)
     far = solve_eigen(rows, terms, other, spectrum, own, threads, TO_THE_END)
     if len(far):
         solved = np.zeros((len(far), own.shape[1]), np.float32)

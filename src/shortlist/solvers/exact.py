@@ -24,7 +24,7 @@ def half_step(
     rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
 ) -> None:
     """Rotate both sides into the eigenbasis of the other's Gramian and set every row of `own` to its minimiser."""
-    solve_exact(rows, terms, other, diagonalise(other, own, terms.omega, threads), own, threads)
+    solve_exact(rows, terms, other, diagonalise(other, own, terms, threads), own, threads)
 
 
 def solve_exact(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import DataError, SettingError
-from shortlist.solvers.limits import END, FROZEN, NEAR, ON_THE_WAY, TO_THE_END, Limits
+from shortlist.solvers.limits import CLEAR, END, FROZEN, NEAR, NOISE, ON_THE_WAY, TO_THE_END, Limits
 
 try:
     torch: Any = import_module("torch")
@@ -142,8 +142,14 @@ class DeviceSolver:
     def _half_step(self, side: _Side, other: Tensor, own: Tensor, limits: Limits) -> None:
         with _computing(self.device):
             spectrum, Q = _eigenbasis(_gramian(other, side.omega))
+            clear = side.is_clear(spectrum)
+            if not clear:  # see `solvers.basis`
+                spectrum, Q = _eigenbasis(_gramian(other.double(), side.omega))
             for embeddings in (other, own):
-                _rotate(embeddings, Q)
+                _rotate(embeddings, Q.float() if clear else Q)
+            if not clear:
+                _drop_noise(spectrum, other, own)
+            spectrum = spectrum.float()
             own[side.empty] = 0
             side.solve(other, own, spectrum, limits)
 
@@ -162,11 +168,18 @@ class _Side:
         arrays = terms.excess, terms.target, terms.ridge, terms.dense, terms.omega
         self.excess, self.target, self.ridge, self.dense, self.omega = (_put(one, device) for one in arrays)
         self.empty = _put(np.flatnonzero(rows.lengths == 0), device)
+        self._least_ridge = float(terms.ridge.min(initial=np.inf))
+        self._most_dense = float(terms.dense.max(initial=0.0))
         self._fused = None
         if fused:
             from shortlist.solvers.on_device_kernels import FusedRows
 
             self._fused = FusedRows(rows.indptr, rows.indices, dim, device)
+
+    def is_clear(self, spectrum: Tensor) -> bool:
+        """Whether eigenvalues of a Gramian summed in float32 are precise enough for these rows."""
+        most, least = float(spectrum[0]), float(spectrum[-1])
+        return least > CLEAR * most or self._least_ridge > CLEAR * most * self._most_dense
 
     def solve(self, other: Tensor, own: Tensor, spectrum: Tensor, limits: Limits) -> None:
         """Set every row of `own` by CG; `other` is in the eigenbasis of its Gramian, whose eigenvalues are given."""
@@ -257,7 +270,7 @@ def _ratio(above: Tensor, below: Tensor) -> Tensor:
 
 
 def _gramian(embeddings: Tensor, omega: Tensor) -> Tensor:
-    """Σωψψᵀ over all rows, in float64: blocks are multiplied in float32 and added in float64."""
+    """Σωψψᵀ over all rows, in float64: blocks are multiplied in the precision they have and added in float64."""
     if len(omega) > 1:
         embeddings = embeddings * omega.sqrt()[:, None]
     n, d = embeddings.shape
@@ -279,13 +292,23 @@ def _eigenbasis(G: Tensor) -> tuple[Tensor, Tensor]:
     values, Q = torch.linalg.eigh(G)
     values, Q = values.flip(0).clamp(min=0), Q.flip(1)
     largest = Q.gather(0, Q.abs().argmax(0, keepdim=True))
-    return values.float(), torch.where(largest < 0, -Q, Q).float()
+    return values, torch.where(largest < 0, -Q, Q)
 
 
 def _rotate(embeddings: Tensor, Q: Tensor) -> None:
-    """Multiply every row by Q, in place, a block at a time."""
+    """Multiply every row by Q, in place and in Q's precision, a block at a time."""
     for block in embeddings.split(_ROTATE_BLOCK):
-        block.copy_(block @ Q)
+        block.copy_(block.to(Q.dtype) @ Q)
+
+
+def _drop_noise(spectrum: Tensor, other: Tensor, own: Tensor) -> None:
+    """`solvers.basis.drop_noise` on the device."""
+    squares = sum((block * block).sum(0, dtype=torch.float64) for block in other.split(_ROTATE_BLOCK))
+    lengths = squares.sqrt()
+    noise = lengths <= NOISE * len(spectrum) ** 0.5 * lengths.max()
+    for embeddings in (other, own):
+        embeddings[:, noise] = 0
+    spectrum[noise] = float(spectrum.max()) or 1.0
 
 
 @contextmanager

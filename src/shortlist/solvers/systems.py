@@ -10,6 +10,8 @@ import numpy.typing as npt
 from shortlist.data.rows import Rows
 from shortlist.objectives.pointwise import Terms
 
+SINGULAR = 1e-12  # of the largest singular value of a matrix in float64: what is below is taken for zero
+
 
 def at(array: npt.NDArray[np.float32], index: int | slice) -> npt.NDArray[np.float32] | np.float32:
     """Entries of an array of `Terms`, where one element stands for all."""
@@ -43,7 +45,7 @@ def least_squares(
 ) -> npt.NDArray[np.float64]:
     """The solution of one row, or the smallest of them where its matrix is singular."""
     A, b = row_system(rows, terms, other, G, r)
-    return in_float32(np.linalg.lstsq(A, b, rcond=1e-7)[0])
+    return in_float32(np.linalg.lstsq(A, b, rcond=SINGULAR)[0])
 
 
 def in_float32(solution: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
