@@ -42,7 +42,7 @@ def way(request, monkeypatch):
 def test_equals_the_twin(problem, max_steps, tolerance):
     W, H = problem.W.copy(), problem.H.copy()
     terms = problem.context_terms
-    spectrum = eigen.diagonalise(H, W, terms.omega)
+    spectrum = eigen.diagonalise(H, W, terms)
     start = W.astype(np.float64)
     limits = Limits(1.0, tolerance, max_steps)
     eigen.solve_eigen(problem.by_context, terms, H, spectrum, W, None, limits)

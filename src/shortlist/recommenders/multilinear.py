@@ -238,7 +238,7 @@ class Multilinear(Factorization):
         if folding is None:
             structure = self._structure
             side = structure.strangers(structure.average(self._of_contexts()), structure.contexts[0][1])
-            folding = self._folding_contexts = FoldIn(side, self._folded_items, loss.G)
+            folding = self._folding_contexts = FoldIn(side, loss.other, loss.G)
         return self._solved(folding, loss, sizes, threads)
 
     def _of_strangers(self, histories: Rows, threads: int | None = None) -> tuple[RowWise, Sizes]:

@@ -31,7 +31,7 @@ _DIGITS = np.float32(1e4)  # a start whose square is so many times the end's lea
 _IN_CACHE = 2**24  # bytes of the other side that stay in the last-level cache
 _TILE = 2**23  # bytes of it that are gathered from at a time where it does not
 _SEGMENT = 24  # pairs that a row needs in a tile, on average, for tiles to pay
-_STIFF = np.float32(1e-5)  # of a row's diagonal: where M is below, conjugate gradients do not tell when they are there
+_STIFF = np.float32(1e-2)  # of a row's diagonal: where M is below, conjugate gradients do not tell when they are there
 _STATE = 2**25  # bytes of vectors that a thread keeps of the rows it solves at once
 
 

@@ -17,17 +17,20 @@ from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import by_key
 from shortlist.scoring.multilinear import FeatureBlock, ScaledBlock
 from shortlist.solvers.cholesky import AHEAD
-from shortlist.solvers.quadratic import RowWise, send_for
+from shortlist.solvers.quadratic import FLAT, RowWise, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
-_NOTHING = np.zeros((0, 0), np.float32)
+_LARGEST = 0.3  # the share of all pairs that one group may have
 
 
 def pays(block: ScaledBlock | FeatureBlock, quadratic: RowWise) -> bool:
-    """Whether it is the faster way: a group is one thread's, so none may be much of the whole."""
+    """Whether it is the faster way. A group is one thread's, so none may be much of the whole.
+
+    The answer must not depend on the number of threads, since the two ways round differently.
+    """
     work = np.bincount(block.groups, quadratic.rows.lengths, len(block.values))
-    return bool(work.max(initial=0) * thread_count(quadratic.threads) <= 0.6 * work.sum())
+    return bool(work.max(initial=0) <= _LARGEST * work.sum())
 
 
 def group_changes(
@@ -41,16 +44,15 @@ def group_changes(
     n, k = block.values.shape
     indptr, order = by_key(block.groups.astype(np.int32, copy=False), np.arange(len(block.groups), dtype=np.int32), n)
     x, bias = (block.x, block.bias) if isinstance(block, FeatureBlock) else (np.zeros(0, np.float32), -1)
-    s, z = (_NOTHING, np.zeros(0, np.float32)) if q.z is None or q.s is None else (q.s, q.z)
     out = np.zeros((n, k), np.float32)
     ridge = np.ascontiguousarray(np.broadcast_to(block.ridge, (n, k))[:, 0])
     pairs = np.bincount(block.groups, q.rows.lengths + k / 4.0, n)
 
     def solve(start: int, stop: int) -> None:
         _solve(
-            indptr, order, q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, s, z, x, block.rest, bias,
+            indptr, order, q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, x, block.rest, bias,
             ridge, residual, out, steps, enough,
-            np.zeros((k, k), np.float32), np.zeros((4, k), np.float32), np.zeros((5, k + 1), np.float32), start, stop,
+            np.zeros((k, k), np.float32), np.zeros((4, k), np.float32), np.zeros((3, k + 1), np.float32), start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(pairs + 1.0, 32 * thread_count(q.threads)), q.threads)
@@ -97,8 +99,6 @@ def _solve(
     dense: Array,
     other: Array,
     G: Array,
-    s: Array,
-    z: Array,
     xs: Array,
     rests: Array,
     bias: int,
@@ -117,7 +117,7 @@ def _solve(
     d = rests.shape[1]
     D, last = other.shape[1], len(indices) - 1
     p, q, M, sums = room[0], room[1], room[2], room[3]
-    ahead, seen, mixed, sigma, zeta = wide[0], wide[1], wide[2], wide[3], wide[4]
+    ahead, seen, mixed = wide[0], wide[1], wide[2]
     for g in range(start, stop):
         r, change, ridge = residual[g], out[g], ridges[g]
         begin, end = group_indptr[g], group_indptr[g + 1]
@@ -152,14 +152,6 @@ def _solve(
         for m in range(begin, end):
             c = order[m]
             x = xs[c] if bias >= 0 else np.float32(1)
-            if len(z) > 0:
-                for f in range(k):
-                    sigma[f] = zeta[f] = 0
-                _add_back(s[c], rests[c], x, bias, sigma)
-                _add_back(z, rests[c], x, bias, zeta)
-                for i in range(k):
-                    for j in range(k):
-                        K[i, j] -= sigma[i] * zeta[j] + zeta[i] * sigma[j]
             for f in range(D):  # the squares of ∇ŷ, summed before J: Σψ², and Σψψ_bias
                 seen[f] = mixed[f] = 0
             for e in range(indptr[c], indptr[c + 1]):
@@ -206,10 +198,11 @@ def _solve(
                     for f in range(D):
                         seen[f] += score * other[i, f]
                 _add_back(seen, rests[c], x, bias, q)
-            along = np.float32(0)
+            along = scale = np.float32(0)
             for f in range(k):
                 along += p[f] * q[f]
-            if not along > 0:
+                scale += p[f] * p[f] / M[f] if M[f] > 0 else np.float32(0)
+            if not along > FLAT * scale:
                 break
             alpha = size / along
             new = np.float32(0)

@@ -18,7 +18,7 @@ from shortlist.objectives.pointwise import LossParts
 from shortlist.scoring.multilinear import Block, FeatureBlock, ScaledBlock, Side, TableBlock
 from shortlist.solvers.epochs import WholeRows
 from shortlist.solvers.group_steps import group_changes, pays
-from shortlist.solvers.quadratic import Gains, Quadratic, RowWise
+from shortlist.solvers.quadratic import FLAT, Gains, Quadratic, RowWise
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss
 
@@ -73,11 +73,12 @@ def generic_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: int) ->
             break
         turn = block.back(here.apply(block.forward(P))) + ridge * P
         along = _dot(P, turn, apart)
-        alpha = np.divide(size, along, out=np.zeros_like(size), where=(along > 0) & active).astype(np.float32)
+        active &= along > FLAT * _dot(P, diagonal * P, apart)
+        alpha = np.divide(size, along, out=np.zeros_like(size), where=active).astype(np.float32)
         change += alpha * P
         residual -= alpha * turn
         scaled = inverse * residual
-        new = _dot(residual, scaled, apart)
+        new = np.where(active, _dot(residual, scaled, apart), 0.0)
         beta = np.divide(new, size, out=np.zeros_like(size), where=active).astype(np.float32)
         P = scaled + beta * P
         size = new
@@ -153,20 +154,22 @@ def _best_of_groups(
     t = pull.shape[1]
     dz, dv, pulled, pushed = (np.zeros(t), np.zeros(t), np.zeros(t), np.zeros(t))
     for g in range(len(indptr) - 1):
-        first, second = ridge[g] * off[g], ridge[g]
+        first, second, scale = ridge[g] * off[g], ridge[g], ridge[g]
         for f in range(t):
             pulled[f] = pushed[f] = 0.0
         for e in range(indptr[g], indptr[g + 1]):
             r = order[e]
             first += slope[r]
             second += curvature[r]
+            scale += abs(curvature[r])
             for f in range(t):
                 first -= push[r, f] * dz[f] + pull[r, f] * dv[f]
                 pulled[f] += pull[r, f]
                 pushed[f] += push[r, f]
         for f in range(t):
             second -= 2.0 * pulled[f] * pushed[f]
-        if second > 1e-30:
+            scale += abs(2.0 * pulled[f] * pushed[f])
+        if second > 1e-30 and second > FLAT * scale:
             out[g] = np.float32(-first / second)
             for f in range(t):
                 dz[f] += pulled[f] * out[g]

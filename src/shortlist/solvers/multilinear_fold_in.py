@@ -50,18 +50,16 @@ class FoldIn:
         """The embeddings of the rows of this loss, with ridge·‖θ − prior‖²."""
         n = loss.rows.n_rows
         theta = np.repeat(self._start[None], n, axis=0)
-        s, z, more, lin = _NOTHING, np.zeros(0, np.float32), _NOTHING, loss.lin
-        if self._start.any() or self._moved:
+        more, lin = _NOTHING, loss.lin
+        if self._start.any() or self._moved or loss.shift is not None:
             more = ridge[:, None] * self._start
-        if loss.z is not None and loss.s is not None:
-            s, z = loss.s @ self._map.T, self._map @ loss.z
         if self._moved:
             lin = lin - loss.quad * self._level[loss.rows.indices]
             more = more - np.broadcast_to(loss.dense, n)[:, None] * self._pull
-            if loss.z is not None and loss.s is not None:
-                more += s * (loss.z @ self._rest) + np.outer(loss.s @ self._rest, z)
+        if loss.shift is not None:
+            more = more - np.broadcast_to(loss.dense, n)[:, None] * (self._map @ loss.shift)
         weights = loss.quad, lin, loss.dense, self._spectrum
-        improve(loss.rows, *weights, self._other, s, z, ridge, more, theta, MANY, ENOUGH, threads)
+        improve(loss.rows, *weights, self._other, ridge, more, theta, MANY, ENOUGH, threads)
         return np.asarray(theta @ self._map + self._rest, np.float32)
 
 

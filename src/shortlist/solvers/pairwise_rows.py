@@ -33,21 +33,18 @@ class PairwiseAlternation(Multilinear):
 
 
 def solve_contexts(quadratic: Quadratic, ridge: Floats, own: Floats) -> None:
-    """Set every context to its minimum: (Σaψψᵀ + nG − szᵀ − zsᵀ + λ)w = s − nz by Cholesky.
+    """Set every context to its minimum: (Σaψψᵀ + nG + λ)w = Σaψ by Cholesky; Ψ is centred, see `square_losses`.
 
     Bound by n·d² operations for the products and d³/3 for the factor of each row. A row whose matrix is not positive
     definite to float32 stays as it is.
     """
     q = quadratic
     assert isinstance(q, RowWise)
-    assert q.z is not None
-    assert q.s is not None
     d = own.shape[1]
-    z, s = q.z, q.s
 
     def solve(start: int, stop: int) -> None:
         _solve_contexts(
-            q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, s, z, ridge[:, 0], own, start, stop,
+            q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, ridge[:, 0], own, start, stop,
             *room(d, 4),
         )  # fmt: skip
 
@@ -96,8 +93,6 @@ def _solve_contexts(
     dense: Array,
     other: Array,
     G: Array,
-    s: Array,
-    z: Array,
     ridge: Array,
     out: Array,
     start: int,
@@ -117,11 +112,9 @@ def _solve_contexts(
             U[k, k] = 1
         for k in range(d):
             for j in range(d):
-                U[k, j] = n * G[k, j] - s[r, k] * z[j] - z[k] * s[r, j]
+                U[k, j] = n * G[k, j]
             U[k, k] += ridge[r]
         _add_products(indices, quad, other, indptr[r], indptr[r + 1], size, matrices, b)
-        for f in range(d):
-            b[f] -= n * z[f]
         if solve_tiles(U, size, b, vectors[1], vectors[2]):
             good = True
             for f in range(d):

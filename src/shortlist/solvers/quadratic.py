@@ -26,6 +26,9 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 NONE = np.zeros(1, np.float32)
 _NO_LEVEL = np.zeros(0, np.float32)
+# A direction is flat where the loss curves by less than this share of what the diagonal alone says. Float32 cannot tell
+# such a curvature from zero, and a step along it would be rounding errors divided by next to nothing.
+FLAT = np.float32(1e-6)
 
 
 class Gains(NamedTuple):
@@ -79,8 +82,8 @@ class Descent(Protocol):
 class RowWise:
     """Rows that do not know of each other: `PointwiseSquare` on both sides, `PairwiseSquare` for contexts.
 
-    A row's block of 𝒜 is dense·G + Σ quad·ψψᵀ − s zᵀ − z sᵀ, and its B is Σ lin·ψ − shift·z; s, z and shift are 0 in
-    the pointwise loss. Arrays of one element stand for all.
+    A row's block of 𝒜 is dense·G + Σ quad·ψψᵀ, and its B is Σ lin·ψ − dense·shift; without a shift it is 0. Arrays of
+    one element stand for all.
     """
 
     coupled = False
@@ -94,16 +97,11 @@ class RowWise:
         quad: Floats,
         lin: Floats,
         dense: Floats,
-        z: Floats | None = None,
+        shift: Floats | None = None,
         threads: int | None = None,
-        s: Floats | None = None,
     ) -> None:
         self.rows, self.other, self.G = rows, other, G
-        self.quad, self.lin, self.dense, self.z, self.threads = quad, lin, dense, z, threads
-        self.s: Floats | None = s
-        if z is not None and s is None:
-            self.s = np.zeros((rows.n_rows, other.shape[1]), np.float32)
-            add_pairs(rows, NONE, -lin, other, self.s, self.s, threads)
+        self.quad, self.lin, self.dense, self.shift, self.threads = quad, lin, dense, shift, threads
 
     def apply(self, P: Floats) -> Floats:
         """𝒜P. Bound by the gathered rows of the other side."""
@@ -112,8 +110,8 @@ class RowWise:
     def slope(self, Phi: Floats) -> Floats:
         """𝒜Φ − B."""
         out = self._with_pairs(Phi, self.lin)
-        if self.z is not None:
-            out += self.dense[:, None] * self.z
+        if self.shift is not None:
+            out += self.dense[:, None] * self.shift
         return out
 
     def _with_pairs(self, P: Floats, lin: Floats) -> Floats:
@@ -122,8 +120,6 @@ class RowWise:
         else:
             out = P @ self.G
             out *= self.dense[:, None]
-        if self.z is not None and self.s is not None:
-            out -= self.s * (P @ self.z)[:, None] + np.einsum("rd,rd->r", self.s, P)[:, None] * self.z
         add_pairs(self.rows, self.quad, lin, self.other, P, out, self.threads)
         return out
 
@@ -132,8 +128,6 @@ class RowWise:
         out: Floats = np.diagonal(self.G) * self.dense[:, None]
         if len(out) != self.rows.n_rows:
             out = np.repeat(out, self.rows.n_rows, axis=0)
-        if self.z is not None and self.s is not None:
-            out -= 2 * self.s * self.z
         add_squares(self.rows, self.quad, self.other, out, self.threads)
         return out
 
@@ -147,9 +141,8 @@ class RowWise:
             quad=_some(self.quad, pairs),
             lin=_some(self.lin, pairs),
             dense=_some(self.dense, rows),
-            z=self.z,
+            shift=self.shift,
             threads=self.threads,
-            s=None if self.s is None else self.s[rows],
         )
 
     def moved(self, change: Floats) -> None:
@@ -173,10 +166,8 @@ class RowDescent:
         slope, curvature, _ = self._pairs.gains(P, dims, q.quad, q.lin, _NO_LEVEL)
         slope += q.dense * np.einsum("rt,rt->r", P, Phi @ q.G[:, dims], dtype=np.float64)
         curvature += q.dense * np.einsum("rt,rt->r", P @ q.G[np.ix_(dims, dims)], P, dtype=np.float64)
-        if q.z is not None and q.s is not None:
-            along_s, along_z = np.einsum("rt,rt->r", P, q.s[:, dims]), P @ q.z[dims]
-            slope -= along_s * (Phi @ q.z) + along_z * (np.einsum("rd,rd->r", q.s, Phi) - q.dense)
-            curvature -= 2.0 * along_s * along_z
+        if q.shift is not None:
+            slope += q.dense * (P @ q.shift[dims])
         return Gains(slope, curvature)
 
     def moved(self, steps: Floats) -> None:

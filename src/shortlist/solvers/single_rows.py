@@ -12,11 +12,12 @@ from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.solvers.basis import eigenbasis
 from shortlist.solvers.cholesky import AHEAD
-from shortlist.solvers.quadratic import RowWise, send_for
+from shortlist.solvers.quadratic import FLAT, RowWise, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 _NOTHING = np.zeros((0, 0), np.float32)
+_NEGLIGIBLE = np.float32(1e-9)  # coordinates whose diagonal is below this share of the row's largest stay where they are
 
 
 def solve_rows(
@@ -31,12 +32,14 @@ def solve_rows(
     spectrum, Q = eigenbasis(q.G.astype(np.float64))
     turn = Q.astype(np.float32)
     other, rows = q.other @ turn, own @ turn
-    drawn = ridge * (np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn) if np.any(prior) else _NOTHING
-    s, z = _NOTHING, np.zeros(0, np.float32)
-    if q.z is not None and q.s is not None:
-        s, z = q.s @ turn, q.z @ turn
+    more = _NOTHING
+    if np.any(prior):
+        more = ridge * (np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn)
+    if q.shift is not None:
+        pulled = -q.dense[:, None] * (q.shift @ turn)
+        more = more + pulled if len(more) else pulled
     weights = q.quad, q.lin, q.dense, spectrum.astype(np.float32)
-    improve(q.rows, *weights, other, s, z, ridge[:, 0], drawn, rows, steps, enough, q.threads)
+    improve(q.rows, *weights, other, ridge[:, 0], more, rows, steps, enough, q.threads)
     own[:] = rows @ turn.T
 
 
@@ -47,8 +50,6 @@ def improve(
     dense: Floats,
     spectrum: Floats,
     other: Floats,
-    s: Floats,
-    z: Floats,
     ridge: Floats,
     more: Floats,
     own: Floats,
@@ -58,15 +59,15 @@ def improve(
 ) -> None:
     """Conjugate gradients in every row of `own`, all of them in a basis in which G is the diagonal `spectrum`.
 
-    A row θ moves to the minimum of θᵀ(dense·G + Σ quad·ψψᵀ − s zᵀ − z sᵀ + ridge)θ − 2⟨Σ lin·ψ − dense·z + more, θ⟩
-    where s, z and `more`, which is by row, may be empty. Each row is computed by itself.
+    A row θ moves to the minimum of θᵀ(dense·G + Σ quad·ψψᵀ + ridge)θ − 2⟨Σ lin·ψ + more, θ⟩, where `more`, which is by
+    row, may be empty. Each row is computed by itself.
     """
     d = own.shape[1]
 
     def solve(start: int, stop: int) -> None:
         _solve(
-            rows.indptr, rows.indices, quad, lin, dense, spectrum, other, s, z, ridge, more, own,
-            steps, enough, np.zeros((6, d), np.float32), start, stop,
+            rows.indptr, rows.indices, quad, lin, dense, spectrum, other, ridge, more, own,
+            steps, enough, np.zeros((5, d), np.float32), start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(rows.lengths + 8.0, 32 * thread_count(threads)), threads)
@@ -81,8 +82,6 @@ def _solve(
     dense: Array,
     spectrum: Array,
     other: Array,
-    s: Array,
-    z: Array,
     ridge: Array,
     more: Array,
     own: Array,
@@ -94,25 +93,16 @@ def _solve(
 ) -> None:
     """Bound by the gathered rows of the other side at a row's first pass; later ones find them in the cache."""
     d, last = other.shape[1], len(indices) - 1
-    r, M, p, q, x, none = room[0], room[1], room[2], room[3], room[4], room[5]
+    r, M, p, q, x = room[0], room[1], room[2], room[3], room[4]
     for c in range(start, stop):
         begin, end, theta = indptr[c], indptr[c + 1], own[c]
         n, penalty = dense[c if len(dense) > 1 else 0], ridge[c]
-        zs = s[c] if len(z) > 0 else none
-        along_z = along_s = np.float32(0)
-        if len(z) > 0:
-            for f in range(d):
-                along_z += z[f] * theta[f]
-                along_s += zs[f] * theta[f]
         for f in range(d):
             x[f] = 0
             M[f] = n * spectrum[f] + penalty
             r[f] = -(n * spectrum[f] + penalty) * theta[f]
             if len(more) > 0:
                 r[f] += more[c, f]
-            if len(z) > 0:
-                r[f] += zs[f] * along_z + z[f] * along_s - n * z[f]
-                M[f] -= 2 * zs[f] * z[f]
         for e in range(begin, end):
             i, score = indices[e], np.float32(0)
             send_for(other, indices[min(e + AHEAD, last)])
@@ -123,24 +113,19 @@ def _solve(
             for f in range(d):
                 r[f] += w * other[i, f]
                 M[f] += a * other[i, f] * other[i, f]
-        size = np.float32(0)
+        size = largest = np.float32(0)
         for f in range(d):
-            M[f] = np.float32(1) / M[f] if M[f] > 0 else np.float32(0)
+            largest = max(largest, M[f])
+        for f in range(d):
+            M[f] = np.float32(1) / M[f] if M[f] > _NEGLIGIBLE * largest else np.float32(0)
             p[f] = M[f] * r[f]
             size += r[f] * p[f]
         first = size
         for _ in range(steps):
             if not size > enough * first:
                 break
-            along_z = along_s = np.float32(0)
-            if len(z) > 0:
-                for f in range(d):
-                    along_z += z[f] * p[f]
-                    along_s += zs[f] * p[f]
             for f in range(d):
                 q[f] = (n * spectrum[f] + penalty) * p[f]
-                if len(z) > 0:
-                    q[f] -= zs[f] * along_z + z[f] * along_s
             for e in range(begin, end):
                 i, score = indices[e], np.float32(0)
                 send_for(other, indices[min(e + AHEAD, last)])
@@ -149,10 +134,11 @@ def _solve(
                 score *= quad[e if len(quad) > 1 else 0]
                 for f in range(d):
                     q[f] += score * other[i, f]
-            along = np.float32(0)
+            along = scale = np.float32(0)
             for f in range(d):
                 along += p[f] * q[f]
-            if not along > 0:
+                scale += p[f] * p[f] / M[f] if M[f] > 0 else np.float32(0)
+            if not along > FLAT * scale:
                 break
             alpha = size / along
             new = np.float32(0)

@@ -18,6 +18,7 @@ from shortlist.solvers.quadratic import CoupledItems, Quadratic, RowWise
 Floats: TypeAlias = npt.NDArray[np.float32]
 Sizes: TypeAlias = npt.NDArray[np.float64]
 _PAIRS = 1 << 16  # whose scores are made at once
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 class SquareLoss(Protocol):
@@ -156,21 +157,29 @@ class Pairwise(_OnPairs):
 
     def of_contexts(self, Psi: Floats) -> RowWise:
         """See `SquareLoss`."""
-        return self._quadratic(self._by_context, Psi, *self._all(Psi, self._threads), self._threads)
+        return self._quadratic(self._by_context, *self._centred(Psi, self._threads), self._threads)
 
     def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`."""
-        G, z = self._once("contexts", Psi, lambda: self._all(Psi, threads))
-        return self._quadratic(histories, Psi, G, z, threads), self._objective.weights(histories)
+        centred, G = self._once("contexts", Psi, lambda: self._centred(Psi, threads))
+        return self._quadratic(histories, centred, G, threads), self._objective.weights(histories)
 
-    def _all(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
-        """G and z, of the items that the loss knows."""
-        known = Psi[: len(self._shares)]
-        return _finite(gramian(known, self._shares, threads)), self._shares @ known
+    def _centred(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
+        """The items less their mean z = Σ_j a_jψ_j, and their Gramian Σ_j a_j(ψ_j − z)(ψ_j − z)ᵀ.
 
-    def _quadratic(self, rows: Rows, Psi: Floats, G: Floats, z: Floats, threads: int | None) -> RowWise:
+        The loss knows differences of scores only, so the mean adds nothing to them, and with it gone neither does
+        n·z zᵀ − s zᵀ − z sᵀ to a row's system, which is rounding errors where it should be zero.
+        """
+        n = len(self._shares)
+        shares = self._shares.astype(np.float64)
+        z = shares @ Psi[:n] / shares.sum()
+        centred: Floats = (Psi - z).astype(np.float32)
+        centred[np.abs(centred) <= _ROUNDING * np.abs(z)] = 0
+        return centred, _finite(gramian(centred[:n], self._shares, threads))
+
+    def _quadratic(self, rows: Rows, centred: Floats, G: Floats, threads: int | None) -> RowWise:
         a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
-        return RowWise(rows, Psi, G, quad=a, lin=a, dense=n, z=z, threads=threads)
+        return RowWise(rows, centred, G, quad=a, lin=a, dense=n, threads=threads)
 
     def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
         """See `SquareLoss`.
@@ -185,8 +194,7 @@ class Pairwise(_OnPairs):
         share = np.broadcast_to(share, rows.n_rows)
         G, above, back = self._once("items", Phi, lambda: self._of_everyone(Phi, Psi))
         a = self._objective.strengths(rows)
-        none = np.zeros((rows.n_rows, Phi.shape[1]), np.float32)
-        loss = RowWise(rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, z=back, s=none, threads=threads)
+        loss = RowWise(rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, shift=back, threads=threads)
         return loss, self._objective.weights(rows) + share * self._n.sum()
 
     def _of_everyone(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:
