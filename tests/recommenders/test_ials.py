@@ -230,3 +230,20 @@ def test_an_explanation_where_the_system_is_singular():
     for item in ("i00", "i01"):
         (score,) = model.score([0], [[item]])[0]
         assert model.explain(0, item).score == pytest.approx(score, abs=1e-2)
+
+
+def test_contexts_end_where_they_fold_in_to_whatever_the_weights():
+    """Weights from 1 to some 10,000, which make light directions hard to see for conjugate gradients."""
+    rng = np.random.default_rng(0)
+    n = 8000
+    frame = {
+        "user": rng.integers(0, 300, n),
+        "product": rng.zipf(1.3, n) % 200,
+        "amount": np.round(rng.lognormal(2, 2, n)) + 1,
+    }
+    data = sl.Interactions.from_frame(frame, context="user", item="product", weight="amount")
+    model = sl.IALS(dim=16, weighting="raw", regularization=1e-4, epochs=8).fit(data)
+    trained, folded = (
+        side @ model.item_embeddings_.T for side in (model.context_embeddings_, model._fold_in(model.seen_))
+    )
+    np.testing.assert_allclose(trained, folded, atol=3e-4 * np.abs(folded).max())

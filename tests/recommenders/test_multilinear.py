@@ -314,3 +314,56 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     with pytest.raises(KeyboardInterrupt):
         model.fit(tuples(shopping(1)[:50]), callbacks=stop)
     assert model.recommend([("u1", 1)]).ids == before
+
+
+@pytest.mark.parametrize("kind", [sl.PARAFAC, sl.FactorizationMachine, sl.Tucker], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+def test_the_number_of_threads_changes_no_bit(kind, loss):
+    """One day has 40 % of the pairs: how a block is solved must not depend on who could take the others."""
+    rng = np.random.default_rng(4)
+    n = 6000
+    days = np.where(rng.random(n) < 0.4, 0, rng.integers(1, 9, n))
+    frame = pl.DataFrame({"user": rng.integers(0, 400, n), "day": days, "product": rng.integers(0, 60, n)})
+    data = tuples(frame.unique(maintain_order=True))
+    alone, *others = (kind(dim=16, epochs=2, loss=loss).fit(data, threads=threads) for threads in (1, 2, 4))
+    for other in others:
+        np.testing.assert_array_equal(other.item_embeddings_, alone.item_embeddings_)
+        np.testing.assert_array_equal(other.context_embeddings_, alone.context_embeddings_)
+
+
+def small(items=12):
+    rng = np.random.default_rng(0)
+    mask = rng.random((40, items)) < 0.3
+    mask[np.arange(40), rng.integers(0, items, 40)] = True
+    users, products = np.nonzero(mask)
+    return sl.Interactions.from_frame({"user": users, "product": products}, context="user", item="product")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sl.IALS(dim=64, solver="exact", regularization=1e-10, epochs=8),
+        sl.IALS(dim=64, solver="exact", regularization=1e-12, epochs=8),
+        sl.IALS(dim=17, regularization=0, epochs=8),
+        sl.IALS(dim=64, solver="block", regularization=0, epochs=8),
+        sl.ICD(dim=17, regularization=0, epochs=8),
+        sl.IALS(dim=17, regularization=0, epochs=8, device="torch-cpu"),
+        sl.RankALS(dim=24, regularization=0, epochs=8),
+        sl.FactorizationMachine(dim=24, regularization=1e-7, epochs=8, loss="pairwise"),
+        sl.FactorizationMachine(dim=24, regularization=1e-10, epochs=8),
+        sl.FeatureIALS(dim=24, regularization=0, epochs=8),
+    ],
+    ids=repr,
+)
+def test_a_fit_ends_where_its_loss_is_lowest_however_small_lambda_is(model):
+    data = small()
+    if getattr(model, "device", "cpu") != "cpu":
+        pytest.importorskip("torch", reason="torch is not installed: pip install 'shortlist[torch]'")
+    if isinstance(model, sl.FeatureIALS):
+        frame = {"product": np.arange(12), "kind": np.arange(12) % 4}
+        model.fit(data, item_features=sl.Features.from_frame(frame, id="product"))
+    else:
+        model.fit(data)
+    losses = [epoch.loss.total for epoch in model.training_]
+    assert 0 <= losses[-1] <= min(losses) * 1.001
+    assert np.abs(scores(model)).max() < 100

@@ -94,3 +94,26 @@ def test_the_number_of_threads_changes_no_bit(solver, dim):
     V, K = stepped(problem, solver, threads=2)
     np.testing.assert_array_equal(W, V)
     np.testing.assert_array_equal(H, K)
+
+
+@pytest.mark.parametrize("dim", [13, 33])
+@pytest.mark.parametrize("unobserved_weight", [0.0, 0.1])
+def test_more_dimensions_than_the_rank_and_hardly_any_lambda(solver, unobserved_weight, dim):
+    """No half-step raises the loss: along directions of rounding errors, solutions are noise divided by nothing."""
+    for regularization in (0.0, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
+        problem = make(
+            30, 9, dim, regularization=regularization, unobserved_weight=unobserved_weight, regularization_exponent=0.0
+        )
+        W, H = np.zeros_like(problem.W), problem.H.copy()
+        scale = before = sum(dense_loss(problem, W=W, H=0 * H))
+        for _ in range(6):
+            for rows, terms, other, own in (
+                (problem.by_context, problem.context_terms, H, W),
+                (problem.by_item, problem.item_terms, W, H),
+            ):
+                solver(rows, terms, other, own)
+                after = sum(dense_loss(problem, W=W, H=H))
+                assert after <= before + 1e-4 * before + 1e-5 * scale, regularization
+                before = after
+        exact.half_step(problem.by_context, problem.context_terms, H, W)
+        assert sum(dense_loss(problem, W=W, H=H)) <= before + 1e-4 * before + 1e-5 * scale, regularization

@@ -24,6 +24,7 @@ from shortlist.scoring.multilinear import (
     neutral_core,
 )
 from shortlist.solvers.multilinear import MANY, Multilinear, coordinate_step, generic_step, least_squares_step
+from shortlist.solvers.pairwise_rows import PairwiseAlternation
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss, square_loss
 
@@ -78,11 +79,13 @@ def sides(rng: np.random.Generator, model: str, n: int, m: int, d: int = 3) -> t
     )
 
 
-def problem(seed: int, model: str, loss: str) -> tuple[SquareLoss, Side, Side, Any]:
+def problem(
+    seed: int, model: str, loss: str, *, dim: int = 3, regularization: float = 0.05
+) -> tuple[SquareLoss, Side, Side, Any]:
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(3, 9)), int(rng.integers(3, 8))
     by_context = random_rows(rng, n, m, 0.35, weighted=bool(seed % 2))
-    common = {"regularization": 0.05, "regularization_exponent": 0.5, "weighting": "log"}
+    common = {"regularization": regularization, "regularization_exponent": 0.5, "weighting": "log"}
     objective: Any
     if loss == "pairwise":
         objective = PairwiseSquare(item_exponent=0.4, **common)
@@ -90,10 +93,10 @@ def problem(seed: int, model: str, loss: str) -> tuple[SquareLoss, Side, Side, A
         convention: Any = "total" if loss == "total" else "added"
         rhos = {"unobserved_item_exponent": 0.5, "unobserved_context_exponent": -0.3}
         objective = PointwiseSquare(unobserved_weight=0.3, convention=convention, **rhos, **common)
-    contexts, items = sides(rng, model, n, m)
+    contexts, items = sides(rng, model, n, m, dim)
     made = square_loss(objective, by_context, by_context.transpose(), 1)
     for side, sizes in zip((contexts, items), made.sizes):
-        side.regularize(sizes, 0.05, 0.5)
+        side.regularize(sizes, regularization, 0.5)
     return made, contexts, items, (objective, by_context)
 
 
@@ -273,6 +276,25 @@ def test_epochs_bring_the_loss_down(model, loss, method):
     assert losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.parametrize("method", ["als", "cd", "rows"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("model", MODELS)
+def test_more_dimensions_than_the_rank_and_hardly_any_lambda(model, loss, method):
+    """No epoch raises the loss, and neither does the end: nothing is known along directions without curvature."""
+    if method == "rows" and (model, loss) != ("mf", "pairwise"):
+        pytest.skip("only RankALS solves for whole rows")
+    for regularization in (0.0, 1e-10, 1e-8, 1e-6, 1e-4):
+        for seed in (0, 1):
+            made, contexts, items, told = problem(seed, model, loss, dim=17, regularization=regularization)
+            kind = PairwiseAlternation if method == "rows" else Multilinear
+            loop = kind(made, contexts, items, "cd" if method == "cd" else "als", 3)
+            losses = [brute(contexts, items, told)]
+            for step in [loop.epoch] * 6 + [loop.finish]:
+                step()
+                losses.append(brute(contexts, items, told))
+            assert (np.diff(losses) <= 1e-4 * np.abs(losses[:-1]) + 1e-4).all(), (regularization, seed, losses)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10_000))
@@ -300,3 +322,22 @@ def test_fast_paths_end_where_the_generic_step_does(model, loss, seed):
             if isinstance(side, FeatureSum) and block.values.shape[1] > 1:
                 side.values[place_of(side, block).columns] = block.values
             np.testing.assert_allclose(Phi, side.embeddings(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.01, 1.0])
+def test_maps_of_features_are_the_ridge_regression(strength):
+    """Features on different scales, two of them nearly the same."""
+    rng = np.random.default_rng(3)
+    X = (rng.random((300, 40)) < 0.08).astype(np.float32)
+    X[:, 0] = 3 * rng.standard_normal(300)
+    X[:, 1] = X[:, 0] + 0.1 * rng.standard_normal(300)
+    indptr = np.concatenate([[0], (X != 0).sum(axis=1).cumsum()]).astype(np.int64)
+    rows = Rows(indptr, np.nonzero(X)[1].astype(np.int32), X[X != 0], 40)
+    side = Described(normal(rng, 300, 8), rows, np.zeros((41, 8), np.float32), strength)
+    side.regularize(50.0 + rng.integers(1, 500, 300), 0.003, 1.0)
+    side.settle()
+    own, of_maps = (one.astype(np.float64) for one in side.ridges)
+    wide = np.hstack([np.ones((300, 1)), X])
+    A = wide.T @ (own * wide) + np.diag(of_maps[:, 0])
+    expected = wide @ np.linalg.lstsq(A, wide.T @ (own * side.parameters[0]), rcond=1e-13)[0]
+    np.testing.assert_allclose(side.told(), expected, atol=2e-5 * np.abs(expected).max())

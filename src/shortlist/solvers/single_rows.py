@@ -17,7 +17,9 @@ from shortlist.solvers.quadratic import FLAT, RowWise, send_for
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 _NOTHING = np.zeros((0, 0), np.float32)
-_NEGLIGIBLE = np.float32(1e-9)  # coordinates whose diagonal is below this share of the row's largest stay where they are
+_NEGLIGIBLE = np.float32(
+    1e-9
+)  # coordinates whose diagonal is below this share of the row's largest stay where they are
 
 
 def solve_rows(

@@ -17,8 +17,9 @@ from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import gramian
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
+from shortlist.solvers.row_products import product
 from shortlist.solvers.softmax import CatalogueNegatives, SharedNegatives
-from shortlist.solvers.softmax_pass import NOTHING, Array, Batch, Floats, Pass
+from shortlist.solvers.softmax_pass import NOTHING, Array, Batch, Floats, Pass, Tiles
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 _WHOLE = 20_000  # items up to which the sum runs over all of them
@@ -45,6 +46,8 @@ class FoldIn:
     Of a dot product with L2 that is convex, and the row its minimiser. Of a cosine it is not, the length of w does not
     matter, and the row is the direction that is reached from Newton's at 0, of length 1. By L-BFGS in at most `passes`
     passes over the columns, preconditioned with the Hessian at w = 0, which but for Σα is the same for all rows.
+
+    A row's result does not depend on the other rows: all products are of `row_products`.
 
     Where items have more than `dim` coordinates, [h, b, 1], the row is [w, 1, 0]: a bias of the context changes nothing
     here. A row without weight is zero.
@@ -92,6 +95,7 @@ class FoldIn:
             self._n_draws, self._q = len(draws), np.exp(negatives.log_q)
             self._bias = (np.log(self._counts) - negatives.log_q[self._drawn]).astype(np.float32)
         self._units = self._packed(self._drawn)
+        self._tiles = Tiles.of(self._units)
         self._center(threads)
 
     def __call__(self, histories: Rows, weights: Floats, threads: int | None = None) -> Floats:
@@ -153,7 +157,7 @@ class FoldIn:
                 break
             losses, slopes = self._evaluate(batch, active, search.trial[active], room)
             room.over(search.advance(active, losses, slopes), len(active), 32)
-        W = search.x @ self._half.astype(np.float32)
+        W = product(search.x, self._half.astype(np.float32))
         if self._normalize:
             W /= np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30)
         return self._whole(W)
@@ -167,7 +171,10 @@ class FoldIn:
         spare = NOTHING if rows.confidence is None else 1 - rows.confidence
         if not len(self._q):
             sides = firsts, lasts, rows.indices
-            return Batch(F, self._units, n_drawn, *sides, rows.values, *sides, together=self._together, spare=spare)
+            return Batch(
+                F, self._units, n_drawn, *sides, rows.values, *sides, together=self._together, spare=spare,
+                tiles=self._tiles,
+            )  # fmt: skip
         where = np.full(rows.n_columns, -1, np.int32)
         where[self._drawn] = np.arange(n_drawn, dtype=np.int32)
         others = np.unique(rows.indices[where[rows.indices] < 0])
@@ -182,15 +189,16 @@ class FoldIn:
         at = where[rows.indices]
         return Batch(
             F, H, n_drawn, firsts, lasts, at, rows.values, firsts, ends, columns, self._bias, shift, self._together,
-            spare,
+            spare, self._tiles,
         )  # fmt: skip
 
     def _start(self, rows: Rows, batch: Batch) -> Floats:
         """Newton's direction at 0, of length 1 as w: P⁻¹(the history's mean − the negatives' mean)."""
         assert rows.values is not None
         own = np.add.reduceat(batch.H[batch.at, : self._dim] * rows.values[:, None], rows.indptr[:-1])
-        toward = (own - self._mean) @ self._half  # as w = X P^-½, X = P^-½(…)
-        length = np.linalg.norm(toward @ self._half, axis=1, keepdims=True)
+        half = self._half.astype(np.float32)
+        toward = product((own - self._mean).astype(np.float32), half)  # as w = X P^-½, X = P^-½(…)
+        length = np.linalg.norm(product(toward, half), axis=1, keepdims=True)
         start: Floats = (toward / np.maximum(length, 1e-30)).astype(np.float32)
         return start
 
@@ -204,7 +212,7 @@ class FoldIn:
     def _evaluate(self, batch: Batch, rows: npt.NDArray[np.int64], X: Floats, room: Pass) -> tuple[Doubles, Floats]:
         """The loss of each row at X P^-½ and its gradient by X."""
         half, d = self._half.astype(np.float32), self._dim
-        W = X @ half
+        W = product(X, half)
         norms = np.ones((len(W), 1), np.float32)
         units = W
         if self._normalize:
@@ -221,9 +229,8 @@ class FoldIn:
         if self._normalize:
             G = (G - (G * units).sum(axis=1, keepdims=True) * units) / norms
         ridge = self._ridge.astype(np.float32)
-        losses = found.losses + 0.5 * (W.astype(np.float64) ** 2 @ self._ridge)
-        slopes: Floats = ((G + ridge * W) @ half).astype(np.float32)
-        return losses, slopes
+        losses = found.losses + 0.5 * np.einsum("rf,f->r", W.astype(np.float64) ** 2, self._ridge)
+        return losses, product(G + ridge * W, half)
 
 
 class _Search:
@@ -286,8 +293,13 @@ def _advance(
             if not risen <= 1e-4 * t[r] * slope + 1e-6 * (1.0 + abs(loss[r])):
                 best = -0.5 * slope * t[r] / (risen - slope * t[r])  # where the parabola is lowest
                 t[r] *= min(max(best, 0.1), 0.5)
-                if t[r] < 1e-4:
+                if t[r] < 1e-4 and count[r] == 0:
                     done[r] = True
+                elif t[r] < 1e-4:  # the known curvature misleads: forget it, and follow the slope
+                    count[r] = 0
+                    t[r] = 1.0
+                    for f in range(d):
+                        direction[r, f] = -g[r, f]
                 for f in range(d):
                     trial[r, f] = x[r, f] + t[r] * direction[r, f]
                 continue

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shortlist._settings import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
+from shortlist.solvers.row_products import multiply, padded, whole_tiles
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -20,13 +21,29 @@ _GROUPS = 32  # of tiles that are summed by themselves, whatever the number of t
 NOTHING = np.empty(0, np.float32)
 
 
+class Tiles(NamedTuple):
+    """The columns of H in the forms that `row_products.multiply` takes."""
+
+    turned: Floats  # tiles of columns × width × columns of a tile
+    wide: Floats  # columns × width, in whole tiles
+
+    @classmethod
+    def of(cls, H: Floats) -> Tiles:
+        """Of these rows of H."""
+        n, width = H.shape
+        wide = padded(H)
+        turned = np.zeros((-(-n // _COLUMNS), _COLUMNS, wide.shape[1]), np.float32)
+        turned.reshape(-1, wide.shape[1])[:n, :width] = H
+        return cls(np.ascontiguousarray(turned.transpose(0, 2, 1)), wide)
+
+
 class Batch(NamedTuple):
     """Rows of scores z = ⟨F_r, H_j⟩ + bias_j: over the negatives j, and at the positives of each row.
 
     A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
     `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`. `spare` is
     the part of a positive that is a negative of the row's other positives, where they do not share a partition
-    function.
+    function. With `tiles` a row's result has the same bits whatever the other rows are; without, products are BLAS's.
     """
 
     F: Floats
@@ -43,6 +60,7 @@ class Batch(NamedTuple):
     shift: Floats = NOTHING  # by row, or none
     together: bool = False  # positives share a partition function
     spare: Floats = NOTHING  # by positive, or none
+    tiles: Tiles | None = None  # of H, where rows must not depend on each other
 
 
 class Pass:
@@ -115,7 +133,8 @@ class Pass:
         """Tops by tile, then tops, sums and U by group of tiles, each for the rows from `start` to `stop`."""
         F, H = batch.F[start:stop], batch.H
         n_rows, width = F.shape
-        E = self._tiles(n_rows, batch.n_columns)
+        tiles, F_wide = batch.tiles, F if batch.tiles is None else padded(F)
+        E = self._tiles(len(F_wide), batch.n_columns)
         n_tiles = len(E)
         n_groups = min(_GROUPS, n_tiles)
         tile_tops = np.empty((n_tiles, n_rows), np.float32)
@@ -127,16 +146,24 @@ class Pass:
         def sum_group(k: int, _: int) -> None:
             group, band = divmod(k, n_bands)
             rows = slice(band * _ROWS, min(n_rows, (band + 1) * _ROWS))
-            new_U, new_sums = np.empty((rows.stop - rows.start, width), np.float32), np.empty(_ROWS, np.float32)
+            whole = rows if tiles is None else slice(rows.start, whole_tiles(rows.stop))
+            new_U = np.empty((whole.stop - whole.start, F_wide.shape[1]), np.float32)
+            new_sums = np.empty(_ROWS, np.float32)
             for tile in range(group * n_tiles // n_groups, (group + 1) * n_tiles // n_groups):
                 first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
                 Z = E[tile, rows, : last - first]
-                np.matmul(F[rows], H[first:last].T, out=Z)
+                if tiles is None:
+                    np.matmul(F[rows], H[first:last].T, out=Z)
+                else:
+                    multiply(F_wide[whole], tiles.turned[tile], width, E[tile, whole])
                 kernels.exponentiate(
                     E[tile, rows], last - first, batch.bias[first:last], begins[rows], ends[rows], batch.columns, first,
                     tile_tops[tile, rows], new_sums,
                 )  # fmt: skip
-                np.matmul(Z, H[first:last], out=new_U)
+                if tiles is None:
+                    np.matmul(Z, H[first:last], out=new_U)
+                else:
+                    multiply(E[tile, whole], tiles.wide[first:], last - first, new_U)
                 kernels.merge(
                     tops[group, rows], sums[group, rows], U[group, rows], tile_tops[tile, rows], new_sums, new_U
                 )

@@ -1,0 +1,53 @@
+"""Products of matrices in which a row's result does not depend on the rows beside it.
+
+BLAS takes other instructions for other numbers of rows, so that the last bits of a row depend on how many it is
+multiplied together with. Where an iteration passes them on, a row's answer would depend on who else asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import fast_kernel
+from shortlist.solvers.tiles import WIDTH, add_product, transpose
+
+Array: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+def whole_tiles(n: int) -> int:
+    """The smallest multiple of the width of a tile that is at least `n`."""
+    return -(-n // WIDTH) * WIDTH
+
+
+def padded(A: Floats) -> Floats:
+    """A copy whose sides are whole tiles, filled up with zeros."""
+    out = np.zeros([whole_tiles(n) for n in A.shape], np.float32)
+    out[: A.shape[0], : A.shape[1]] = A
+    return out
+
+
+def product(A: Floats, B: Floats) -> Floats:
+    """A @ B."""
+    out = np.empty((whole_tiles(len(A)), whole_tiles(B.shape[1])), np.float32)
+    multiply(padded(A), padded(B), A.shape[1], out)
+    return out[: len(A), : B.shape[1]]
+
+
+@fast_kernel
+def multiply(A: Array, B: Array, count: int, out: Array) -> None:
+    """Set out to A[:, :count] @ B[:count], all of whose sides are whole tiles; B needs no more than `count` rows.
+
+    Bound by the multiply-adds of `tiles.add_product`, and for 16 rows or so by the bytes of B.
+    """
+    columns = np.empty(((count + WIDTH - 1) // WIDTH * WIDTH, WIDTH), np.float32)
+    for first in range(0, out.shape[0], WIDTH):
+        rows, sums = A[first : first + WIDTH], out[first : first + WIDTH]
+        for k in range(0, len(columns), WIDTH):
+            transpose(columns, k, 0, rows)
+        sums[:] = 0
+        for j in range(0, out.shape[1], WIDTH):
+            add_product(sums, 0, j, columns, B, count)
