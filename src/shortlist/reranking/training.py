@@ -88,7 +88,7 @@ def from_impressions(
     events, view = _best_grades(shown, Columns.named([*names, *requests], first.items_.names[0], clicked, None))
     assert view.values is not None
     known_items = first.items_.encode(events.items.frame, unknown="mark")
-    contexts = first.contexts_.encode(events.contexts.frame.select(names), unknown="mark")
+    contexts = first.contexts_.encode(events.contexts.frame[list(names)], unknown="mark")
     list_of = np.repeat(np.arange(view.n_rows), view.lengths)
     items = known_items[view.indices]
     good = (contexts[list_of] >= 0) & (items >= 0)

@@ -23,7 +23,7 @@ from shortlist.data.features.reading import Table, read_table, table_of
 from shortlist.data.features.storage import Parts, put_together, taken_apart
 from shortlist.data.reading import Format
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Id, Vocabulary
+from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
 if TYPE_CHECKING:
@@ -298,7 +298,9 @@ class Features:
                 stacklevel=2,
             )
         places = np.flatnonzero(others)
-        cold = Features(Vocabulary(ours[places]), self.fields, self._rows.take(places), from_text=self._from_text)
+        cold = Features(
+            Vocabulary(rows_at(ours, places)), self.fields, self._rows.take(places), from_text=self._from_text
+        )
         rows = taken(self._rows, codes, self.fields)
         return AlignedFeatures(vocabulary, counted(self.fields, rows), rows, cold, codes)
 
