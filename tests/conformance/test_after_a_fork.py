@@ -175,18 +175,19 @@ class ByScore(Reranker):
 
 def test_a_loaded_two_stage_answers_after_a_fork(tmp_path):
     data = events("tuple")
-    users, products = features(data)
+    products = features(data)[1]
+    days = data.contexts.frame.with_columns(weekend=pl.col("day") == 1)
     split = sl.splits.at_random(data, test=0.3)
     first, *models = (make(name, epochs=2).fit(split.train) for name in ("PARAFAC", "FactorizationMachine", "IALS"))
-    reranker = sl.LambdaMART(trees=3, min_data_in_leaf=1)
-    two = sl.TwoStage(first, reranker, candidates=10, models=models, item_features=products, context_features=users)
+    reranker = sl.LambdaMART(trees=3, min_leaf=1)
+    two = sl.TwoStage(first, reranker, candidates=10, models=models, item_features=products, context_features=days)
     two.fit(split).save(tmp_path / "two")
     two = sl.load(tmp_path / "two")
     known, items = data.contexts.ids(), data.items.ids()
     unseen = [("u1", 7), ("u2", 1)]
     extra = sl.TwoStage(
         first,
-        sl.LambdaMART(trees=3, min_data_in_leaf=1),
+        sl.LambdaMART(trees=3, min_leaf=1),
         candidates=10,
         extra=lambda found: {"even": [one % 2 == 0 for one in found.items], "gap": [None] * len(found)},
     ).fit(split)

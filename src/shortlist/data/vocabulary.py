@@ -135,7 +135,7 @@ class Vocabulary:
         new = np.flatnonzero(self.encode(more, unknown="mark") < 0)
         if not len(new):
             return self
-        columns = zip(self._frame.get_columns(), _distinct(rows_at(more, new)).get_columns())
+        columns = zip(self._frame.get_columns(), distinct(rows_at(more, new)).get_columns())
         return Vocabulary(pl.DataFrame([pl.concat([old, added]) for old, added in columns]))
 
     def parse(self, text: str) -> Id:
@@ -235,15 +235,11 @@ def rows_at(frame: pl.DataFrame, places: Sequence[int] | npt.NDArray[Any]) -> pl
 
 def n_distinct(frame: pl.DataFrame) -> int:
     """How many distinct rows a frame of ids has."""
-    if frame.width == 1:
-        return frame.to_series().n_unique()
     return frame.n_unique() if polars_threads() else len(set(frame.rows()))
 
 
-def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
+def distinct(frame: pl.DataFrame) -> pl.DataFrame:
     """Each row once, in the order of the first mention."""
-    if frame.width == 1:
-        return frame.to_series().unique(maintain_order=True).to_frame()
     if polars_threads():
         return frame.unique(maintain_order=True)
     first: dict[Id, int] = {}

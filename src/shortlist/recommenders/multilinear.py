@@ -16,7 +16,7 @@ from shortlist._settings import one_of, whole
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, rows_at
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, distinct, rows_at
 from shortlist.errors import SettingError, StorageError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
@@ -397,7 +397,7 @@ def means(table: npt.NDArray[np.float32], codes: npt.NDArray[Any]) -> npt.NDArra
 
 def parts_of(frame: pl.DataFrame) -> tuple[list[Vocabulary], npt.NDArray[np.int32]]:
     """The ids of each part of contexts in the order of their first mention, and the codes of all."""
-    vocabularies = [Vocabulary(column.unique(maintain_order=True).to_frame()) for column in frame.get_columns()]
+    vocabularies = [Vocabulary(distinct(column.to_frame())) for column in frame.get_columns()]
     codes = [one.encode(column) for one, column in zip(vocabularies, frame.get_columns())]
     return vocabularies, np.stack(codes, axis=1)
 

@@ -50,15 +50,15 @@ class ValuesField(Field):
     ) -> ValuesField:
         """Learn the values of a column; those in fewer than `min_count` rows share one feature."""
         cells = _cells(column, many, separator, origin)
-        values = cells.value.unique().sort(multithreaded=polars_threads()).to_frame()
-        codes = Vocabulary(values).encode(cells.value)
-        _, distinct = _distinct(cells.rows, codes, len(column), values.height)
-        counts = np.bincount(distinct, minlength=values.height)
+        values = _sorted_values(cells.value)
+        codes = Vocabulary(values.to_frame()).encode(cells.value)
+        _, distinct = _distinct(cells.rows, codes, len(column), len(values))
+        counts = np.bincount(distinct, minlength=len(values))
         kept = counts >= min_count
         places = np.where(kept, np.cumsum(kept) - 1, kept.sum()).astype(np.int32)
-        values = values.with_columns(pl.Series("column", places), pl.Series("count", counts, dtype=pl.Int64))
+        table = pl.DataFrame([values, pl.Series("column", places), pl.Series("count", counts, dtype=pl.Int64)])
         n_rare = int((~kept).sum())
-        return cls(name=column.name, values=values, n_rare=n_rare, many=many, separator=separator, normalize=normalize)
+        return cls(name=column.name, values=table, n_rare=n_rare, many=many, separator=separator, normalize=normalize)
 
     @property
     def kind(self) -> Kind:
@@ -145,6 +145,13 @@ def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) ->
     text = _spelled(column, origin)
     present = text.is_not_null()
     return _Cells(rows[present.to_numpy()], text.filter(present).alias("value"))
+
+
+def _sorted_values(value: pl.Series) -> pl.Series:
+    """Each value once, in order."""
+    if polars_threads():
+        return value.unique().sort()
+    return pl.Series(value.name, sorted(set(value.to_list())), pl.String)
 
 
 def _split(column: pl.Series, separator: str) -> pl.Series:
