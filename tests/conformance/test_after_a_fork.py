@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import shortlist as sl
-from conformance.test_every_recommender import CASES, events, make
+from conformance.test_every_recommender import events, make, quick
 from forking import in_a_child, needs_fork, result
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY
@@ -102,7 +102,7 @@ def test_answers_are_the_same_after_a_fork(name):
     calls = {}
     for kind in ("text", "tuple"):
         data = events(kind)
-        model = make(name, **({"epochs": 2} if "epochs" in CASES[name].settings else {})).fit(data)
+        model = quick(name).fit(data)
         calls |= {f"{question} ({kind})": call for question, call in questions(model, data).items()}
     expected = {question: result(call) for question, call in calls.items()}
     assert in_a_child(calls) == expected

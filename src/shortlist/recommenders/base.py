@@ -498,9 +498,12 @@ class Recommender(ABC):
         return summed_rows(row_of, own, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
+        refuse_frame("items", items, "one list of item ids per query")
         lists = as_list(items, "one list of items per query")
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
+        for one in lists:
+            refuse_frame("a list of items", one, "pass its column of item ids")
         lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
         return [self.items_.encode(one, what="item", way_out=WAY_OUT) for one in lists]
 
@@ -528,6 +531,8 @@ class Recommender(ABC):
             raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
         if not any(nested):
             return self._known_items(name, listed), None
+        for one in listed:
+            refuse_frame(f"a list of {name}", one, "pass its column of item ids")
         if len(listed) != len(asked):
             raise SettingError(f"{name} has {len(listed)} lists for {len(asked)} queries; expected one per query")
         rows = [self._known_items(name, as_list(one, "a list")) for one, known in zip(listed, asked) if known]
