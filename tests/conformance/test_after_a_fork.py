@@ -213,6 +213,7 @@ def test_what_needs_polars_threads_is_refused_and_does_not_hang(tmp_path):
     (tmp_path / "events.csv").write_text("user,product\nu1,i1\n")
     frame = {"user": ["u1"], "product": ["i1"]}
     columns = {"context": "user", "item": "product"}
+    two = sl.TwoStage(model, sl.LambdaMART(trees=2))
     calls = {
         "write_lists": lambda: sl.write_lists(model, tmp_path / "lists.csv"),
         "save": lambda: model.save(tmp_path / "again"),
@@ -224,6 +225,7 @@ def test_what_needs_polars_threads_is_refused_and_does_not_hang(tmp_path):
         "features of a lazy frame": lambda: products.encode(pl.LazyFrame(NEW), unknown="missing"),
         "data that comes with it": lambda: sl.datasets.load("online-retail"),
         "parts of features": products.to_parts,
+        "impressions": lambda: two.fit_impressions({**frame, "clicked": [1]}, clicked="clicked"),
     }
     for name, found in in_a_child(calls).items():
         assert "needs the threads of polars, which do not survive a fork" in str(found), name

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.building import Columns, polars_errors
 from shortlist.data.interactions import Interactions, as_lazy
 from shortlist.data.rows import LATEST, Rows, has_pairs, rows_of
@@ -204,6 +205,7 @@ def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]
 
 def _best_grades(shown: Any, columns: Columns) -> tuple[Interactions, Rows]:
     """What was shown, and a row for each list: its items, each once, with the greatest of their grades."""
+    require_polars_threads("learning from impressions")
     with polars_errors("the frame"):
         frame = as_lazy(shown, columns)
         found = frame.collect_schema()
