@@ -104,7 +104,7 @@ class Vocabulary:
         """The codes of these ids.
 
         Args:
-            ids: ids as in the data: a list, an array, a Series, or a frame. The columns of a polars frame are matched by
+            ids: ids as in the data: a list, an array, a Series, or a frame. Columns of a polars frame are matched by
                 position, those of other frames by name where the names are the same.
             unknown: `"raise"` an error, `"skip"` (leave them out of the answer), or `"mark"` them with −1.
             what: the word for an id in the error message.
