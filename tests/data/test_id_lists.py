@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import shortlist as sl
-from shortlist.data.id_lists import as_list, ids_of_frame, is_frame
+from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.vocabulary import Vocabulary
 
 FRAMES = {
@@ -61,8 +61,9 @@ def test_no_frame_at_all():
 
     with pytest.raises(sl.SettingError, match="cannot take contexts from Odd; expected a list, or a frame of polars"):
         ids_of_frame(Odd(), ["user"], "contexts")
-    with pytest.raises(sl.SettingError, match="expected a list of ids as column 'user' of the contexts, got 'ann'"):
-        ids_of_frame({"user": "ann"}, ["user"], "contexts")
+    assert [is_table(one) for one in ({"user": [1]}, {"ann": 1, "bob": 2}, {"user": "ann"}, {}, [1])] == [
+        *(True, False, False, False, False)
+    ]
     with pytest.raises(sl.SettingError, match=r"differ in length: \{'a': 1, 'b': 2\}"):
         ids_of_frame({"a": [1], "b": [1, 2]}, ["a", "b"], "contexts")
 

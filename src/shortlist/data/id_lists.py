@@ -22,6 +22,14 @@ def is_frame(given: object) -> bool:
     return isinstance(given, pl.DataFrame | pl.LazyFrame) or hasattr(type(given), "columns")
 
 
+def is_table(given: object) -> bool:
+    """Whether it is a frame, or {column: ids}; a mapping from ids to single values is not."""
+    if not isinstance(given, Mapping):
+        return is_frame(given)
+    columns = [hasattr(one, "__len__") and not isinstance(one, str | bytes | Mapping) for one in given.values()]
+    return bool(columns) and all(columns)
+
+
 def as_list(given: Any, expected: str) -> list[Any]:
     """A Series, an array or any other iterable as a list of Python values."""
     if isinstance(given, pl.Series):
@@ -65,7 +73,8 @@ def _columns_of(frame: Any, what: str) -> tuple[list[str], list[list[Any]]]:
     if isinstance(frame, pl.DataFrame):
         return frame.columns, [column.to_list() for column in frame.get_columns()]
     if isinstance(frame, Mapping):
-        return list(map(str, frame)), [_column(name, values, what) for name, values in frame.items()]
+        expected = f"a list of ids in each column of the {what}"
+        return list(map(str, frame)), [as_list(values, expected) for values in frame.values()]
     library = type(frame).__module__.partition(".")[0]
     if library == "pandas":
         return list(map(str, frame.columns)), [frame.iloc[:, k].tolist() for k in range(frame.shape[1])]
@@ -75,10 +84,3 @@ def _columns_of(frame: Any, what: str) -> tuple[list[str], list[list[Any]]]:
         raise SettingError(f"cannot take {what} from {type(frame).__name__}; expected a list, or {_FRAMES}")
     require_polars_threads(f"reading {what} from {type(frame).__name__}")
     return _columns_of(pl.DataFrame(frame), what)
-
-
-def _column(name: object, values: Any, what: str) -> list[Any]:
-    expected = f"a list of ids as column {name!r} of the {what}"
-    if isinstance(values, str | bytes | Mapping):
-        raise SettingError(f"expected {expected}, got {values!r:.80}")
-    return as_list(values, expected)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
-from shortlist.data.id_lists import as_list, ids_of_frame, is_frame
+from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.rows import SUM, Rows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -49,7 +49,7 @@ def as_rows(ids: Any, vocabulary: Vocabulary, what: str) -> Any:
 
     Columns are matched by name, else by position.
     """
-    return ids_of_frame(ids, vocabulary.names, what) if is_frame(ids) or isinstance(ids, Mapping) else ids
+    return ids_of_frame(ids, vocabulary.names, what) if is_table(ids) else ids
 
 
 def in_order(contexts: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from shortlist.data.features.matrix import Triples, counted, matrix, placed, tak
 from shortlist.data.features.plan import Names, Plan, refuse_like_names
 from shortlist.data.features.reading import Table, read_table, table_of
 from shortlist.data.features.storage import Parts, put_together, taken_apart
-from shortlist.data.id_lists import ids_of_frame, is_frame
+from shortlist.data.id_lists import ids_of_frame, is_table
 from shortlist.data.reading import Format
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
@@ -250,7 +250,7 @@ class Features:
         """
         one_of("unknown", unknown, ("raise", "missing"))
         vocabulary = self._vocabulary
-        if isinstance(ids, Mapping) or (is_frame(ids) and not isinstance(ids, pl.DataFrame)):
+        if is_table(ids) and not isinstance(ids, pl.DataFrame):
             ids = ids_of_frame(ids, vocabulary.names, "ids")
         if isinstance(ids, pl.DataFrame):
             ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self._from_text)
