@@ -15,7 +15,9 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import shortlist as sl
@@ -62,6 +64,11 @@ CASES = {
 
 def make(name: str, **more: Any) -> Any:
     return recommender_class(name)(**{**CASES[name].settings, **more})
+
+
+def quick(name: str) -> Any:
+    """The same after few epochs, for tests in which it does not matter what was learnt."""
+    return make(name, **({"epochs": 2} if "epochs" in CASES[name].settings else {}))
 
 
 def events(kind: str = "text") -> sl.Interactions:
@@ -142,6 +149,51 @@ def test_lists_for_everybody_are_those_of_recommend(name, kind, tmp_path):
     found, expected = pl.read_parquet(tmp_path / "lists.parquet"), model.recommend(data.contexts.ids(), n=7).to_polars()
     assert found.drop("score").equals(expected.drop("score"))
     np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-5, atol=1e-6)
+
+
+FRAMES = {"polars": pl.DataFrame, "lazy": pl.LazyFrame, "pandas": pd.DataFrame, "Arrow": pa.table, "columns": dict}
+
+
+@pytest.mark.parametrize("kind", ["text", "tuple"])
+def test_contexts_may_be_a_frame_of_any_library(name, kind, tmp_path):
+    data = events(kind)
+    model = quick(name).fit(data)
+    known, items = data.contexts.ids()[5:9], data.items.ids()[:3]
+    rows = [one if kind == "tuple" else (one,) for one in known]
+    columns = {one: list(values) for one, values in zip(data.contexts.names, zip(*rows))}
+    stranger = {"user": ["nobody"], "day": [7]}
+    longer = {one: columns[one] + stranger[one] for one in columns}
+    expected, scores = model.recommend(known, n=3), model.score(known, [items] * 4)
+    ranks = [one.tolist() for one in model.rank(known, [items] * 4)]
+    for frame in FRAMES.values():
+        for given in (frame(columns), frame(dict(reversed(columns.items())))):
+            found = model.recommend(given, n=3)
+            assert (found.queries, found.ids) == (known, expected.ids)
+        np.testing.assert_array_equal(model.score(frame(columns), [items] * 4), scores)
+        assert [one.tolist() for one in model.rank(frame(columns), [items] * 4)] == ranks
+        found = model.recommend(frame(longer), n=3, unknown="skip")
+        assert (found.queries, found.ids) == (known, expected.ids)
+        assert found.skipped == [("nobody", 7) if kind == "tuple" else "nobody"]
+        with pytest.raises(sl.UnknownIdError, match=r"unknown context .*nobody"):
+            model.recommend(frame(longer), n=3)
+        with pytest.raises(sl.SettingError, match=r"frame of contexts has the columns .*; expected user"):
+            model.recommend(frame({**columns, "more": [1, 2, 3, 4]}))
+    for frame in (pl.DataFrame, pd.DataFrame, dict):
+        path = tmp_path / f"{frame.__module__}.parquet"
+        done = sl.write_lists(model, path, contexts=frame(longer), n=3, unknown="skip", progress=False)
+        assert (done.contexts, len(done.skipped)) == (4, 1)
+        assert pl.read_parquet(path).drop("score").equals(expected.to_polars().drop("score"))
+
+
+def test_similar_items_may_be_asked_for_by_a_frame(name, data):
+    if not CASES[name].similar:
+        return
+    model, items = quick(name).fit(data), data.items.ids()[:2]
+    expected = model.similar_items(items, n=3)
+    for frame in FRAMES.values():
+        found = model.similar_items(frame({"product": items}), n=3)
+        assert (found.queries, found.ids) == (items, expected.ids)
+        assert model.similar_items(frame({"product": [*items, "x"]}), n=3, unknown="skip").ids == expected.ids
 
 
 def test_scores_fall_and_are_those_of_score(model):
@@ -242,7 +294,8 @@ def test_questions_in_any_container(model, data):
     ):
         assert model.recommend(["u3"], n=9, allow=allow, exclude_seen=False).ids == expected
     told = model.recommend(history=[few], n=3).ids
-    for history in (iter([few]), [np.array(few)], [pl.Series(few)], ((one for one in few),), [few + few]):
+    others = [np.array(few)], [pl.Series(few)], [pd.Series(few)], [pa.array(few)], ((one for one in few),), [few + few]
+    for history in (iter([few]), *others):
         assert model.recommend(history=history, n=3).ids[0][:1] == told[0][:1]
 
 
@@ -254,6 +307,9 @@ def test_questions_that_are_no_lists(name):
         lambda: model.recommend([1], deny=np.int64(3)),
         lambda: model.recommend([1], deny=3.5),
         lambda: model.recommend([1], deny=pl.DataFrame({"i": [5]})),
+        lambda: model.recommend([1], deny=[pd.DataFrame({"i": [5]})]),
+        lambda: model.score([1], pd.DataFrame({"i": [5]})),
+        lambda: model.score([1], [pa.table({"i": [5]})]),
         lambda: model.recommend(history=5),
         lambda: model.score([1], [np.int64(5)]),
         lambda: model.score([1], None),

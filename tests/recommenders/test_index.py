@@ -1,4 +1,7 @@
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import shortlist as sl
@@ -45,6 +48,16 @@ def test_an_index_answers_as_the_model_does(model, index, events):
     found, expected = index.search(whom[:2], n=10**6), model.recommend(whom[:2], n=10**6)
     for one, other in zip(found.ids, expected.ids):  # products may round differently, so near ones may change places
         assert sorted(one) == sorted(other)
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame, pa.table, dict])
+def test_contexts_in_a_frame(model, index, events, frame):
+    whom, some = events.contexts.ids()[:4], events.items.ids()[:6]
+    same(index.search(frame({"customer": whom}), n=7), model.recommend(whom, n=7))
+    found = index.search(frame({"customer": [*whom, -1]}), n=7, unknown="skip")
+    assert (found.queries, found.skipped) == (whom, [-1])
+    with pytest.raises(sl.SettingError, match="expected a list of item ids"):
+        index.only(allow=frame({"product": some}))
 
 
 def test_vectors_are_queries_too(model, index):

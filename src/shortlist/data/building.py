@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.text import SHOWN
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -178,6 +179,7 @@ def build(
         where: says in messages where rows of the source stand.
         row: what a row is; dropping bad ones is advised for events only.
     """
+    require_polars_threads("building interactions")
     from_text = n_records is not None
     if on_bad not in ("raise", "drop"):
         raise SettingError(f"on_bad={on_bad!r}; expected 'raise' or 'drop'")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.building import OnBad
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
@@ -160,6 +161,7 @@ def read(
     >>> len(data.everything)
     5
     """
+    require_polars_threads("reading a dataset")
     from shortlist.data.layouts import read_parts
 
     name, main, parts = read_parts(path, layout, min_rating, on_bad)
@@ -198,6 +200,7 @@ def online_retail_events() -> pl.DataFrame:
 
 
 def _part(name: str) -> pl.DataFrame:
+    require_polars_threads("loading data that comes with Shortlist")
     return pl.read_parquet((files("shortlist.data") / "online_retail" / f"{name}.parquet").read_bytes())
 
 

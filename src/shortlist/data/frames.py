@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.building import polars_errors
 from shortlist.errors import DataError
 
 
 def stream(frame: Any) -> pl.LazyFrame:
     """A frame of pandas, Arrow or whatever polars takes."""
+    require_polars_threads(f"reading a frame of {type(frame).__module__.partition('.')[0]}")
     try:
         with polars_errors("the frame"):
             return pl.DataFrame(frame).lazy()

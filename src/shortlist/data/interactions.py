@@ -13,6 +13,7 @@ import polars as pl
 
 from shortlist.data.building import Built, Columns, OnBad, build
 from shortlist.data.frames import column, stream
+from shortlist.data.id_lists import is_frame
 from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
@@ -157,6 +158,8 @@ class Interactions:
             if ids is None:
                 names.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
                 continue
+            if is_frame(ids):
+                raise DataError(f"{what}s is a frame ({type(ids).__name__}); expected a list of ids")
             if len(ids) != size:
                 side = "rows" if what == "context" else "columns"
                 raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}; expected one each")

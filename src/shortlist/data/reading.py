@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.building import Built, Columns, OnBad, build, no_column, polars_errors
 from shortlist.data.content import refuse_other_content
 from shortlist.data.text import Survey, lines_at, lines_of_rows, opened, opened_text, shortened, survey, without_ragged
@@ -138,6 +139,7 @@ def column_names(files: Files) -> list[str]:
 
 def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     """Read the named columns of the files and encode them."""
+    require_polars_threads("reading interactions from a file")
     if files.format in ("csv", "tsv"):
         return _build_from_text(files, columns, on_bad)
     if files.format == "jsonl":

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import polars_threads
+from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -53,7 +55,7 @@ class Vocabulary:
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
         """Make a vocabulary of distinct ids in the given order; tuples become several columns named by `name`."""
         frame = _frame_of(ids, [name] if isinstance(name, str) else list(name))
-        if repeats := frame.height - frame.unique().height:
+        if repeats := frame.height - n_distinct(frame):
             raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
         return cls(frame)
 
@@ -76,7 +78,6 @@ class Vocabulary:
         """The ids with these codes (all of them by default) as Python values."""
         if codes is None:
             return list(self._values)
-        # Without polars, whose threads do not survive a fork: a server may load a model and then fork.
         values = self._values
         return [values[code] for code in np.asarray(codes).tolist()]
 
@@ -90,7 +91,7 @@ class Vocabulary:
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """The ids with these codes as a frame with the original columns and types."""
-        return self._frame[np.asarray(codes, dtype=np.int64)]
+        return rows_at(self._frame, codes)
 
     def encode(
         self,
@@ -103,8 +104,8 @@ class Vocabulary:
         """The codes of these ids.
 
         Args:
-            ids: ids as in the data: a list, a NumPy array, a polars Series, or a frame such as `frame`, whose columns
-                are taken by their places.
+            ids: ids as in the data: a list, an array, a Series, or a frame. Columns of a polars frame are matched by
+                position, those of other frames by name where the names are the same.
             unknown: `"raise"` an error, `"skip"` (leave them out of the answer), or `"mark"` them with −1.
             what: the word for an id in the error message.
             way_out: what the message advises.
@@ -114,12 +115,11 @@ class Vocabulary:
         _refuse_single(ids, what)
         if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
             raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
+        ids = _read(ids, self.names, f"{what}s")
         if not isinstance(ids, Sized):
             ids = list(ids)
-        if isinstance(ids, pl.DataFrame) or (isinstance(ids, pl.Series) and len(ids) >= _JOIN_FROM):
-            codes = self._encode_by_join(ids)
-        else:
-            codes = self._encode_one_by_one(ids)
+        large = isinstance(ids, pl.DataFrame) or (isinstance(ids, pl.Series) and len(ids) >= _JOIN_FROM)
+        codes = self._encode_by_join(ids) if large and polars_threads() else self._encode_one_by_one(ids)
         missing = codes < 0
         if unknown != "mark" and missing.any():
             if unknown == "raise":
@@ -132,8 +132,11 @@ class Vocabulary:
         """A vocabulary with the new ones among `ids` appended in their order; no old code changes."""
         _refuse_single(ids, "id")
         more = _frame_of(ids, list(self.names), self._frame.schema)
-        new = more.unique(maintain_order=True).join(self._frame, on=list(self.names), how="anti", maintain_order="left")
-        return Vocabulary(pl.concat([self._frame, new.select(self.names)])) if new.height else self
+        new = np.flatnonzero(self.encode(more, unknown="mark") < 0)
+        if not len(new):
+            return self
+        columns = zip(self._frame.get_columns(), distinct(rows_at(more, new)).get_columns())
+        return Vocabulary(pl.DataFrame([pl.concat([old, added]) for old, added in columns]))
 
     def parse(self, text: str) -> Id:
         """Read an id from text, as typed on a command line; parts of a tuple are separated by commas."""
@@ -224,6 +227,27 @@ class Vocabulary:
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 
+def rows_at(frame: pl.DataFrame, places: Sequence[int] | npt.NDArray[Any]) -> pl.DataFrame:
+    """The rows of a frame at these places, taken column by column, which needs no threads."""
+    places = np.asarray(places, dtype=np.int64)
+    return pl.DataFrame([column[places] for column in frame.get_columns()])
+
+
+def n_distinct(frame: pl.DataFrame) -> int:
+    """How many distinct rows a frame of ids has."""
+    return frame.n_unique() if polars_threads() else len(set(frame.rows()))
+
+
+def distinct(frame: pl.DataFrame) -> pl.DataFrame:
+    """Each row once, in the order of the first mention."""
+    if polars_threads():
+        return frame.unique(maintain_order=True)
+    first: dict[Id, int] = {}
+    for place, row in enumerate(frame.rows()):
+        first.setdefault(row, place)
+    return rows_at(frame, list(first.values()))
+
+
 def is_id(one: Id) -> bool:
     """Whether this can be an id at all; 1.0 and True equal 1 in a dictionary, but they are not ids."""
     if isinstance(one, tuple):
@@ -236,6 +260,11 @@ def _refuse_single(ids: object, what: str) -> None:
         raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
 
 
+def _read(ids: Any, names: Sequence[str], what: str) -> Any:
+    """Ids of a frame that is not of polars as a list, which iterating over it would not give; others as they are."""
+    return ids_of_frame(ids, names, what) if is_frame(ids) and not isinstance(ids, pl.DataFrame) else ids
+
+
 def _listed(ids: Iterable[Id] | pl.Series | pl.DataFrame) -> list[Id]:
     if isinstance(ids, pl.DataFrame):
         return ids.rows() if ids.width > 1 else ids.to_series().to_list()
@@ -246,6 +275,7 @@ def _frame_of(
     ids: Iterable[Id] | pl.Series | pl.DataFrame, names: list[str], schema: pl.Schema | None = None
 ) -> pl.DataFrame:
     """A frame of ids; with a schema, integers of another width are accepted where they fit."""
+    ids = _read(ids, names, "ids")
     try:
         if isinstance(ids, pl.DataFrame):
             if ids.width != len(names):
@@ -268,7 +298,7 @@ def _frame_of(
             for found, expected in zip(frame.dtypes, schema.dtypes()):
                 if found != expected and not (found.is_integer() and expected.is_integer()):
                     raise TypeError(f"found {found}, expected {expected}")  # neither '5' nor 5.0 stands for 5
-            frame = frame.cast(schema, strict=True)
+            frame = pl.DataFrame([one.cast(dtype) for one, dtype in zip(frame.get_columns(), schema.dtypes())])
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]  # polars goes on at length
         raise DataError(f"ids of {', '.join(names)} are not all of one integer or string type: {why}") from None
@@ -287,7 +317,9 @@ def _as_text(column: pl.Series) -> pl.Series:
 
 
 def _plain(ids: Iterable[Id]) -> Iterable[Id]:
-    return ids.tolist() if isinstance(ids, np.ndarray) else ids
+    if isinstance(ids, np.ndarray):
+        return ids.tolist()  # type: ignore[no-any-return]
+    return ids.to_pylist() if hasattr(ids, "to_pylist") else ids
 
 
 def _rows(frame: pl.DataFrame) -> list[Id]:

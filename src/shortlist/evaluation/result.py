@@ -79,7 +79,7 @@ class Evaluation(Mapping[str, float]):
     def per_context(self) -> pl.DataFrame:
         """A row a context: its id and its value of each metric that has one."""
         columns = [pl.Series(name, values) for name, values in self.values_by_metric.items() if values.ndim]
-        return self.contexts.with_columns(columns)
+        return pl.DataFrame([*self.contexts.get_columns(), *columns])
 
     def __getitem__(self, metric: str) -> float:
         values = self._values(metric)

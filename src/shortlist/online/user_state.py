@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import number, one_of, whole
+from shortlist.data.id_lists import as_list
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
@@ -158,7 +159,7 @@ class UserState:
             self._take([Event(item, weight) for item, weight in events.items()])
             return
         found = []
-        for one in events:
+        for one in as_list(events, "a list of events"):
             if isinstance(one, tuple) and not 1 <= len(one) <= 3:
                 raise SettingError(f"expected an event as (item, weight, time); got {one!r:.80}")
             event = Event(*one) if isinstance(one, tuple) else Event(one)
@@ -177,7 +178,7 @@ class UserState:
 
     def _take(self, events: list[Event]) -> None:
         self._renew()
-        for one in events:
+        for one in as_list(events, "a list of events"):
             if number("weight", one.weight) > _LARGEST:
                 raise SettingError(f"weight is {one.weight!r}; expected a number of at most {_LARGEST:.2g}")
         mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"

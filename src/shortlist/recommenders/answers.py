@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
-from shortlist.data.vocabulary import Id, Vocabulary
+from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 
 ListFormat: TypeAlias = Literal["long", "lists"]
 FORMATS = ("long", "lists")
@@ -110,7 +110,7 @@ class Recommendations:
             return _joined(self._labels.frame().get_columns(), [_cut(one, keep) for one in ours])
         ranks = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)
         rank = pl.Series("rank", ranks.reshape(-1) if full else ranks[keep])
-        columns = self._labels.frame()[np.repeat(np.arange(len(self)), counts)].get_columns()
+        columns = rows_at(self._labels.frame(), np.repeat(np.arange(len(self)), counts)).get_columns()
         return _joined(columns, [ours[0], rank, ours[1]])
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ import polars as pl
 from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
+from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
 from shortlist.data.splits import Split
@@ -25,10 +26,8 @@ from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.given import (
     WAY_OUT,
-    as_list,
     as_rows,
     check_unknown,
-    is_frame,
     refuse_frame,
     rows_of_lists,
     summed_rows,
@@ -247,8 +246,9 @@ class Recommender(ABC):
         """The n best items of the whole catalogue for each context, or for each history.
 
         Args:
-            contexts: ids of contexts that were in the training data, as a list or as a polars frame with their columns.
-                Models of contexts with several parts also answer combinations of known parts that were not there.
+            contexts: ids of contexts that were in the training data, as a list or as a frame with their columns
+                (polars, pandas, Arrow, or {column: ids}). Models of contexts with several parts also answer
+                combinations of known parts that were not there.
             n: how many items; fewer come back only where the filters leave fewer.
             history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
                 `Interactions`. Nobody needs to have been in the training data. Weights count as in training: not at
@@ -403,6 +403,7 @@ class Recommender(ABC):
         """The n items nearest to each given item, itself left out. The filters are those of `recommend`."""
         self._require_fit()
         n = whole("n", n)
+        items = as_rows(items, self.items_, "items")
         codes, known, skipped = self._known(self.items_, items, unknown, "item")
         own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         queries = Queries(Labels(self.items_, codes), None, own, known, skipped)
@@ -419,7 +420,7 @@ class Recommender(ABC):
         if history is not None:
             return self._history_queries(history, unknown)
         assert contexts is not None
-        contexts = as_rows(contexts, self.contexts_)
+        contexts = as_rows(contexts, self.contexts_, "contexts")
         codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
         return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
@@ -497,9 +498,12 @@ class Recommender(ABC):
         return summed_rows(row_of, own, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
+        refuse_frame("items", items, "one list of item ids per query")
         lists = as_list(items, "one list of items per query")
         if len(lists) != n_queries:
             raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
+        for one in lists:
+            refuse_frame("a list of items", one, "pass its column of item ids")
         lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
         return [self.items_.encode(one, what="item", way_out=WAY_OUT) for one in lists]
 
@@ -527,6 +531,8 @@ class Recommender(ABC):
             raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
         if not any(nested):
             return self._known_items(name, listed), None
+        for one in listed:
+            refuse_frame(f"a list of {name}", one, "pass its column of item ids")
         if len(listed) != len(asked):
             raise SettingError(f"{name} has {len(listed)} lists for {len(asked)} queries; expected one per query")
         rows = [self._known_items(name, as_list(one, "a list")) for one, known in zip(listed, asked) if known]

@@ -16,16 +16,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
 from shortlist._version import __version__
+from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
-from shortlist.recommenders.given import as_list, as_rows, check_unknown, in_order, is_frame
+from shortlist.recommenders.given import as_rows, check_unknown, in_order
 from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
 from shortlist.recommenders.progress import steps
@@ -124,6 +126,7 @@ def write_lists(
     >>> done.contexts, done.rows
     (2, 2)
     """
+    require_polars_threads("write_lists")
     began = time.perf_counter()
     n, whole_block = whole("n", n), None if block is None else whole("block", block)
     one_of("format", format, FORMATS)
@@ -283,12 +286,12 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
     elif isinstance(contexts, str | bytes | int | np.integer | tuple | pl.Series):
         given = contexts
     else:
-        given = as_list(contexts, "a list of contexts")
+        given = as_list(as_rows(contexts, vocabulary, "contexts"), "a list of contexts")
     mark = model._composes or unknown == "skip"
     codes, skipped = vocabulary.encode(given, unknown="mark" if mark else "raise", what="context"), []
     strange = codes < 0
     if strange.any():
-        ids = as_list(as_rows(given, vocabulary), "a list of contexts")
+        ids = as_list(as_rows(given, vocabulary, "contexts"), "a list of contexts")
         if model._composes:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):

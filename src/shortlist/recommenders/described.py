@@ -209,7 +209,8 @@ def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabula
     if not cold.height:
         return vocabulary
     try:
-        return vocabulary.extend(cold.rename(dict(zip(cold.columns, vocabulary.names))).cast(vocabulary.frame.schema))
+        types = vocabulary.frame.dtypes
+        return vocabulary.extend(pl.DataFrame([one.cast(dtype) for one, dtype in zip(cold.get_columns(), types)]))
     except (pl.exceptions.PolarsError, DataError) as error:
         why = str(error).partition("\n")[0]
         raise DataError(f"ids of the features of {side}s are not like those of the events: {why}") from None
@@ -229,5 +230,5 @@ def described(features: Features | None, frame: pl.DataFrame) -> Rows | None:
                 f"the features are by {', '.join(names)}, and contexts have no {missing[0]!r}; they have "
                 f"{', '.join(frame.columns)}"
             )
-        frame = frame.select(names)
+        frame = frame[list(names)]
     return features.rows_for(frame, unknown="missing")

@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
+from shortlist.data.id_lists import as_list
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError, StorageError
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
-from shortlist.recommenders.given import as_floats, as_list, refuse_frame, rows_of_lists
+from shortlist.recommenders.given import as_floats, refuse_frame, rows_of_lists
 from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.scoring import DotProductScorer
 

@@ -38,7 +38,7 @@ class _Fields:
         self, vocabulary: Vocabulary, trained: npt.NDArray[np.int64], features: Features | None, ids: bool
     ) -> None:
         self.features, self.ids, self.trained = features, ids, trained
-        self.parts, codes = parts_of(vocabulary.frame[trained])
+        self.parts, codes = parts_of(vocabulary.take(trained))
         self.first = codes[:, 0]  # of those that are learnt from, the first part of their ids
         self.X = self.matrix(vocabulary.frame)
         used = self.parts if ids else []

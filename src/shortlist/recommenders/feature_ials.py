@@ -61,7 +61,7 @@ class _Rows:
 
     def adopt(self, other: _Rows, theirs: list[Embeddings], own: list[Embeddings]) -> None:
         ours, known = (
-            one.vocabulary if one.trained is None else Vocabulary(one.vocabulary.frame[one.trained])
+            one.vocabulary if one.trained is None else Vocabulary(one.vocabulary.take(one.trained))
             for one in (self, other)
         )
         by_ids(ours, known, theirs[0], own[0])

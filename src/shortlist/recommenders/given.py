@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
+from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.rows import SUM, Rows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -28,18 +29,6 @@ def check_unknown(unknown: Unknown) -> None:
     one_of("unknown", unknown, ("raise", "skip"))
 
 
-def as_list(given: Any, expected: str) -> list[Any]:
-    """What was given as a list: a Series, an array, whatever can be gone through."""
-    if isinstance(given, pl.Series):
-        return given.to_list()
-    if isinstance(given, np.ndarray) and given.ndim:
-        return list(given.tolist())
-    try:
-        return list(given)
-    except TypeError:
-        raise SettingError(f"expected {expected}, got {given!r:.80}") from None
-
-
 def as_floats(given: Mapping[Id, Any]) -> npt.NDArray[np.float32]:
     """The values as float32: infinite where they do not fit it, and NaN throughout where one of them is no number."""
     try:
@@ -49,33 +38,28 @@ def as_floats(given: Mapping[Id, Any]) -> npt.NDArray[np.float32]:
         return np.full(len(given), np.nan, np.float32)
 
 
-def is_frame(given: object) -> bool:
-    """Whether it is a frame of polars, pandas or Arrow, which is gone through by columns."""
-    return isinstance(given, pl.DataFrame | pl.LazyFrame) or hasattr(type(given), "columns")
-
-
 def refuse_frame(name: str, given: object, way_out: str) -> None:
     """Refuse a frame where a list is expected: it would be taken by columns."""
     if is_frame(given):
         raise SettingError(f"{name} is a frame ({type(given).__name__}); expected a list: {way_out}")
 
 
-def as_rows(contexts: Iterable[Id], vocabulary: Vocabulary) -> Iterable[Id]:
-    """Contexts of a polars frame as a list of ids, by the names of its columns, else by their places."""
-    if not isinstance(contexts, pl.DataFrame):
-        return contexts
-    frame = in_order(contexts, vocabulary)
-    return frame.rows() if frame.width > 1 else frame.to_series().to_list()
+def as_rows(ids: Any, vocabulary: Vocabulary, what: str) -> Any:
+    """Ids of a frame, or of {column: ids}, as a list; others as they are.
+
+    Columns are matched by name, else by position.
+    """
+    return ids_of_frame(ids, vocabulary.names, what) if is_table(ids) else ids
 
 
 def in_order(contexts: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
-    """A frame of contexts with its columns as the vocabulary has them: by their names, else by their places."""
+    """A frame of contexts with its columns as the vocabulary has them: matched by name, else by position."""
     names = vocabulary.names
     if contexts.width != len(names):
         raise SettingError(
             f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}"
         )
-    return contexts.select(names) if set(names) == set(contexts.columns) else contexts
+    return contexts[list(names)] if set(names) == set(contexts.columns) else contexts
 
 
 def rows_of_lists(
@@ -100,7 +84,7 @@ def rows_of_lists(
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
             raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
         refuse_frame(name.format(k), one, f"pass its column of {what} ids")
-        lists.append(list(one))
+        lists.append(as_list(one, f"a list of {what} ids"))
         if isinstance(one, Mapping):
             weights[k] = as_floats(one)
             if not np.isfinite(weights[k]).all() or (weights[k] < 0).any():

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from shortlist._settings import flag, one_of, whole
+from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries
-from shortlist.recommenders.given import as_list
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
@@ -245,7 +244,8 @@ def _common(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | 
     """Filters for everybody."""
     codes = []
     for name, given in (("allow", allow), ("deny", deny)):
-        wrong = given is None or isinstance(given, str | bytes | int | Mapping | pl.DataFrame)  # which others tell of
+        # `_filter_codes` says what is wrong.
+        wrong = given is None or is_frame(given) or isinstance(given, str | bytes | int | Mapping)
         ids = given if wrong else as_list(given, f"a list of item ids as {name}")
         if not wrong and any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in ids or ()):
             raise SettingError(f"{name} is a list of lists; here it is one list of item ids, for all queries")

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of, whole
+from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, distinct, rows_at
 from shortlist.errors import SettingError, StorageError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
@@ -23,7 +24,7 @@ from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import History, Queries
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
-from shortlist.recommenders.given import as_list, as_rows, check_unknown
+from shortlist.recommenders.given import as_rows, check_unknown
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.warm_start import checked_start, refuse_strangers
@@ -278,7 +279,7 @@ class Multilinear(Factorization):
         if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
         one_of("unknown", unknown, ("raise", "skip", "average"))
-        listed = as_list(as_rows(contexts, self.contexts_), "a list of contexts")
+        listed = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
         codes = self.contexts_.encode(listed, unknown="mark")
         parts = self._structure.asked(_columns_of(listed, len(self.contexts_.names)))
         known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
@@ -317,13 +318,15 @@ class Multilinear(Factorization):
         if not self._composes:
             return super()._context_codes(contexts, way_out)
         codes, known = self._answerable(contexts)
-        return codes if known.all() else super()._context_codes(contexts.filter(~known), way_out)  # which raises
+        if not known.all():
+            super()._context_codes(rows_at(contexts, np.flatnonzero(~known)), way_out)  # raises
+        return codes
 
     def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
         codes, known = super()._answerable(contexts)
         new = np.flatnonzero(~known)
         if len(new) and self._composes:
-            known[new] = (self._structure.asked(contexts[new].get_columns()) >= 0).any(axis=1)
+            known[new] = (self._structure.asked(rows_at(contexts, new).get_columns()) >= 0).any(axis=1)
         return codes, known
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
@@ -332,7 +335,7 @@ class Multilinear(Factorization):
             return super()._scorer(queries, threads)
         embeddings = self.context_embeddings_[codes]
         new = np.flatnonzero(codes < 0)
-        embeddings[new] = self._structure.composed(self._of_contexts(), queries.labels.frame()[new])
+        embeddings[new] = self._structure.composed(self._of_contexts(), rows_at(queries.labels.frame(), new))
         return DotProductScorer(embeddings, self.item_embeddings_)
 
     # --- storage -----------------------------------------------------------------------------------------------------
@@ -394,8 +397,8 @@ def means(table: npt.NDArray[np.float32], codes: npt.NDArray[Any]) -> npt.NDArra
 
 def parts_of(frame: pl.DataFrame) -> tuple[list[Vocabulary], npt.NDArray[np.int32]]:
     """The ids of each part of contexts in the order of their first mention, and the codes of all."""
-    vocabularies = [Vocabulary(frame.select(name).unique(maintain_order=True)) for name in frame.columns]
-    codes = [one.encode(frame.select(one.names)) for one in vocabularies]
+    vocabularies = [Vocabulary(distinct(column.to_frame())) for column in frame.get_columns()]
+    codes = [one.encode(column) for one, column in zip(vocabularies, frame.get_columns())]
     return vocabularies, np.stack(codes, axis=1)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist.data.vocabulary import Codes, Id
+from shortlist.data.vocabulary import Codes, Id, rows_at
 from shortlist.errors import SettingError
 from shortlist.recommenders.base import Queries, Recommender
 
@@ -85,7 +85,7 @@ class Candidates:
 
         Where the data has a column of such a name already, ours gets an underscore behind.
         """
-        columns = self.queries.labels.frame()[self.query_of].get_columns()
+        columns = rows_at(self.queries.labels.frame(), self.query_of).get_columns()
         columns += self.first.items_.take(self.item_codes).get_columns()
         taken = {column.name for column in columns}
         for name, values in zip(self.feature_names, self.features.T):

@@ -13,12 +13,12 @@ import polars as pl
 from shortlist._numba import kernel
 from shortlist.data.features.matrix import taken
 from shortlist.data.features.table import Features
+from shortlist.data.id_lists import as_list
 from shortlist.data.rows import Rows, holds
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import SettingError, ShortlistError
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.given import as_list
 from shortlist.reranking.candidates import Candidates, Floats
 
 Extra: TypeAlias = Callable[[Candidates], Any]
@@ -289,7 +289,8 @@ def _with_extra(candidates: Candidates, extra: Extra) -> Candidates:
     for column in found:
         if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
             raise SettingError(f"extra: column {column.name!r} has type {column.dtype}; features are numbers")
-    more = found.cast(pl.Float32).fill_null(float("nan")).to_numpy()
+    numbers = [column.cast(pl.Float32).to_numpy() for column in found]  # null as NaN
+    more = np.column_stack([np.empty((found.height, 0), np.float32), *numbers])
     if np.isinf(more).any():
         raise SettingError("extra gave infinite numbers; expected finite ones, or NaN where something is not known")
     names = (*candidates.feature_names, *(f"extra:{name}" for name in found.columns))

@@ -195,8 +195,9 @@ class LambdaMART:
         """Each feature's `gain`, what splits by it have brought the loss down by, and its share; greatest first."""
         gains = self._known.gains
         shares = gains / max(gains.sum(), np.finfo(np.float64).tiny)
-        frame = pl.DataFrame({"feature": list(self.feature_names_), "gain": gains, "share": shares})
-        return frame.sort("gain", descending=True, maintain_order=True)
+        order = np.argsort(-gains, kind="stable")
+        names = [self.feature_names_[k] for k in order]
+        return pl.DataFrame({"feature": names, "gain": gains[order], "share": shares[order]})
 
     # --- storage -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.building import Columns, polars_errors
 from shortlist.data.interactions import Interactions, as_lazy
 from shortlist.data.rows import LATEST, Rows, has_pairs, rows_of
@@ -88,7 +89,7 @@ def from_impressions(
     events, view = _best_grades(shown, Columns.named([*names, *requests], first.items_.names[0], clicked, None))
     assert view.values is not None
     known_items = first.items_.encode(events.items.frame, unknown="mark")
-    contexts = first.contexts_.encode(events.contexts.frame.select(names), unknown="mark")
+    contexts = first.contexts_.encode(events.contexts.frame[list(names)], unknown="mark")
     list_of = np.repeat(np.arange(view.n_rows), view.lengths)
     items = known_items[view.indices]
     good = (contexts[list_of] >= 0) & (items >= 0)
@@ -204,6 +205,7 @@ def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]
 
 def _best_grades(shown: Any, columns: Columns) -> tuple[Interactions, Rows]:
     """What was shown, and a row for each list: its items, each once, with the greatest of their grades."""
+    require_polars_threads("learning from impressions")
     with polars_errors("the frame"):
         frame = as_lazy(shown, columns)
         found = frame.collect_schema()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.storage.arrow_layout import check_layout
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def check_table(name: str, frame: object) -> None:
 
 def encode(frame: pl.DataFrame) -> memoryview:
     """The Arrow file of a table. Strings as LargeUtf8, which every Arrow reader knows, and not as views."""
+    require_polars_threads("writing a table of ids")
     out = BytesIO()
     frame.rechunk().write_ipc(out, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
     return out.getbuffer()
@@ -48,6 +50,7 @@ def encode(frame: pl.DataFrame) -> memoryview:
 
 def decode(entry: TableEntry, raw: bytes) -> pl.DataFrame:
     """The table in an Arrow file; ValueError when it is not the one that `entry` describes."""
+    require_polars_threads("reading a table of ids")
     check_layout(raw, entry.rows, [name for name, _ in entry.columns])
     _check_schema(entry, pl.Schema(pl.read_ipc_schema(BytesIO(raw))))
     frame = pl.read_ipc(raw)

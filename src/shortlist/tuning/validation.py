@@ -28,7 +28,7 @@ def sampled(split: Split, n: int, seed: int) -> Split:
     chosen = np.sort(np.random.default_rng([seed, 5]).permutation(size)[:n])
     codes = np.full(size, -1, np.int32)
     codes[chosen] = np.arange(n, dtype=np.int32)
-    contexts = Vocabulary(split.truth.contexts.frame[chosen])
+    contexts = Vocabulary(split.truth.contexts.take(chosen))
     # The contexts of the truth are those of the history, under other codes at most.
     of_history = codes[split.truth.contexts.encode(split.history.contexts.frame)]
     return replace(

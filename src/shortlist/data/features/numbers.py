@@ -78,9 +78,10 @@ class NumericField(Field):
 def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> npt.NDArray[np.float64]:
     """A column as float64, NaN where it is missing, after the logarithm where that is its scale."""
     dtype = column.dtype
-    if from_text and dtype == pl.String:
+    if from_text and dtype == pl.String:  # of a file, which polars has read with its threads
         parsed = column.str.strip_chars().cast(pl.Float64, strict=False)
-        _refuse(column, (parsed.is_null() & (column.str.strip_chars() != "")), "are not numbers", origin)
+        bad = (parsed.is_null() & (column.str.strip_chars() != "")).fill_null(False)
+        _refuse(column, bad.to_numpy(), "are not numbers", origin)
     elif dtype.is_numeric() or dtype in (pl.Boolean, pl.Null):
         parsed = column.cast(pl.Float64)
     else:
@@ -88,18 +89,22 @@ def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> n
             f"{origin}: column {column.name!r} has type {dtype}; a numeric one holds numbers: cast it, or name it as "
             "categorical"
         )
-    _refuse(column, parsed.fill_nan(None).abs() > _LARGEST, "are infinite or too large", origin)
+    x = _with_nan(parsed)
+    _refuse(column, np.abs(x) > _LARGEST, "are infinite or too large", origin)
     if scale == "log":
-        _refuse(column, parsed.fill_nan(None) < 0, "are negative, which a logarithm does not take", origin)
-        parsed = parsed.log1p()
-    x: npt.NDArray[np.float64] = parsed.fill_null(float("nan")).to_numpy().astype(np.float64)
+        _refuse(column, x < 0, "are negative, which a logarithm does not take", origin)
+        x = _with_nan(parsed.log1p())
     return x
 
 
-def _refuse(column: pl.Series, bad: pl.Series, cause: str, origin: str) -> None:
-    bad = bad.fill_null(False)
+def _with_nan(numbers: pl.Series) -> npt.NDArray[np.float64]:
+    """Numbers as an array, with NaN for null."""
+    return numbers.to_numpy().astype(np.float64)
+
+
+def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: str) -> None:
     if bad.any():
-        at = bad.arg_true()[0]
+        at = int(np.argmax(bad))
         raise DataError(
             f"{origin}: column {column.name!r}: {bad.sum():,} of {len(column):,} rows {cause} "
             f"(first: row {at + 1:,}, {column[at]!r:.40}); mend them, or put null where the value is not known"

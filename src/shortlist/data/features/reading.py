@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,12 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
+from shortlist._fork import polars_threads, require_polars_threads
 from shortlist.data.building import Columns, OnBad, polars_errors
 from shortlist.data.frames import column, stream
 from shortlist.data.reading import Files, Format, build_from_files, column_names, find_files, scan_json
 from shortlist.data.text import survey, without_ragged
-from shortlist.data.vocabulary import Vocabulary
+from shortlist.data.vocabulary import Vocabulary, n_distinct
 from shortlist.errors import DataError, SettingError
 
 _FRAMES = "a frame with named columns (polars, pandas, Arrow, a mapping)"
@@ -71,7 +73,8 @@ def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_b
                 raise DataError(f"cannot take features from {type(frame).__name__}; expected {_FRAMES}")
             frame = stream(frame)
         with polars_errors(origin):
-            found, make = list(frame.lazy().collect_schema()), _from_polars
+            found = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
+            make = _from_polars
     needed, unused = _needed(found, ids, names, origin, getattr(getattr(frame, "index", None), "names", ()))
     with polars_errors(origin):
         return _checked(make(frame, needed, ids), ids, unused, on_bad, origin)
@@ -86,6 +89,7 @@ def read_table(
     separator: str | None = None,
 ) -> Table:
     """The columns `names` (None: all there are) of a file, a folder or a pattern, beside its ids."""
+    require_polars_threads("reading features from a file")
     files = find_files(path, format, separator)
     # The ids are read as those of interactions are: in the same types, and with the same eye for what is wrong with a
     # file. Null ones, and lines with too few fields, are counted here.
@@ -153,7 +157,10 @@ def _needed(
 
 
 def _from_polars(frame: pl.DataFrame | pl.LazyFrame, needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
-    return frame.lazy().select(cs.by_name(*needed)).collect()
+    if isinstance(frame, pl.LazyFrame):
+        require_polars_threads("collecting a lazy frame")
+        return frame.select(cs.by_name(*needed)).collect()
+    return pl.DataFrame([frame.get_column(name) for name in needed])
 
 
 def _from_mapping(data: Mapping[str, Any], needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
@@ -167,6 +174,9 @@ def _from_mapping(data: Mapping[str, Any], needed: list[str], ids: tuple[str, ..
 def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
     series = []
     for name in needed:
+        if not polars_threads():
+            series.append(column(name, frame[name].to_numpy(), ids=name in ids))
+            continue
         try:
             series.append(stream(frame[[name]]).collect().to_series())
         except ImportError:  # polars takes pandas frames by way of pyarrow
@@ -196,9 +206,9 @@ def _checked(
     """
     dropped = dict(dropped or {})
     columns = {column.name: column for column in frame.get_columns()}
-    good = pl.repeat(True, frame.height, eager=True)
+    good = np.ones(frame.height, np.bool_)
     for name in ids:
-        null = columns[name].is_null()
+        null = columns[name].is_null().to_numpy()
         count = int(null.sum()) + n_empty
         if count and on_bad == "raise":
             raise DataError(
@@ -209,10 +219,11 @@ def _checked(
             dropped[f"{name!r} are null"] = newly
         good, n_empty = good & ~null, 0
     if not good.all():
-        columns = {name: column.filter(good) for name, column in columns.items()}
+        columns = {name: column.filter(pl.Series(good)) for name, column in columns.items()}
     keys = pl.DataFrame([_typed(columns[name], types) for name in ids])
-    if repeats := keys.height - keys.n_unique():
-        first = keys.row(int(keys.is_duplicated().arg_true()[0]))
+    if repeats := keys.height - n_distinct(keys):
+        counts = Counter(keys.rows())
+        first = next(row for row in counts if counts[row] > 1)
         example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
         raise DataError(
             f"{origin}: {repeats:,} of {keys.height:,} rows repeat the id of an earlier row (first: {example!r:.80}); "

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist.data.features.fields import Field
 from shortlist.data.features.numbers import NumericField
 from shortlist.data.features.values import ValuesField
@@ -36,6 +37,7 @@ class Parts(NamedTuple):
 
 def taken_apart(vocabulary: Vocabulary, fields: Sequence[Field], rows: Rows, from_text: bool, prefix: str) -> Parts:
     """The parts, with `prefix` before every name of an array or a table."""
+    require_polars_threads("storing features")
     described: list[dict[str, Any]] = []
     values = [pl.DataFrame(schema=_VALUES)]
     for number, field in enumerate(fields):
@@ -61,6 +63,7 @@ def put_together(
     prefix: str,
 ) -> tuple[Vocabulary, list[Field], Rows, bool]:
     """The parts as they were; StorageError says which of them cannot be."""
+    require_polars_threads("restoring features")
     for kind, found, names in (
         ("array", arrays, ("indptr", "indices", "values")),
         ("table", tables, ("ids", "values")),

@@ -21,9 +21,10 @@ from shortlist.data.features.matrix import Triples, counted, matrix, placed, tak
 from shortlist.data.features.plan import Names, Plan, refuse_like_names
 from shortlist.data.features.reading import Table, read_table, table_of
 from shortlist.data.features.storage import Parts, put_together, taken_apart
+from shortlist.data.id_lists import ids_of_frame, is_table
 from shortlist.data.reading import Format
 from shortlist.data.rows import Rows
-from shortlist.data.vocabulary import Id, Vocabulary
+from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
 if TYPE_CHECKING:
@@ -244,11 +245,13 @@ class Features:
     def rows_for(self, ids: Iterable[Id] | pl.DataFrame, *, unknown: Unknown = "raise") -> Rows:
         """The rows of these ids; unknown ids are an error, or get a row in which every field is `"missing"`.
 
-        A polars frame has a column for each part of an id; the names decide where they are the same as here, else the
-        places.
+        A frame (polars, pandas, Arrow, or {column: ids}) has a column for each part of an id. Its columns are matched
+        by name where the names are the same as here, else by position.
         """
         one_of("unknown", unknown, ("raise", "missing"))
         vocabulary = self._vocabulary
+        if is_table(ids) and not isinstance(ids, pl.DataFrame):
+            ids = ids_of_frame(ids, vocabulary.names, "ids")
         if isinstance(ids, pl.DataFrame):
             ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self._from_text)
             vocabulary = Vocabulary(ours)
@@ -298,7 +301,9 @@ class Features:
                 stacklevel=2,
             )
         places = np.flatnonzero(others)
-        cold = Features(Vocabulary(ours[places]), self.fields, self._rows.take(places), from_text=self._from_text)
+        cold = Features(
+            Vocabulary(rows_at(ours, places)), self.fields, self._rows.take(places), from_text=self._from_text
+        )
         rows = taken(self._rows, codes, self.fields)
         return AlignedFeatures(vocabulary, counted(self.fields, rows), rows, cold, codes)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from shortlist._fork import polars_threads
 from shortlist.data.features.fields import Entries, Field, Ints, Kind, Normalize, Unknown, with_missing
 from shortlist.data.rows import LATEST, rows_of
+from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError
 
+# White space as Unicode defines it, which is what polars strips.
+_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _WHOLE_BELOW = 2.0**53  # floats below it that are whole are these whole numbers and no others
 
 
@@ -45,15 +50,15 @@ class ValuesField(Field):
     ) -> ValuesField:
         """Learn the values of a column; those in fewer than `min_count` rows share one feature."""
         cells = _cells(column, many, separator, origin)
-        values = cells["value"].unique().sort().to_frame()
-        codes = cells.join(values.with_row_index("code"), on="value", how="left", maintain_order="left")["code"]
-        _, distinct = _distinct(_int32(cells["row"]), _int32(codes), len(column), values.height)
-        counts = np.bincount(distinct, minlength=values.height)
+        values = _sorted_values(cells.value)
+        codes = Vocabulary(values.to_frame()).encode(cells.value)
+        _, distinct = _distinct(cells.rows, codes, len(column), len(values))
+        counts = np.bincount(distinct, minlength=len(values))
         kept = counts >= min_count
         places = np.where(kept, np.cumsum(kept) - 1, kept.sum()).astype(np.int32)
-        values = values.with_columns(pl.Series("column", places), pl.Series("count", counts, dtype=pl.Int64))
+        table = pl.DataFrame([values, pl.Series("column", places), pl.Series("count", counts, dtype=pl.Int64)])
         n_rare = int((~kept).sum())
-        return cls(name=column.name, values=values, n_rare=n_rare, many=many, separator=separator, normalize=normalize)
+        return cls(name=column.name, values=table, n_rare=n_rare, many=many, separator=separator, normalize=normalize)
 
     @property
     def kind(self) -> Kind:
@@ -73,29 +78,29 @@ class ValuesField(Field):
     @property
     def labels(self) -> list[str]:
         """`=Drama`, and at the end ` (rare)` where there are rare values."""
-        own = self.values.filter(pl.col("column") < self.n_values)["value"].to_list()
+        own = self.values["value"].filter(self.values["column"] < self.n_values).to_list()
         return [f"={value}" for value in own] + [" (rare)"] * (self.n_rare > 0)
 
     def encode(self, column: pl.Series, *, from_text: bool, unknown: Unknown, origin: str) -> Entries:
         """One entry a cell and value; several rare values, or several unknown ones, of a cell count once."""
         cells = _cells(column, self.many, self.separator, origin)
-        known = self.values.select("value", "column")
-        cells = cells.join(known, on="value", how="left", maintain_order="left")
-        new = cells.filter(pl.col("column").is_null())
-        if new.height and unknown == "raise":
+        codes = Vocabulary(self.values["value"].to_frame()).encode(cells.value, unknown="mark")
+        new = np.flatnonzero(codes < 0)
+        n_new = len(np.unique(cells.rows[new]))
+        if len(new) and unknown == "raise":
             raise DataError(
-                f"{origin}: column {self.name!r}: {new['row'].n_unique():,} of {len(column):,} rows hold a value that "
-                f"was not there when these features were made (first: {new['value'][0]!r:.80}); "
+                f"{origin}: column {self.name!r}: {n_new:,} of {len(column):,} rows hold a value that "
+                f"was not there when these features were made (first: {cells.value[int(new[0])]!r:.80}); "
                 "pass unknown='missing' to take them as missing"
             )
-        rows, columns = _int32(cells["row"]), _int32(cells["column"].fill_null(self.n_columns - 1))
+        rows, columns = cells.rows, np.append(_int32(self.values["column"]), np.int32(self.n_columns - 1))[codes]
         if self.many:
             rows, columns = _distinct(rows, columns, len(column), self.n_columns)
         sizes = np.bincount(rows, minlength=len(column))
         weights = np.ones(len(rows))
         if self.many and self.normalize is not None:
             weights = 1 / (sizes if self.normalize == "sum" else np.sqrt(sizes))[rows]
-        return with_missing(rows, columns, weights, sizes == 0, self.n_columns - 1, new["row"].n_unique())
+        return with_missing(rows, columns, weights, sizes == 0, self.n_columns - 1, n_new)
 
     def __str__(self) -> str:
         notes = []
@@ -106,31 +111,62 @@ class ValuesField(Field):
         return super().__str__() + (f" ({', '.join(notes)})" if notes else "")
 
 
-def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) -> pl.DataFrame:
-    """The values of every cell as text: `row` and `value`, repeats included, nothing for empty cells."""
-    row = pl.int_range(len(column), dtype=pl.Int32, eager=True)
-    table = pl.DataFrame([row.alias("row"), column.alias("value")])
-    if not many:
-        return table.select("row", _spelled(column, origin).alias("value")).drop_nulls()
-    if column.dtype == pl.String:
+class _Cells(NamedTuple):
+    """The values of all cells as text: repeats included, nothing for empty cells."""
+
+    rows: Ints
+    value: pl.Series
+
+
+def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) -> _Cells:
+    """Take cells apart, as lists, by a separator, or, unless `many`, as they are."""
+    rows = np.arange(len(column), dtype=np.int32)
+    split = many and column.dtype == pl.String
+    if split:
         if separator is None:
             raise DataError(
                 f"{origin}: column {column.name!r} is text; expected lists. To split it, say where: "
                 f"multi_valued={{{column.name!r}: '|'}}"
             )
-        parts = table.with_columns(pl.col("value").str.split(separator)).explode("value")
-        cells = parts.with_columns(pl.col("value").str.strip_chars())
-    elif isinstance(column.dtype, pl.List | pl.Array):
-        cells = table.explode("value")
-    elif column.dtype == pl.Null:
-        cells = table
-    else:
+        column = _split(column, separator)
+    elif many and not (isinstance(column.dtype, pl.List | pl.Array) or column.dtype == pl.Null):
         raise DataError(
             f"{origin}: column {column.name!r} has type {column.dtype}; a multi-valued one holds lists, or text that "
             "is to be split"
         )
-    values = _spelled(cells["value"].alias(column.name), origin).alias("value")
-    return pl.DataFrame([cells["row"], values]).drop_nulls()
+    if many and isinstance(column.dtype, pl.List | pl.Array):
+        lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
+        sizes = lists.list.len().cast(pl.Float64).to_numpy()  # NaN for null
+        full = sizes > 0  # what becomes of empty lists is not the same everywhere in polars
+        rows = np.repeat(rows[full], sizes[full].astype(np.int64))
+        column = lists.filter(pl.Series(full)).explode()
+        if split:
+            column = _stripped(column)
+    text = _spelled(column, origin)
+    present = text.is_not_null()
+    return _Cells(rows[present.to_numpy()], text.filter(present).alias("value"))
+
+
+def _sorted_values(value: pl.Series) -> pl.Series:
+    """Each value once, in order."""
+    if polars_threads():
+        return value.unique().sort()
+    return pl.Series(value.name, sorted(set(value.to_list())), pl.String)
+
+
+def _split(column: pl.Series, separator: str) -> pl.Series:
+    """Text as lists of its parts; polars splits it with threads that a forked process does not have."""
+    if polars_threads():
+        return column.str.split(separator)
+    parts = [None if cell is None else cell.split(separator) for cell in column.to_list()]
+    return pl.Series(column.name, parts, pl.List(pl.String))
+
+
+def _stripped(text: pl.Series) -> pl.Series:
+    """Text without blanks around it."""
+    if polars_threads():
+        return text.str.strip_chars()
+    return pl.Series(text.name, [None if one is None else one.strip(_BLANKS) for one in text.to_list()], pl.String)
 
 
 def _int32(column: pl.Series) -> Ints:
@@ -154,10 +190,9 @@ def _spelled(column: pl.Series, origin: str) -> pl.Series:
             f"{origin}: column {column.name!r} has type {dtype}; a categorical one holds text, numbers, booleans or "
             "dates" + ("; name lists as multi_valued" if isinstance(dtype, pl.List | pl.Array) else "")
         )
-    x = pl.col("x")
+    text = column.cast(pl.String)
     if dtype.is_float():
-        whole = (x == x.round()) & (x.abs() < _WHOLE_BELOW)
-        as_integer = pl.when(whole).then(x).cast(pl.Int64, strict=False).cast(pl.String)
-        x = pl.coalesce(as_integer, x.fill_nan(None).cast(pl.String))
-    text = column.alias("x").to_frame().select(x.cast(pl.String))
-    return text.select(pl.when(pl.col("x") != "").then(pl.col("x"))).to_series()
+        whole = (column == column.round()) & (column.abs() < _WHOLE_BELOW)
+        integers = column.cast(pl.Int64, strict=False).cast(pl.String)
+        text = integers.zip_with(whole, text).set(column.is_nan(), None)
+    return text.set(text == "", None)
