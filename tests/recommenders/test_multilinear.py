@@ -314,3 +314,15 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     with pytest.raises(KeyboardInterrupt):
         model.fit(tuples(shopping(1)[:50]), callbacks=stop)
     assert model.recommend([("u1", 1)]).ids == before
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize(
+    "model", [sl.FactorizationMachine(unobserved_weight=1e35), sl.RankALS(regularization=1e38)], ids=repr
+)
+def test_a_fit_that_load_would_refuse_is_refused(model):
+    model.dim, model.epochs = 4, 2
+    with pytest.raises(sl.SettingError, match=r"the fit diverged: scores could reach .* another regularization"):
+        model.fit(events())
+    with pytest.raises(sl.NotFittedError):
+        model.recommend([0])
