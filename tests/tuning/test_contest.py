@@ -19,6 +19,7 @@ from shortlist.recommenders.ease import EASE
 from shortlist.recommenders.ials import IALS
 from shortlist.recommenders.popularity import Popularity
 from shortlist.recommenders.space import Real
+from shortlist.tuning import Trial
 from shortlist.tuning.contest import MODELS, Contest, Row, contest, judged, validation_within
 
 home = importlib.import_module("shortlist.tuning.contest")
@@ -44,8 +45,9 @@ def tuned(monkeypatch):
 
     def tune(model, data, **how):
         asked.append((model, data, how))
-        trial = SimpleNamespace(settings={}, state="complete")
-        return SimpleNamespace(settings=model.settings(), value=0.5, trials=[trial] * 3, best=trial, seconds=1.0)
+        trial = Trial(0, {}, "complete", 0.5)
+        found = {"settings": model.settings(), "value": 0.5, "trials": [trial] * 3, "best": trial, "seconds": 1.0}
+        return SimpleNamespace(**found, start=None, interrupted=False)
 
     monkeypatch.setattr(home, "tune", tune)
     return asked
