@@ -45,7 +45,7 @@ def _compiles(running: dict[str, object]) -> bool:
 
 
 _COMPILATION = _Compilation()
-register("numba:compile", _COMPILATION)
+register("numba:compile", _COMPILATION)  # type: ignore[no-untyped-call]
 
 
 def working_seconds() -> float:

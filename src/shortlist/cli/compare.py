@@ -322,6 +322,6 @@ def _row(row: "Row") -> dict[str, Any]:
     figures: dict[str, Any] | None = None
     if row.result is not None:
         figures = {name: {"mean": row.result[name], "stderr": row.result.stderr[name]} for name in row.result}
-    names = ("settings", "start", "difference", "low", "high", "verdict", "frontier", "validation", "trials", "search_seconds")
-    told = {name: getattr(row, name) for name in (*names, "fit_seconds", "reason")}
+    names = ("settings", "start", "difference", "low", "high", "verdict", "frontier", "validation", "trials")
+    told = {name: getattr(row, name) for name in (*names, "search_seconds", "fit_seconds", "reason")}
     return {"model": row.name, "metrics": figures, **told}

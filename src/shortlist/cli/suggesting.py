@@ -82,9 +82,7 @@ def lines(command: list[str]) -> list[str]:
     return found
 
 
-def fit_toml(
-    source: Source, model: str, settings: Mapping[str, Any], out: str, start: str | None = None
-) -> list[str]:
+def fit_toml(source: Source, model: str, settings: Mapping[str, Any], out: str, start: str | None = None) -> list[str]:
     """The same as a file for `--config`."""
     table: dict[str, Any] = {"data": source.data}
     if source.context:

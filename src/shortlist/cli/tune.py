@@ -351,8 +351,11 @@ def _show(tuned: "Tuned", space: "Space", say: Output) -> None:
         rows.append(["epochs", "the best one", "", *(_figure(one.epoch) for one in best)])
     rows.append(["seconds", "", "", *(f"{one.seconds:.1f}" for one in best)])
     columns = ["", "searched", *([share] if share else []), *heads]
-    say.title(f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s; the best complete ones by {tuned.metric}")
+    told = f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s"
+    say.title(f"{told}; the best complete trials by {tuned.metric}")
     say.table(columns, rows if share else [[*row[:2], *row[3:]] for row in rows], right=columns[2:])
+    if tuned.start is not None:
+        say.line(f"Trial {tuned.best.number} began from a model with the settings of trial {tuned.best.start}.")
     for reason, count in _failures(tuned).items():
         say.line(f"{count} failed: {reason}")
 

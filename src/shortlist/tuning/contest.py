@@ -317,7 +317,7 @@ def _tried(entrant: Recommender, split: Split, validation: Split, metrics: list[
             search_seconds=tuned.seconds,
         )
     began = working_seconds()
-    model = _fitted(kind, row.settings, row.start, split.train, threads=how["threads"])
+    model = _fitted(kind, row.settings, row.start, split.train, how["threads"])
     fit_seconds = working_seconds() - began
     result = evaluate(model, split, metrics, seed=how["seed"], threads=how["threads"])
     return replace(row, model=model, fit_seconds=fit_seconds, result=result)
@@ -328,12 +328,11 @@ def _fitted(
     settings: Mapping[str, Any],
     start: Mapping[str, Any] | None,
     events: Interactions,
-    **how: Any,
+    threads: int | None,
 ) -> Recommender:
     """A recommender of these settings fitted to the events; from a model with the settings `start`, if any."""
-    how = {"progress": False, **how}
-    begun = {} if start is None else {"start": kind(**start).fit(events, **how)}
-    return kind(**settings).fit(events, **begun, **how)
+    smaller = None if start is None else _fitted(kind, start, None, events, threads)
+    return kind(**settings).fit(events, start=smaller, progress=False, threads=threads)
 
 
 def _refuse_leak(split: Split, validation: Split) -> None:

@@ -160,8 +160,8 @@ def tune(
     if interrupted:
         ended = sum(one.ended for one in found)
         warnings.warn(
-            f"the search was interrupted: the result is the best of the {ended:,} trials that ended, and was not fitted "
-            "to all the events",
+            f"the search was interrupted: the result is the best of the {ended:,} trials that ended, not fitted to all "
+            "the events",
             ShortlistWarning,
             stacklevel=2,
         )
