@@ -81,7 +81,7 @@ def export(found: sl.Tuned, path: Path, fixed: Mapping[str, Any] = MappingProxyT
 
     `fixed` are settings that all of them had.
     """
-    ended = [trial for trial in found.trials if trial.state != "unfinished"]
+    ended = [trial for trial in found.trials if trial.ended]
     names = list(dict.fromkeys([*fixed, *(name for trial in ended for name in trial.settings)]))
     if any(trial.epoch is not None for trial in ended):
         names.append("epochs")

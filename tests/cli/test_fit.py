@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 import shortlist as sl
-from cli.helpers import COLUMNS, ODD_ITEMS, ODD_USERS, SMALL
+from cli.helpers import COLUMNS, ODD_ITEMS, ODD_USERS, SMALL, words
 
 
 def test_saves_a_model_that_answers_by_the_same_ids(odd_model, int_model):
@@ -161,6 +161,20 @@ def test_a_checkpoint_is_gone_on_from(run, odd_csv, tmp_path):
     told = run(*args, "--set", "epochs=4")
     assert [f"epoch {k}/4" in told.stderr for k in (1, 2, 3, 4)] == [False, True, True, True]
     assert "dim was 3 and is 4" in run(*args[:-1], "dim=4", "--set", "epochs=4", code=1).stderr
+
+
+def test_a_fit_begins_from_a_saved_model(run, odd_csv, tmp_path):
+    args = ["fit", odd_csv, *COLUMNS]
+    run(*args, "--set", "dim=2", "--set", "epochs=2", "--out", tmp_path / "small")
+    more = ["--set", "dim=4", "--set", "epochs=1", "--start", tmp_path / "small", "--out", tmp_path / "large"]
+    run(*args, *more)
+    small, large = sl.load(tmp_path / "small"), sl.load(tmp_path / "large")
+    events = sl.Interactions.read(odd_csv, context="user", item="product")
+    again = sl.IALS(dim=4, epochs=1).fit(events, start=small)
+    assert (large.item_embeddings_ == again.item_embeddings_).all()
+    assert "it may know the events" in words(run(*args, *more, "--validation", 0.2, code=2).stderr)
+    assert "EASE does not learn in epochs" in run(*args, "--model", "ease", *more[4:], code=1).stderr
+    assert "no model at" in run(*args, *more[:4], "--start", tmp_path / "x", "--out", tmp_path / "m", code=1).stderr
 
 
 def test_a_checkpoint_is_not_replaced_by_a_model(run, odd_csv, tmp_path):

@@ -1,4 +1,5 @@
 import importlib
+import json
 import shlex
 
 import polars as pl
@@ -12,6 +13,7 @@ from shortlist.recommenders.ease import EASE
 from shortlist.recommenders.ials import IALS
 from shortlist.recommenders.neighbours import ItemKNN
 from shortlist.recommenders.space import Choice, Grows, Real, When, Whole
+from shortlist.tuning.problem import Problem
 
 pytest.importorskip("optuna")
 
@@ -23,8 +25,7 @@ def test_the_best_settings_are_fitted_to_all_events_and_saved(run, run_json, odd
     told = run_json("tune", odd_csv, *TINY, "--trials", 6, "--out", tmp_path / "m")
     assert told["path"] == str(tmp_path / "m")
     assert sum(told["states"].values()) == len(told["trials"]) == 6
-    cold = [one["value"] for one in told["trials"] if one["state"] == "complete" and one["start"] is None]
-    assert told["value"] == max(cold)
+    assert told["value"] == max(one["value"] for one in told["trials"] if one["state"] == "complete")
     assert {one["settings"]["dim"] for one in told["trials"]} == {2, 4}
     assert told["settings"]["epochs"] == told["best"]["epoch"] <= 3
     model = sl.load(tmp_path / "m")
@@ -45,6 +46,34 @@ def test_what_it_prints_to_go_on_with_works(run, run_json, odd_csv, tmp_path):
         model = sl.load(tmp_path / name)
         assert model.settings() == tuned.settings()
         assert model.recommend(ODD_USERS, n=3).ids == tuned.recommend(ODD_USERS, n=3).ids
+
+
+def test_a_model_that_begins_from_another_is_fitted_after_it(run, run_json, odd_csv, tmp_path, monkeypatch):
+    attempt = Problem.attempt
+
+    def warm_is_better(self, settings, start, *rest):
+        value, epoch = attempt(self, settings, start, *rest)
+        return (value if start is None else value + 1, epoch)
+
+    monkeypatch.setattr(Problem, "attempt", warm_is_better)
+    told = run_json("tune", odd_csv, *TINY, "--trials", 16, "--out", tmp_path / "m")
+    assert told["value"] > 1
+    assert told["start"]["dim"] == 2
+    assert told["settings"]["dim"] == 4
+    assert told["best"]["start_epoch"] == told["start"]["epochs"]
+    tuned = sl.load(tmp_path / "m")
+    first, second = told["command"].split(" && ")
+    run(*shlex.split(first)[1:])
+    run(*shlex.split(second)[1:-1], tmp_path / "by-command")
+    (tmp_path / "fit.toml").write_text(told["toml"], encoding="utf-8")
+    run("fit", "--config", tmp_path / "fit.toml", "--out", tmp_path / "by-file")
+    for name in ("by-command", "by-file"):
+        again = sl.load(tmp_path / name)
+        assert again.settings() == tuned.settings()
+        assert (again.item_embeddings_ == tuned.item_embeddings_).all()
+    text = run("tune", odd_csv, *TINY, "--trials", 16).stdout
+    assert f"Trial {told['best']['number']} began from a model with the settings of trial" in text
+    assert "--start models/ials-start" in text
 
 
 def test_factorizations_by_sampling(run_json, odd_csv, tmp_path):
@@ -232,6 +261,23 @@ def test_interrupted(run, odd_csv, tmp_path, monkeypatch):
     monkeypatch.undo()
     run(*args, "--out", tmp_path / "m", "--trials", 2)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["m"]
+
+
+def test_interrupted_without_a_study_it_tells_the_best_so_far(run, odd_csv, monkeypatch):
+    attempt, tried = Problem.attempt, []
+
+    def interrupted(self, *arguments):
+        tried.append(arguments)
+        if len(tried) % 3 == 0:
+            raise KeyboardInterrupt
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(Problem, "attempt", interrupted)
+    result = run("tune", odd_csv, *TINY, code=130)
+    assert "IALS: 4 trials (1 unfinished, 1 not started)" in result.stdout
+    assert "shortlist fit" in result.stdout
+    assert "interrupted: the result is the best so far; with --study" in result.stderr
+    assert json.loads(run("tune", odd_csv, *TINY, "--json", code=130).stdout)["interrupted"]
 
 
 def test_failed_trials_are_told(run, run_json, odd_csv, monkeypatch):

@@ -6,6 +6,7 @@ for something is stated not to be there, it says so in `CASES`.
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 import shortlist as sl
+from shortlist.data.vocabulary import Vocabulary
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.recommenders.sampled import Sampled
 
@@ -591,6 +593,17 @@ def test_a_loaded_model_can_do_everything(model, data, tmp_path):
     assert loaded.recommend(history=told, n=4).ids == model.recommend(history=told, n=4).ids
     loaded.fit(events("tuple"))
     assert len(loaded.recommend([("u3", 1)], n=4).ids[0]) == 4
+
+
+def test_what_could_not_be_loaded_is_not_saved_over_a_good_model(name, data, tmp_path):
+    model = make(name, **({"epochs": 1} if "epochs" in make(name).settings() else {})).fit(data)
+    model.save(tmp_path / "model")
+    before = {one.name: one.read_bytes() for one in (tmp_path / "model").iterdir()}
+    broken = copy.copy(model)
+    broken.items_ = Vocabulary(model.items_.frame[:-1])
+    with pytest.raises(sl.StorageError, match="the model could not be loaded again"):
+        broken.save(tmp_path / "model")
+    assert {one.name: one.read_bytes() for one in (tmp_path / "model").iterdir()} == before
 
 
 def test_a_callback_may_stand_alone(name, data):

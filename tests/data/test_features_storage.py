@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
+from shortlist.data.features.numbers import NumericField
+from shortlist.data.rows import Rows
+from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.storage import StoredModel, load_model, save_model
 
@@ -73,6 +77,19 @@ def test_any_value_comes_back(tmp_path_factory, values, min_count):
     assert_same(sl.Features.from_parts(found.settings, found.arrays, found.tables), features)
 
 
+def test_more_numeric_columns_than_settings_have_room_for(tmp_path):
+    wide = [NumericField(name=f"column {k}", mean=k / 3, std=1.5) for k in range(12_000)]
+    n_columns = sum(one.n_columns for one in wide)
+    rows = Rows(np.array([0, 1], np.int64), np.array([5], np.int32), np.ones(1, np.float32), n_columns)
+    features = sl.Features(Vocabulary(pl.DataFrame({"product": [7]})), wide, rows)
+    path = tmp_path / "m"
+    save_model(path, StoredModel("Sample", *features.to_parts()))
+    found = load_model(path)
+    again = sl.Features.from_parts(found.settings, found.arrays, found.tables)
+    assert again.feature_names == features.feature_names
+    assert [(one.mean, one.std) for one in again.fields] == [(one.mean, one.std) for one in features.fields]
+
+
 def test_nobody_comes_back_too(tmp_path):
     nobody = made().encode(FRAME.clear())
     save_model(tmp_path / "m", StoredModel("Sample", *nobody.to_parts()))
@@ -86,8 +103,19 @@ def test_ids_of_text_files_still_meet_by_spelling(tmp_path):
     assert sl.Features.from_parts(*parts)["7"] == {"k=a": 1}
 
 
+def fields(change):
+    """Change what is said of the fields."""
+
+    def damage(parts):
+        told = [json.loads(line) for line in parts.tables["fields"]["field"]]
+        change(told)
+        parts.tables["fields"] = pl.DataFrame({"field": [json.dumps(one) for one in told]}, schema={"field": pl.String})
+
+    return damage
+
+
 def field(number, **values):
-    return lambda p: p.settings["fields"][number].update(values)
+    return fields(lambda told: told[number].update(values))
 
 
 def table(name, change):
@@ -101,13 +129,15 @@ def array(name, change):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda p: p.settings.pop("fields"), "lack 'fields'"),
-        (lambda p: p.settings.update(fields=3), "fields is 3"),
-        (lambda p: p.settings.update(fields=[]), "expected one or more different names"),
+        (lambda p: p.tables.pop("fields"), "lack the table 'fields'"),
+        (lambda p: p.tables.update(fields=pl.DataFrame({"field": [3]})), "the table of fields has the columns"),
+        (lambda p: p.tables.update(fields=pl.DataFrame({"field": ["{"]})), "the features cannot be used"),
+        (fields(lambda told: told.clear()), "expected one or more different names"),
+        (lambda p: p.settings.pop("from_text"), "lack 'from_text'"),
         (lambda p: p.settings.update(from_text=1), "from_text is 1"),
-        (lambda p: p.settings["fields"].pop(), "cannot be used"),
-        (lambda p: p.settings["fields"].append(3), "a field is 3"),
-        (lambda p: p.settings["fields"][2].pop("mean"), "lack 'mean'"),
+        (fields(lambda told: told.pop()), "cannot be used"),
+        (fields(lambda told: told.append(3)), "a field is 3"),
+        (fields(lambda told: told[2].pop("mean")), "lack 'mean'"),
         (field(0, name=7), "name is 7"),
         (field(0, name="t"), "expected one or more different names"),
         (field(0, kind="image"), "of kind 'image'"),
@@ -120,6 +150,8 @@ def array(name, change):
         (field(1, n_rare=True), "n_rare is True"),
         (field(2, std=0.0), "std 0.0"),
         (field(2, mean=float("nan")), "mean nan"),
+        (field(2, mean=10**400), "the features cannot be used"),
+        (lambda p: p.tables.update(fields=pl.DataFrame({"field": ["[" * 100_000]})), "the features cannot be used"),
         (field(2, mean="0"), "mean is '0'"),
         (field(2, scale="rank"), "scaled by 'rank'"),
         (lambda p: p.tables.pop("ids"), "lack the table 'ids'"),

@@ -367,3 +367,15 @@ def test_a_fit_ends_where_its_loss_is_lowest_however_small_lambda_is(model):
     losses = [epoch.loss.total for epoch in model.training_]
     assert 0 <= losses[-1] <= min(losses) * 1.001
     assert np.abs(scores(model)).max() < 100
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize(
+    "model", [sl.FactorizationMachine(unobserved_weight=1e35), sl.RankALS(regularization=1e38)], ids=repr
+)
+def test_a_fit_that_load_would_refuse_is_refused(model):
+    model.dim, model.epochs = 4, 2
+    with pytest.raises(sl.SettingError, match=r"the fit diverged: scores could reach .* another regularization"):
+        model.fit(events())
+    with pytest.raises(sl.NotFittedError):
+        model.recommend([0])

@@ -52,6 +52,17 @@ def test_there_and_back(two, split, tmp_path):
     assert answers(sl.load(tmp_path / "two")) == answers(two)
 
 
+def test_what_could_not_be_loaded_is_not_saved_over_a_good_model(split, tmp_path):
+    first = sl.BPR(dim=4, epochs=2).fit(split.train)
+    two = sl.TwoStage(first, sl.LambdaMART(trees=2, min_leaf=3), candidates=12).fit(split)
+    two.save(tmp_path / "two")
+    before = answers(sl.load(tmp_path / "two"))
+    first.dim = 3
+    with pytest.raises(sl.StorageError, match=r"this TwoStage: array item_embeddings_ .*; set back settings"):
+        two.save(tmp_path / "two")
+    assert answers(sl.load(tmp_path / "two")) == before
+
+
 def test_what_is_loaded_knows_when_its_reranker_is_fitted_elsewhere(two, split, tmp_path):
     two.save(tmp_path / "two")
     again = sl.load(tmp_path / "two")
@@ -139,7 +150,9 @@ FORGERIES = {
     "models of another kind": lambda s: s.settings.update(models=3),
     "counts that are none": lambda s: s.settings.update(training={"lists": "many"}),
     "clicks that are none": lambda s: s.settings.update(clicks=1),
-    "features of another width": lambda s: s.settings["item_features"]["fields"].pop(),
+    "features of another width": lambda s: s.tables.update(
+        {"item_features.fields": s.tables["item_features.fields"][:-1]}
+    ),
     "other names": lambda s: s.tables.update(feature_names=s.tables["feature_names"].with_columns(name=pl.lit("x"))),
     "names of numbers": lambda s: s.tables.update(feature_names=pl.DataFrame({"name": [1]})),
 }

@@ -273,6 +273,21 @@ def test_a_fit_that_diverges_says_so(kind, tmp_path):
             model.recommend([0])
 
 
+def test_a_fit_diverges_where_embeddings_are_finite_and_scores_are_not():
+    many = events()
+    split = sl.splits.by_time(many, test=0.2)
+    model = sl.HingeMF(dim=8, learning_rate=3, epochs=2)
+    for more in ({}, {"validation": split}, {"start": sl.HingeMF(dim=8, epochs=1).fit(split.train)}):
+        with pytest.raises(sl.SettingError, match=r"the fit diverged: .* learning_rate or a larger regularization"):
+            model.fit(split.train, threads=1, **more)
+    fitted = sl.HingeMF(dim=8, epochs=1).fit(many, threads=1)
+    before = fitted.recommend([0], n=5)
+    fitted.learning_rate = 3
+    with pytest.raises(sl.SettingError, match="the fit diverged"):
+        fitted.partial_fit(many, threads=1)
+    assert fitted.recommend([0], n=5).ids == before.ids  # it is as it was
+
+
 # --- folding in ------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -250,6 +251,15 @@ def test_a_manifest_too_large_to_be_read_back_is_not_written(tmp_path: Path) -> 
     with pytest.raises(StorageError, match="1,048,576"):
         save_model(tmp_path / "m", StoredModel("A", {"text": "x" * (1 << 20)}, {}, {}))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_too_large_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = importlib.import_module("shortlist.storage.save")
+    monkeypatch.setattr(home, "write_file", lambda *_: pytest.fail("a file was written"))
+    with pytest.raises(StorageError, match=r"cannot save this model .* 1,048,576"):
+        save_model(tmp_path / "m", StoredModel("A", {"text": "x" * (1 << 20)}, {"W": np.ones(3)}, {}))
 
 
 def test_a_number_too_long_for_python_to_read_back_is_not_written(tmp_path: Path) -> None:

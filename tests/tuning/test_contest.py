@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba.core.event import Listener, register, unregister
 
 import shortlist as sl
 from shortlist.data import splits
@@ -19,6 +21,7 @@ from shortlist.recommenders.ease import EASE
 from shortlist.recommenders.ials import IALS
 from shortlist.recommenders.popularity import Popularity
 from shortlist.recommenders.space import Real
+from shortlist.tuning import Trial, Tuned
 from shortlist.tuning.contest import MODELS, Contest, Row, contest, judged, validation_within
 
 home = importlib.import_module("shortlist.tuning.contest")
@@ -44,11 +47,66 @@ def tuned(monkeypatch):
 
     def tune(model, data, **how):
         asked.append((model, data, how))
-        trial = SimpleNamespace(settings={}, state="complete")
-        return SimpleNamespace(settings=model.settings(), value=0.5, trials=[trial] * 3, best=trial, seconds=1.0)
+        trial = Trial(0, {}, "complete", 0.5)
+        found = {"settings": model.settings(), "value": 0.5, "trials": [trial] * 3, "best": trial, "seconds": 1.0}
+        return SimpleNamespace(**found, start=None, interrupted=False)
 
     monkeypatch.setattr(home, "tune", tune)
     return asked
+
+
+def test_a_model_that_begins_from_another_is_fitted_after_it(monkeypatch):
+    start, settings = {"dim": 2, "epochs": 2}, {"dim": 4, "epochs": 3}
+
+    def tune(model, data, **how):
+        if not isinstance(model, IALS):
+            trial = Trial(0, {}, "complete", 0.5)
+            return Tuned("Popularity", "ndcg@20", model.settings(), trial, [trial], {}, 1.0)
+        trial = Trial(1, settings, "complete", 0.5, start=0, start_epoch=2)
+        return Tuned("IALS", "ndcg@20", model.settings() | settings, trial, [trial], {}, 1.0, start=start)
+
+    monkeypatch.setattr(home, "tune", tune)
+    split = splits.by_time(events())
+    row = next(one for one in contest(split, models=["ials"]).rows if one.name == "IALS")
+    assert row.start == start
+    again = IALS(**settings).fit(split.train, start=IALS(**start).fit(split.train))
+    np.testing.assert_array_equal(row.model.item_embeddings_, again.item_embeddings_)
+
+
+def test_an_interrupt_ends_the_whole_contest(monkeypatch):
+    def tune(model, data, **how):
+        trial = Trial(0, {}, "complete", 0.5)
+        return Tuned("IALS", "ndcg@20", model.settings(), trial, [trial], {}, 1.0, interrupted=True)
+
+    monkeypatch.setattr(home, "tune", tune)
+    with pytest.raises(KeyboardInterrupt):
+        contest(splits.by_time(events()), models=["ials", "ease"])
+
+
+def test_fits_are_timed_without_compilation(tuned, monkeypatch):
+    now, fit = [0.0], Popularity._fit
+    monkeypatch.setattr("shortlist._clock.time.perf_counter", lambda: now[0])
+
+    class Slow(Listener):
+        def on_start(self, event):
+            now[0] += 1000
+
+        def on_end(self, event):
+            pass
+
+    def compiling(self, *arguments):
+        now[0] += 2
+        numba.njit(lambda x: x + 1)(1)
+        fit(self, *arguments)
+
+    monkeypatch.setattr(Popularity, "_fit", compiling)
+    slow = Slow()
+    register("numba:compile", slow)
+    try:
+        (row,) = contest(splits.by_time(events()), models=["popularity"]).rows
+    finally:
+        unregister("numba:compile", slow)
+    assert row.fit_seconds == pytest.approx(2)
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------

@@ -206,10 +206,10 @@ def test_time_that_is_over_leaves_trials_to_be_gone_on_with(tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Search, "_over", lambda self: next(looks, True))
         first = sl.tune(sl.IALS(epochs=9), split, **arguments)
-    assert [one.state for one in first.trials] == ["complete", "unfinished", "unfinished", "unfinished"]
+    assert [one.state for one in first.trials] == ["complete", "unfinished", "not started", "not started"]
     assert len(first.trials[1].curve) == 3
     more = sl.tune(sl.IALS(epochs=9), split, **arguments)
-    assert more.states().get("unfinished", 0) == 0
+    assert more.states().get("unfinished", 0) == more.states().get("not started", 0) == 0
     assert len(more.trials) == 6
     for before, after in zip(first.trials, more.trials):
         assert before.settings == after.settings

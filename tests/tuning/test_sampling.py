@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,10 +162,31 @@ def test_nothing_is_given_up_before_there_is_enough_to_compare_with():
 def test_importance_tells_what_mattered():
     trials = searched(Proposals(SPACE, FIRST, 1), 12)
     shares = importance(SPACE, trials)
-    assert set(shares) == {"a", "b", "n", "kind"}  # dim was the same in all, only_x is not in all
+    assert set(shares) == {"a", "b", "n", "kind", "only_x"}  # dim was the same in all
     assert sum(shares.values()) == pytest.approx(1)
-    assert min(shares["a"], shares["b"]) > max(shares["n"], shares["kind"])
+    assert min(shares["a"], shares["b"]) > max(shares["n"], shares["kind"], shares["only_x"])
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_importance_knows_settings_that_not_every_trial_has(seed):
+    """The measure and its shrinkage make the difference, neighbours none."""
+    rng = np.random.default_rng(seed)
+    trials = []
+    for number in range(30):
+        one = {"neighbours": int(rng.integers(20, 500)), "similarity": str(rng.choice(["cosine", "tfidf", "bm25"]))}
+        value = 0.1
+        if one["similarity"] == "bm25":
+            one["k1"] = float(rng.uniform(0.3, 100))
+        else:
+            one["shrinkage"] = float(np.exp(rng.uniform(np.log(0.3), np.log(1000))))
+            value = 0.3 - 0.02 * abs(np.log(one["shrinkage"] / 10))
+        trials.append(Trial(number, one, "complete", value + 1e-4 * rng.random()))
+    shares = importance(sl.ItemKNN.space(), trials)
+    assert next(iter(shares)) == "shrinkage"
+    assert shares["shrinkage"] > 2 * shares["neighbours"]
+    assert shares["k1"] == 0.0
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_importance_of_few_trials_is_not_told():

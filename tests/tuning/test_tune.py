@@ -5,9 +5,12 @@ from __future__ import annotations
 import builtins
 import json
 import threading
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numba.core.event import Listener, register, unregister
 
 import shortlist as sl
 from recommenders.factorizations import events, same
@@ -30,7 +33,8 @@ def table(tuned):
 def test_every_recommender_can_be_tuned(model, split):
     tuned = sl.tune(model, split, **FAST)
     assert len(tuned.trials) == (2 if model == "popularity" else 6)
-    assert tuned.value == max(one.value for one in tuned.trials if one.value is not None and one.start is None)
+    assert tuned.value == max(one.value for one in tuned.trials if one.value is not None)
+    assert tuned.start is None
     again = type(tuned.model)(**tuned.settings).fit(split.train)
     assert sl.evaluate(again, split, "ndcg@20")["ndcg@20"] == pytest.approx(tuned.value, abs=1e-6)
     assert tuned.model.settings() == tuned.settings
@@ -86,7 +90,6 @@ def test_larger_dimensions_begin_from_smaller_ones(split):
             assert tuned.trials[trial.start].settings["dim"] < trial.settings["dim"]
     assert any(one.start is not None for one in tuned.trials)
     assert all(one.start is None for one in tuned.trials[:4] + tuned.trials[-4:])
-    assert tuned.best.start is None
     # what began from another model and was best is done again from nothing
     warm = sorted((one for one in tuned.trials if one.start is not None and one.value), key=lambda one: -one.merit)
     assert dict(warm[0].settings) in [dict(one.settings) for one in tuned.trials if one.start is None]
@@ -111,7 +114,7 @@ def test_where_larger_is_worse_it_goes_back(monkeypatch, split):
         return value, 1
 
     monkeypatch.setattr(Problem, "attempt", rigged)
-    monkeypatch.setattr(Problem, "start", lambda self, settings: None)
+    monkeypatch.setattr(Problem, "start", lambda self, settings: SimpleNamespace(best_epoch_=1))
     tuned = sl.tune("ials", split, trials=80, space={"dim": Grows(2, 4, 8)}, refit=False)
     dims = [one.settings["dim"] for one in tuned.trials]
     assert dims.count(4) == 8
@@ -162,7 +165,7 @@ def test_numbers_that_overflow_are_a_failure(split):
 
 def test_a_fit_without_epochs_that_takes_too_long_is_cut_off(split, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("shortlist.tuning.search.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("shortlist.tuning.search.working_seconds", lambda: clock[0])
     attempt = Problem.attempt
 
     def slow(self, settings, start, checkpoint, report, step):
@@ -401,7 +404,7 @@ def test_a_smaller_budget_does_not_do_more(split, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             sl.tune("ease", split, study=path, refit=False, **FAST)
     tuned = sl.tune("ease", split, study=path, trials=1, refit=False)
-    assert [one.state for one in tuned.trials] == ["complete", *["unfinished"] * 3]
+    assert [one.state for one in tuned.trials] == ["complete", *["not started"] * 3]
 
 
 def test_a_metric_by_another_of_its_names(split, tmp_path):
@@ -426,8 +429,121 @@ def test_a_checkpoint_does_not_change_the_result(split, tmp_path):
 
 
 def test_the_model_is_the_one_that_a_fit_gives(split):
-    tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Grows(2, 4)}, trials=10)
+    tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Grows(2, 4)}, trials=10, warm_start=False)
     same(tuned.model, sl.IALS(**tuned.settings).fit(split.events()))
+
+
+def rigged(values):
+    """What an attempt gives: the value of its place, in the order of the attempts."""
+    left = iter(values)
+
+    def attempt(self, settings, start, checkpoint, report, step):
+        value = next(left)
+        report(1, value)
+        return value, 1
+
+    return attempt
+
+
+@pytest.mark.parametrize(("model", "more"), [(sl.IALS, {}), (sl.BPR, {"schedule": "linear"})])
+def test_the_best_may_have_begun_from_another_model(split, monkeypatch, model, more):
+    """The time ends before it is done again from nothing: it is the best all the same, with its start."""
+    clock = [0.0]
+    monkeypatch.setattr("shortlist.tuning.search.working_seconds", lambda: clock[0])
+    attempt = Problem.attempt
+
+    def timed(self, settings, start, *rest):
+        clock[0] += 10.0
+        value, epoch = attempt(self, settings, start, *rest)
+        return (value, epoch) if start is None else (value + 10, epoch)
+
+    monkeypatch.setattr(Problem, "attempt", timed)
+    space = {"dim": Grows(2, 4), **dict.fromkeys(("init", "init_scale"))} if model is sl.BPR else {"dim": Grows(2, 4)}
+    template = model(epochs=6, **more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuned = sl.tune(template, split, space=space, seconds=70.0, metric="recall@10", threads=1)
+    assert tuned.best.start is not None
+    assert tuned.value == max(one.value for one in tuned.trials if one.value is not None)
+    assert tuned.states()["not started"] >= 1
+    smaller = model(**tuned.start)
+    assert smaller.dim == 2
+    assert "it began from" in repr(tuned)
+    assert "not started); only complete trials can be the best" in repr(tuned)
+    again = model(**tuned.settings).fit(split.train, start=smaller.fit(split.train, threads=1), threads=1)
+    assert sl.evaluate(again, split, "recall@10")["recall@10"] + 10 == pytest.approx(tuned.value, abs=1e-6)
+    whole = model(**tuned.start).fit(split.events(), threads=1)
+    same(tuned.model, model(**tuned.settings).fit(split.events(), start=whole, threads=1))
+
+
+@pytest.mark.parametrize(("last", "best"), [([0.1, 0.3, 0.5, 0.2], 14), ([0.1, 0.3, 0.4, 0.2], 9)])
+def test_what_is_said_to_be_the_best_is_the_result(split, monkeypatch, capsys, last, best):
+    """Of trials that are as good, the first that began from nothing."""
+    monkeypatch.setattr(Problem, "attempt", rigged([*[0.1, 0.3, 0.2, 0.1] * 2, 0.4, 0.5, 0.5, 0.1, *last]))
+    monkeypatch.setattr(Problem, "start", lambda self, settings: SimpleNamespace(best_epoch_=1))
+    space = {"dim": Grows(2, 4)}
+    tuned = sl.tune("ials", split, trials=16, space=space, refit=False, progress=True, threads=1)
+    told = capsys.readouterr().err.splitlines()
+    assert tuned.trials[9].start == 1
+    assert "from trial 1;" in told[9]
+    assert told[9].endswith("best ndcg@20 0.5000 (trial 9)")
+    assert told[-1].endswith(f"best ndcg@20 {tuned.value:.4f} (trial {best})")
+    assert tuned.best.number == best
+    assert (tuned.start is None) == (tuned.best.start is None) == (best == 14)
+
+
+def test_an_interrupt_without_a_study_ends_with_the_best_so_far(split, monkeypatch):
+    attempt, tried = Problem.attempt, []
+
+    def interrupted(self, *arguments):
+        tried.append(arguments)
+        if len(tried) == 4:
+            raise KeyboardInterrupt
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(Problem, "attempt", interrupted)
+    with pytest.warns(sl.ShortlistWarning, match="the search was interrupted: .* best of the 3 trials that ended"):
+        tuned = sl.tune("ease", split, **FAST)
+    assert tuned.interrupted
+    assert tuned.model is None
+    assert tuned.states() == {"complete": 3, "unfinished": 1}
+    assert tuned.value == max(one.value for one in tuned.trials if one.value is not None)
+    assert "interrupted" in repr(tuned)
+    tried[:] = [None] * 3
+    with pytest.raises(KeyboardInterrupt):  # nothing has ended
+        sl.tune("ease", split, **FAST)
+
+
+def test_compilation_is_charged_to_no_trial(split, monkeypatch):
+    """A kernel that takes longer to compile than there is time."""
+    now = [0.0]
+    monkeypatch.setattr("shortlist._clock.time.perf_counter", lambda: now[0])
+    attempt = Problem.attempt
+
+    class Slow(Listener):
+        def on_start(self, event):
+            now[0] += 1000
+
+        def on_end(self, event):
+            pass
+
+    def compiling(self, *arguments):
+        import numba
+
+        now[0] += 1
+        numba.njit(lambda x: x + 1)(1)
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(Problem, "attempt", compiling)
+    slow = Slow()
+    register("numba:compile", slow)
+    try:
+        tuned = sl.tune("ease", split, seconds=5.5, refit=False)
+    finally:
+        unregister("numba:compile", slow)
+    assert tuned.states()["complete"] == 6
+    assert [one.seconds for one in tuned.trials if one.ended] == pytest.approx([1.0] * 6)
+    assert tuned.seconds == pytest.approx(6.0)
 
 
 def test_features_go_with_every_trial(tmp_path):

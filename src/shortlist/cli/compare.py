@@ -11,10 +11,10 @@ import typer
 from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import Found, Source
-from shortlist.cli.fit import check_target, fit_with_progress, to_learn_from
+from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
 from shortlist.cli.output import Output
 from shortlist.cli.splitting import By, FoldIn, Repeated, Splitting, Test, show_split, split_document
-from shortlist.cli.suggesting import fit_command, lines, worth_telling
+from shortlist.cli.suggesting import fit_commands, lines
 from shortlist.cli.tune import how_to_go_on, in_seconds
 from shortlist.errors import StorageError
 
@@ -190,14 +190,16 @@ def compare(
         )
         refit_seconds = None
         if out is not None:
-            recommender = recommender_class(result.winner.name)(**result.winner.settings)
-            refit_seconds = fit_with_progress(recommender, to_learn_from(found, say), say, threads)
+            best, events = result.winner, to_learn_from(found, say)
+            kind = recommender_class(best.name)
+            recommender, refit_seconds = fit_tuned(kind, best.settings, best.start, events, say, threads)
             recommender.save(out)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(study, "FOLDER")) from None
     winner = result.winner
-    told = worth_telling(recommender_class(winner.name), winner.settings, winner.searched)
-    command = fit_command(source, winner.name.lower(), told, out or f"models/{winner.name.lower()}")
+    place = out or f"models/{winner.name.lower()}"
+    kind = recommender_class(winner.name)
+    commands = fit_commands(source, kind, winner.settings, winner.start, winner.searched, place)
     if say.json:
         say.document(
             {
@@ -207,7 +209,7 @@ def compare(
                 **_document(result),
                 "refit_seconds": refit_seconds,
                 "path": out,
-                "command": " ".join(command),
+                "command": " && ".join(" ".join(command) for command in commands),
             }
         )
         return
@@ -222,8 +224,9 @@ def compare(
     else:
         say.line(f"To fit {winner.name} with its best settings to all events:")
     say.line()
-    for one in lines(command):
-        say.line(one)
+    for command in commands:
+        for one in lines(command):
+            say.line(one)
 
 
 def check_folder(path: str | None) -> None:
@@ -319,6 +322,6 @@ def _row(row: "Row") -> dict[str, Any]:
     figures: dict[str, Any] | None = None
     if row.result is not None:
         figures = {name: {"mean": row.result[name], "stderr": row.result.stderr[name]} for name in row.result}
-    names = ("settings", "difference", "low", "high", "verdict", "frontier", "validation", "trials", "search_seconds")
-    told = {name: getattr(row, name) for name in (*names, "fit_seconds", "reason")}
+    names = ("settings", "start", "difference", "low", "high", "verdict", "frontier", "validation", "trials")
+    told = {name: getattr(row, name) for name in (*names, "search_seconds", "fit_seconds", "reason")}
     return {"model": row.name, "metrics": figures, **told}

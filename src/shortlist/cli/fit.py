@@ -86,6 +86,15 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Begin from the embeddings of this saved model, such as a smaller one.",
+            rich_help_panel=_EPOCHS,
+            show_default=False,
+        ),
+    ] = None,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -99,6 +108,7 @@ def fit(
         --set dim=128 --out models/shop
     """
     from shortlist.recommenders.plan import Plan, refuse_epochs
+    from shortlist.recommenders.registry import load
     from shortlist.storage import check_writable
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
@@ -110,12 +120,14 @@ def fit(
         raise typer.BadParameter(f"{validation:g} is no share between 0 and 1", param_hint="--validation")
     if validation is not None and checkpoint is not None:
         raise typer.BadParameter("it is for one fit, and --validation makes two", param_hint="--checkpoint")
+    if validation is not None and start is not None:
+        raise typer.BadParameter("it may know the events that --validation holds out", param_hint="--start")
     if checkpoint is not None and os.path.abspath(checkpoint) == os.path.abspath(out):
         raise typer.BadParameter("it is the directory that --out names; name another", param_hint="--checkpoint")
     by, wait = metric or "ndcg@20", patience or 3
     Plan(metric=by, patience=wait)  # refuses what makes no sense
     if not recommender._in_epochs:
-        refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint)
+        refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint, start=start)
     check_target(out)
     if checkpoint is not None:
         check_writable(checkpoint)
@@ -126,6 +138,7 @@ def fit(
             f"{type(recommender).__name__} learns from ids only; take factorizationmachine or featureials",
             param_hint=given,
         )
+    smaller = None if start is None else load(start)
     found = source.read(say)
     events = to_learn_from(found, say)
     features = {
@@ -138,7 +151,7 @@ def fit(
     best = None
     if validation is not None:
         best = choose_epochs(recommender, events, validation, by, wait, say, threads, features)
-    seconds = fit_with_progress(recommender, events, say, threads, checkpoint, features)
+    seconds = fit_with_progress(recommender, events, say, threads, checkpoint, features, smaller)
     recommender.save(out)
     kind = type(recommender).__name__
     result: dict[str, Any] = {
@@ -255,14 +268,33 @@ def fit_with_progress(
     threads: int | None = None,
     checkpoint: str | None = None,
     features: "Mapping[str, Any] | None" = None,
+    start: "Recommender | None" = None,
 ) -> float:
     """Fit, showing each epoch's loss; returns the seconds it took."""
     name = type(recommender).__name__
+    how = {"checkpoint": checkpoint, "start": start, "progress": not say.quiet, "threads": threads, **(features or {})}
     with Stopwatch() as watch:
-        recommender.fit(events, checkpoint=checkpoint, progress=not say.quiet, threads=threads, **features or {})
+        recommender.fit(events, **how)
     loss = last_loss(recommender)
     say.note(f"fitted {name} in {watch.seconds:.1f} s" + ("" if loss is None else f", loss {loss:,.6g}"))
     return watch.seconds
+
+
+def fit_tuned(
+    kind: "type[Recommender]",
+    settings: "Mapping[str, Any]",
+    start: "Mapping[str, Any] | None",
+    events: "Interactions",
+    say: Output,
+    threads: int | None,
+) -> "tuple[Recommender, float]":
+    """Fit what a search has found, from the smaller model with the settings `start`, if any; with the seconds."""
+    smaller, seconds = None, 0.0
+    if start is not None:
+        smaller = kind(**start)
+        seconds = fit_with_progress(smaller, events, say, threads)
+    model = kind(**settings)
+    return model, seconds + fit_with_progress(model, events, say, threads, start=smaller)
 
 
 def last_loss(recommender: "Recommender") -> float | None:

@@ -35,12 +35,37 @@ def worth_telling(
     return {name: value for name, value in settings.items() if name in searched or value != defaults[name]}
 
 
-def fit_command(source: Source, model: str, settings: Mapping[str, Any], out: str) -> list[str]:
+def fit_commands(
+    source: Source,
+    recommender: "type[Recommender]",
+    settings: Mapping[str, Any],
+    start: Mapping[str, Any] | None,
+    searched: Collection[str],
+    out: str,
+) -> list[list[str]]:
+    """The commands that fit what a search has found: first the model that it begins from, if any."""
+    name, place, commands = recommender.__name__.lower(), None, []
+    if start is not None:
+        place = start_place(out)
+        commands.append(fit_command(source, name, worth_telling(recommender, start, searched), place))
+    told = worth_telling(recommender, settings, searched)
+    return [*commands, fit_command(source, name, told, out, place)]
+
+
+def start_place(out: str) -> str:
+    """Where the model is saved that the one at `out` begins from."""
+    return f"{out}-start"
+
+
+def fit_command(
+    source: Source, model: str, settings: Mapping[str, Any], out: str, start: str | None = None
+) -> list[str]:
     """`shortlist fit …` with these settings, in parts that belong together."""
     options = [("--context", one) for one in source.context]
     named = _named(source)
     options += [(f"--{key.replace('_', '-')}", str(value)) for key, value in named.items()]
     options += [("--model", model), *(("--set", f"{name}={_typed(value)}") for name, value in settings.items())]
+    options += [("--start", start)] if start is not None else []
     options.append(("--out", out))
     return [f"{program()} fit {shlex.quote(source.data)}", *(f"{one} {shlex.quote(text)}" for one, text in options)]
 
@@ -57,12 +82,12 @@ def lines(command: list[str]) -> list[str]:
     return found
 
 
-def fit_toml(source: Source, model: str, settings: Mapping[str, Any], out: str) -> list[str]:
+def fit_toml(source: Source, model: str, settings: Mapping[str, Any], out: str, start: str | None = None) -> list[str]:
     """The same as a file for `--config`."""
     table: dict[str, Any] = {"data": source.data}
     if source.context:
         table["context"] = source.context if len(source.context) > 1 else source.context[0]
-    table |= {**_named(source), "model": model, "out": out}
+    table |= {**_named(source), "model": model, **({} if start is None else {"start": start}), "out": out}
     return [
         "[fit]",
         *(f"{key} = {_toml(value)}" for key, value in table.items()),

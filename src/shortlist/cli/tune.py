@@ -10,12 +10,12 @@ import typer
 from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import Source
-from shortlist.cli.fit import check_target, fit_with_progress, to_learn_from
+from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
 from shortlist.cli.output import Output
 from shortlist.cli.settings import settings_of
 from shortlist.cli.spaces import described, read_spaces
 from shortlist.cli.splitting import FoldIn, Repeated, Splitting, Test, ValidationBy, show_split, split_document
-from shortlist.cli.suggesting import fit_command, fit_toml, lines, worth_telling
+from shortlist.cli.suggesting import fit_commands, fit_toml, lines, start_place, worth_telling
 from shortlist.errors import SettingError, StorageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SEARCH = "Search"
 _SHOWN = 3  # of the best trials
 _TABLES = (".csv", ".parquet")
+_INTERRUPTED = "the result is the best so far; with --study FILE the same command would go on from here"
 
 Trials = Annotated[
     int | None,
@@ -222,8 +223,8 @@ def tune(
             write_table(tuned, trials_out)
         refit_seconds = None
         if saving and out is not None:
-            recommender = kind(**tuned.settings)
-            refit_seconds = fit_with_progress(recommender, to_learn_from(found, say), say, threads)
+            events = to_learn_from(found, say)
+            recommender, refit_seconds = fit_tuned(kind, tuned.settings, tuned.start, events, say, threads)
             recommender.save(out)
             if study is None and kept is not None:
                 remove_study(kept)
@@ -231,8 +232,8 @@ def tune(
         raise KeyboardInterrupt(how_to_go_on(kept)) from None
     told = worth_telling(kind, tuned.settings, tuned.best.settings)
     place = out or f"models/{model.lower()}"
-    command = fit_command(source, model.lower(), told, place)
-    toml = fit_toml(source, model.lower(), told, place)
+    commands = fit_commands(source, kind, tuned.settings, tuned.start, tuned.best.settings, place)
+    toml = fit_toml(source, model.lower(), told, place, None if tuned.start is None else start_place(place))
     if say.json:
         say.document(
             {
@@ -242,10 +243,12 @@ def tune(
                 "refit_seconds": refit_seconds,
                 "path": out if saving else None,
                 "study": kept if kept is not None and os.path.exists(kept) else None,
-                "command": " ".join(command),
+                "command": " && ".join(" ".join(command) for command in commands),
                 "toml": "\n".join(toml) + "\n",
             }
         )
+        if tuned.interrupted:
+            raise KeyboardInterrupt(_INTERRUPTED)
         return
     show_split(parts, say)
     say.line()
@@ -256,12 +259,15 @@ def tune(
     else:
         say.line("To fit a model with the best settings to all events:")
     say.line()
-    for one in lines(command):
-        say.line(one)
+    for command in commands:
+        for one in lines(command):
+            say.line(one)
     say.line()
-    say.line("# or in a file for --config")
+    say.line("# or in a file for --config" if tuned.start is None else "# or, for the last one, in a file for --config")
     for one in toml:
         say.line(one)
+    if tuned.interrupted:
+        raise KeyboardInterrupt(_INTERRUPTED)
 
 
 def in_seconds(minutes: float | None) -> float | None:
@@ -328,14 +334,14 @@ def how_to_go_on(study: str | None, place: str = "FILE") -> str:
 
 
 def best_trials(tuned: "Tuned", most: int) -> "list[Trial]":
-    """Of those that count, the best first."""
-    return sorted((one for one in tuned.trials if one.counts), key=lambda one: -(one.value or 0.0))[:most]
+    """Of those that can be the best, the best first."""
+    return sorted((one for one in tuned.trials if one.counts), key=lambda one: one.place, reverse=True)[:most]
 
 
 def _show(tuned: "Tuned", space: "Space", say: Output) -> None:
     """The best trials, where was searched, what mattered, what failed."""
     best = best_trials(tuned, _SHOWN)
-    heads = [f"trial {one.number}" for one in best]
+    heads = [f"trial {one.number}" + ("" if one.start is None else f" from {one.start}") for one in best]
     share = "matters" if tuned.importance else ""
     rows: list[list[str]] = [[tuned.metric, "", "", *(f"{one.value:.4f}" for one in best)]]
     for name, dimension in space.items():
@@ -345,8 +351,11 @@ def _show(tuned: "Tuned", space: "Space", say: Output) -> None:
         rows.append(["epochs", "the best one", "", *(_figure(one.epoch) for one in best)])
     rows.append(["seconds", "", "", *(f"{one.seconds:.1f}" for one in best)])
     columns = ["", "searched", *([share] if share else []), *heads]
-    say.title(f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s; the best by {tuned.metric}")
+    told = f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s"
+    say.title(f"{told}; the best complete trials by {tuned.metric}")
     say.table(columns, rows if share else [[*row[:2], *row[3:]] for row in rows], right=columns[2:])
+    if tuned.start is not None:
+        say.line(f"Trial {tuned.best.number} began from a model with the settings of trial {tuned.best.start}.")
     for reason, count in _failures(tuned).items():
         say.line(f"{count} failed: {reason}")
 
@@ -357,6 +366,8 @@ def _document(tuned: "Tuned", space: "Space") -> dict[str, Any]:
         "metric": tuned.metric,
         "value": tuned.value,
         "settings": tuned.settings,
+        "start": tuned.start,
+        "interrupted": tuned.interrupted,
         "searched": {name: described(one) for name, one in space.items()},
         "best": _trial(tuned.best),
         "states": tuned.states(),
@@ -371,6 +382,7 @@ def _trial(trial: "Trial") -> dict[str, Any]:
     return {
         "number": trial.number,
         "start": trial.start,
+        "start_epoch": trial.start_epoch,
         "settings": dict(settings),
         "state": trial.state,
         "value": trial.value,

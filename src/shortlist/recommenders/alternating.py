@@ -16,6 +16,7 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import SettingError
 from shortlist.objectives.omega import Omega
+from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.given import rows_of_lists
@@ -155,16 +156,17 @@ class Alternating(PointwiseFactorization):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self.training_, self.best_epoch_ = [], None
-        objective = self.objective()
-        contexts, items = omegas = objective.omegas(self.seen_)
+        self._set_items(self.item_embeddings_, self.objective().omegas(self.seen_))
+
+    def _largest(self) -> float:
+        contexts, items = self._omegas
         # The normal equations of someone who had every item, and weighs as much as any context that is known, hold the
         # largest numbers that answers can meet; who weighs more is refused when folded in.
         n = len(self.items_)
         everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-        terms = objective.terms(everything, contexts.values.max(keepdims=True), items.values)
+        terms = self.objective().terms(everything, contexts.values.max(keepdims=True), items.values)
         weight = float(np.abs(terms.excess).max()) + float(terms.dense.max()) * float(items.values.max())
-        self._require_finite(weight * n * longest(self.item_embeddings_) ** 2)
-        self._set_items(self.item_embeddings_, omegas)
+        return largest_of(super()._largest(), weight * n * longest(self.item_embeddings_) ** 2)
 
 
 def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

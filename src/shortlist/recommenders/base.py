@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 _BLOCK = 1 << 20  # scores at a time
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
 
@@ -115,6 +117,10 @@ class Recommender(ABC):
     @abstractmethod
     def _check_arrays(self) -> None:
         """After loading: refuse arrays whose shapes do not fit together, and derive what is not stored."""
+
+    def _largest(self) -> float:
+        """A bound on the scores and on all numbers on the way to them, NaN or infinite where one of them is."""
+        return 0.0
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -192,9 +198,12 @@ class Recommender(ABC):
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
+        model = copy.copy(self)  # self stays as it is until the fit has succeeded
         with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
-            self._fit(interactions, plan, monitor if step is None else replace(monitor, step=step), threads)
-        self._remember(interactions)
+            model._fit(interactions, plan, monitor if step is None else replace(monitor, step=step), threads)
+            model._remember(interactions)
+            model._refuse_diverged()
+        vars(self).update(vars(model))
         return self
 
     @staticmethod
@@ -214,6 +223,17 @@ class Recommender(ABC):
         self.seen_ = interactions.by_context
         self._set_popularity()
         self._fitted = True
+
+    def _refuse_diverged(self) -> None:
+        """Refuse what was learnt where scores need not be finite; `load` would refuse it too."""
+        largest = self._bound()
+        if not largest <= FLOAT32_MAX:
+            remedies = {"learning_rate": "a smaller learning_rate", "regularization": "another regularization"}
+            ways = [text for name, text in remedies.items() if hasattr(self, name)]
+            raise SettingError(
+                f"the fit diverged: scores could reach {largest:.2g}, and float32 ends at 3.4e+38; take "
+                f"{', '.join([*ways, 'settings nearer to their defaults, or smaller weights'])}"
+            )
 
     def _set_popularity(self) -> None:
         self.popularity_ = self.seen_.column_counts()
@@ -559,14 +579,15 @@ class Recommender(ABC):
         """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
 
         A model that is already there is replaced in one step: a crash leaves the old one or the new one. A checkpoint
-        of a fit is not replaced.
+        of a fit is not replaced. A model that `load` would refuse is refused before anything is written.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_registered
+        from shortlist.recommenders.registry import require_loadable, require_registered, restored
         from shortlist.storage import save_model
 
         stored = self._stored()
         require_registered(self)
+        require_loadable(path, stored, restored)
         refuse_checkpoint(path)
         save_model(path, stored)
 
@@ -607,14 +628,15 @@ class Recommender(ABC):
                 f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has some of both"
             )
         self.contexts_, self.items_ = contexts, items
-        # Copies: all arrays are views of one buffer, which would stay, and for read-only arrays the kernels would be
-        # compiled once more.
-        values = arrays["seen.values"].copy() if "seen.values" in arrays else None
-        self.seen_ = Rows(arrays["seen.indptr"].copy(), arrays["seen.indices"].copy(), values, len(items))
+        values = _own(arrays["seen.values"]) if "seen.values" in arrays else None
+        self.seen_ = Rows(_own(arrays["seen.indptr"]), _own(arrays["seen.indices"]), values, len(items))
         _check_rows(self.seen_, len(contexts))
         for name in self._arrays:
-            setattr(self, name, arrays[name].copy())
+            setattr(self, name, _own(arrays[name]))
         self._check_arrays()
+        largest = self._bound()
+        if not largest <= FLOAT32_MAX:
+            raise StorageError(f"its numbers are too large: scores could reach {largest:.2g}, float32 ends at 3.4e+38")
         self._set_popularity()
         self._fitted = True
 
@@ -627,11 +649,10 @@ class Recommender(ABC):
         """What the strengths of a history can sum to."""
         return float(strengths(self.seen_.values, weighting).max(initial=1)) * float(self.seen_.lengths.max())
 
-    @staticmethod
-    def _require_finite(largest: float) -> None:
-        """Refuse numbers from which such a large score, or a step on the way to it, could come."""
-        if not largest <= float(np.finfo(np.float32).max):
-            raise StorageError(f"its numbers are too large: scores could reach {largest:.2g}, float32 ends at 3.4e+38")
+    def _bound(self) -> float:
+        """`_largest`, without NumPy's warnings of numbers that overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._largest()
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
@@ -650,6 +671,24 @@ def _merged(
         for (a, b), (c, d) in zip(pairwise(first[0]), pairwise(second[0]))
     ]
     return first[0] + second[0], np.concatenate([np.empty(0, np.int32), *rows])
+
+
+def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array itself where it can be written to, else a copy.
+
+    Loaded arrays are read-only views of one buffer. It would stay in memory, and kernels would be compiled again for
+    read-only arrays.
+    """
+    return array if array.flags.writeable else array.copy()
+
+
+def largest_of(*numbers: float) -> float:
+    """The largest number, NaN where one of them is NaN, which `max` would pass over.
+
+    >>> largest_of(1.0, float("nan"))
+    nan
+    """
+    return float(np.max(numbers))
 
 
 def _check_rows(rows: Rows, n_rows: int) -> None:

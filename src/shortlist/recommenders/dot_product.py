@@ -285,7 +285,9 @@ class DotProduct(Recommender):
             raise StorageError(f"item_embeddings_ has the shape {shape}; expected items × dimensions")
         self._require_shape("item_embeddings_", (len(self.items_), shape[1]))
         self._require_shape("context_embeddings_", (len(self.contexts_), shape[1]))
-        self._require_finite(longest(self.context_embeddings_) * longest(self.item_embeddings_))
+
+    def _largest(self) -> float:
+        return longest(self.context_embeddings_) * longest(self.item_embeddings_)
 
 
 def longest(vectors: npt.NDArray[np.float32]) -> float:

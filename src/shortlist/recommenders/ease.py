@@ -15,7 +15,7 @@ from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.base import Queries, Recommender, largest_of
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.space import Real, Space
@@ -65,8 +65,10 @@ class EASE(Recommender):
 
     def _check_arrays(self) -> None:
         self._require_shape("item_weights_", (len(self.items_),) * 2)
+
+    def _largest(self) -> float:
         B = self.item_weights_
-        self._require_finite(self._strongest(self.weighting) * max(float(B.max()), -float(B.min())))
+        return self._strongest(self.weighting) * largest_of(float(B.max()), -float(B.min()))
 
 
 def item_weights(rows: Rows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:

@@ -17,11 +17,11 @@ from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, distinct, rows_at
-from shortlist.errors import SettingError, StorageError, UnknownIdError
+from shortlist.errors import SettingError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.base import History, Queries
+from shortlist.recommenders.base import FLOAT32_MAX, History, Queries, largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.given import as_rows, check_unknown
@@ -348,20 +348,20 @@ class Multilinear(Factorization):
         with np.errstate(over="ignore", invalid="ignore"):
             self._set_contexts(self.context_parameters_)
             self._set_items(self.item_parameters_, self._basis(self.seen_))
-            largest = longest(self.context_embeddings_) * longest(self.item_embeddings_)
-            strongest = self._strongest(self.objective().weighting)
-            self._require_finite(max(largest, strongest * longest(self.item_embeddings_) ** 2))
-            # Someone who had every item has the largest numbers that answers can meet.
-            n = len(self.items_)
-            everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-            quadratic, sizes = self._of_strangers(everything)
-            ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
-            steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
-            summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
-            self._require_finite(max(summed, float(ridge.max())))
-        for one in (self.context_embeddings_, self.item_embeddings_):
-            if not np.isfinite(one).all():
-                raise StorageError("its numbers are too large: embeddings made of them do not fit float32")
+
+    def _largest(self) -> float:
+        strongest = self._strongest(self.objective().weighting)
+        largest = largest_of(super()._largest(), strongest * longest(self.item_embeddings_) ** 2)
+        if not largest <= FLOAT32_MAX:
+            return largest  # the systems below would overflow
+        # Someone who had every item has the largest numbers that answers can meet.
+        n = len(self.items_)
+        everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+        quadratic, sizes = self._of_strangers(everything)
+        ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+        steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
+        summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
+        return largest_of(largest, summed, float(ridge.max()))
 
 
 def _trained(by_context: Rows, structure: Structure) -> Rows:

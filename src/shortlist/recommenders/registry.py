@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -60,6 +62,20 @@ def require_registered(*models: Recommender) -> None:
             raise StorageError(
                 f"{kind.__name__} is not one of Shortlist's recommenders, so it could not be loaded again"
             )
+
+
+def require_loadable(
+    path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
+) -> None:
+    """Refuse to save to `path` what `load` would refuse: `restore` puts it together as `load` does."""
+    parts = replace(stored, arrays=dict(stored.arrays), tables=dict(stored.tables))  # restoring takes parts out
+    try:
+        restore(parts, f"this {stored.kind}")
+    except ShortlistError as error:
+        raise StorageError(
+            f"cannot save to '{path}', as the model could not be loaded again: {error}; set back settings that were "
+            "changed after the fit, or fit it again"
+        ) from error
 
 
 def load(path: str | PathLike[str]) -> Any:

@@ -22,6 +22,7 @@ from shortlist.objectives.lambdas import Lambdas
 from shortlist.objectives.losses import CODES as LOSSES
 from shortlist.objectives.omega import Omega
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.space import Choice, Grows, Real, Space, When
@@ -391,7 +392,10 @@ class Sampled(Factorization):
         self.training_, self.best_epoch_ = [], None
         self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
         self._keep_basis(self._basis(self.seen_))
-        self._require_finite(longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width)
+
+    def _largest(self) -> float:
+        folding_in = longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width
+        return largest_of(super()._largest(), folding_in)
 
 
 @lru_cache(maxsize=16)

@@ -63,4 +63,6 @@ class SparseItems(Recommender):
         if wrong is not None:
             raise StorageError(f"its weights from items to items are damaged: {wrong}")
         self._set_weights(weights)
-        self._require_finite(self._strongest(self.weighting) * float(np.abs(self.weight_values_).max(initial=0)))
+
+    def _largest(self) -> float:
+        return self._strongest(self.weighting) * float(np.abs(self.weight_values_).max(initial=0))

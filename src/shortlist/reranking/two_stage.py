@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -409,12 +410,16 @@ class TwoStage(Composed):
         `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_registered
+        from shortlist.recommenders.registry import require_loadable, require_registered
+        from shortlist.reranking.storage import restored
         from shortlist.storage import save_model
 
         stored = self._stored()
         self.describer.check()
         require_registered(self.first, *self.describer.models.values())
+        reranker = None if type(self.reranker) is LambdaMART else self.reranker
+        restore = partial(restored, reranker=reranker, extra=self.describer.extra)
+        require_loadable(path, stored, restore)
         refuse_checkpoint(path)
         save_model(path, stored)
 

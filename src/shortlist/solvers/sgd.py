@@ -68,10 +68,15 @@ def _mixed(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def require_finite(epoch: int, *embeddings: Floats) -> None:
-    """Refuse to go on from steps that have run away."""
-    if not math.isfinite(sum(float(one.sum(dtype=np.float64)) for one in embeddings)):
-        raise SettingError(f"embeddings are not finite after epoch {epoch}: take a smaller learning_rate")
+def require_finite(epoch: int, contexts: Floats, items: Floats) -> None:
+    """Refuse embeddings whose scores need not be finite, by their largest numbers: cheap beside an epoch."""
+    largest = [max(float(one.max(initial=0)), -float(one.min(initial=0))) for one in (contexts, items)]
+    bound = items.shape[1] * largest[0] * largest[1]
+    if not bound <= float(np.finfo(np.float32).max):
+        raise SettingError(
+            f"the fit diverged: scores are not finite after epoch {epoch}; take a smaller learning_rate or a larger "
+            "regularization"
+        )
 
 
 @dataclass(eq=False)

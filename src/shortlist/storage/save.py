@@ -28,6 +28,7 @@ from shortlist.storage.manifest import (
     check_array_name,
     check_table_name,
     check_version,
+    from_bytes,
     parse_ours,
     to_bytes,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from shortlist.storage.model import StoredModel
 
 _ELSEWHERE = "save to another path, or remove it first"
+_NO_SHA256, _LONGEST = "0" * 64, (1 << 63) - 1  # stand for what only the written file tells
 
 
 def save_model(path: str | os.PathLike[str], model: StoredModel) -> None:
@@ -59,18 +61,19 @@ def save_model(path: str | os.PathLike[str], model: StoredModel) -> None:
     confirmation failed, the new model is, and the message says so. Of several saves to one path at once the last wins.
     """
     target = Path(os.path.abspath(path))  # not resolved: a link to a model directory may be saved through
-    with storage_errors(f"cannot save this model to '{target}'"):
-        _check(model)
-    with storage_errors(f"could not save the model to '{target}'", "what was there before is unchanged"):
-        with take_ticket() as ticket:
+    with take_ticket() as ticket:
+        with storage_errors(f"cannot save this model to '{target}'"):
+            _check(model, ticket)
+        with storage_errors(f"could not save the model to '{target}'", "what was there before is unchanged"):
             if os.path.lexists(target) or not _save_new(target, model, ticket):
                 _save_over(target, model, ticket)
-        with suppress(OSError):
-            for staging in abandoned_staging(target):
-                shutil.rmtree(staging, ignore_errors=True)
+    with suppress(OSError):
+        for staging in abandoned_staging(target):
+            shutil.rmtree(staging, ignore_errors=True)
 
 
-def _check(model: StoredModel) -> None:
+def _check(model: StoredModel, ticket: str) -> None:
+    """Raise ValueError unless `load_model` will read all of this; nothing on disk is touched."""
     if not isinstance(model.kind, str) or not model.kind:
         raise ValueError(f"its kind is {model.kind!r:.80}, expected the name of a class")
     for name, value in (("settings", model.settings), ("extra", model.extra)):
@@ -83,6 +86,11 @@ def _check(model: StoredModel) -> None:
     for name, table in model.tables.items():
         check_table_name(name)
         table_files.check_table(name, table)
+    entries = _array_entries(model)
+    size = len(array_files.header(entries)) + sum(map(array_files.byte_count, entries.values()))
+    files = {arrays_file(ticket): FileEntry(size, _NO_SHA256)}
+    files |= {table_file(name, ticket): FileEntry(_LONGEST, _NO_SHA256) for name in model.tables}
+    from_bytes(to_bytes(_manifest(model, ticket, files)))  # as long as the real one, or a few digits longer
 
 
 def _save_new(target: Path, model: StoredModel, ticket: str) -> bool:
@@ -130,27 +138,33 @@ def _save_over(target: Path, model: StoredModel, ticket: str) -> None:
 
 def _write_parts(directory: Path, model: StoredModel, ticket: str) -> bytes:
     """Write arrays and tables; the manifest that describes them."""
-    files = {}
-    arrays = {name: ArrayEntry(a.dtype.name, tuple(int(n) for n in a.shape)) for name, a in model.arrays.items()}
     name = arrays_file(ticket)
-    files[name] = FileEntry(*write_file(directory / name, array_files.encode(arrays, model.arrays)))
-    tables = {}
+    files = {name: FileEntry(*write_file(directory / name, array_files.encode(_array_entries(model), model.arrays)))}
     for table, frame in model.tables.items():
         name = table_file(table, ticket)
         files[name] = FileEntry(*write_file(directory / name, [table_files.encode(frame)]))
-        tables[table] = TableEntry(name, frame.height, tuple((c.name, str(c.dtype)) for c in frame))
-    return to_bytes(
-        Manifest(
-            shortlist_version=__version__,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            kind=model.kind,
-            settings=model.settings,
-            extra=model.extra,
-            arrays_file=arrays_file(ticket),
-            arrays=arrays,
-            tables=tables,
-            files=files,
-        )
+    return to_bytes(_manifest(model, ticket, files))
+
+
+def _array_entries(model: StoredModel) -> dict[str, ArrayEntry]:
+    return {name: ArrayEntry(a.dtype.name, tuple(int(n) for n in a.shape)) for name, a in model.arrays.items()}
+
+
+def _manifest(model: StoredModel, ticket: str, files: dict[str, FileEntry]) -> Manifest:
+    tables = {
+        name: TableEntry(table_file(name, ticket), frame.height, tuple((c.name, str(c.dtype)) for c in frame))
+        for name, frame in model.tables.items()
+    }
+    return Manifest(
+        shortlist_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=model.kind,
+        settings=model.settings,
+        extra=model.extra,
+        arrays_file=arrays_file(ticket),
+        arrays=_array_entries(model),
+        tables=tables,
+        files=files,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from shortlist._clock import working_seconds
 from shortlist.data import splits
+from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split, among
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 from shortlist.evaluation import Comparison, Evaluation, compare, evaluate
@@ -43,13 +44,14 @@ class Row:
     Args:
         name: the recommender's.
         settings: the best ones, for its constructor.
+        start: the settings of the model that it begins from, None where it begins from nothing; see `Tuned`.
         searched: the names of those that were searched.
         model: fitted to the training part; None where it was left out.
         result: on the test; likewise.
         validation: the metric on the validation split, by which its settings were chosen.
         trials: how many settings were tried.
         search_seconds: how long that took.
-        fit_seconds: how long it takes to fit with the best ones.
+        fit_seconds: how long it takes to fit with the best ones, its start included.
         reason: why it was left out.
         difference: to the best, in the metric of the verdict.
         low: of the difference's interval; NaN where there are too few contexts.
@@ -60,6 +62,7 @@ class Row:
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] | None = None
     searched: tuple[str, ...] = ()
     model: Recommender | None = None
     result: Evaluation | None = None
@@ -146,7 +149,7 @@ def contest(
         metric: by which settings are chosen and recommenders are told apart, such as "ndcg@20".
         metrics: to measure beside it; `coverage@20` and `popularity@20` are always there.
         trials: for each recommender; see `tune`.
-        seconds: likewise; neither given: 40 trials.
+        seconds: likewise, without the time in which kernels are compiled; neither given: 40 trials.
         study: a folder for a file of each recommender's trials, from which a later call goes on.
         seed: of the search, of the order of equal scores, and of a random validation split.
         threads: how many to use; all CPUs by default.
@@ -302,20 +305,34 @@ def _tried(entrant: Recommender, split: Split, validation: Split, metrics: list[
     row = Row(name=kind.__name__, settings=entrant.settings())
     if searched(entrant, how["space"], validation.train.by_context.values is not None):
         tuned = tune(entrant, validation, refit=False, **how)
+        if tuned.interrupted:
+            raise KeyboardInterrupt
         row = replace(
             row,
             settings={**row.settings, **tuned.settings},
+            start=tuned.start,
             searched=tuple(tuned.best.settings),
             validation=tuned.value,
-            trials=sum(one.state != "unfinished" for one in tuned.trials),
+            trials=sum(one.ended for one in tuned.trials),
             search_seconds=tuned.seconds,
         )
-    model = kind(**row.settings)
-    began = time.perf_counter()
-    model.fit(split.train, progress=False, threads=how["threads"])
-    fit_seconds = time.perf_counter() - began
+    began = working_seconds()
+    model = _fitted(kind, row.settings, row.start, split.train, how["threads"])
+    fit_seconds = working_seconds() - began
     result = evaluate(model, split, metrics, seed=how["seed"], threads=how["threads"])
     return replace(row, model=model, fit_seconds=fit_seconds, result=result)
+
+
+def _fitted(
+    kind: type[Recommender],
+    settings: Mapping[str, Any],
+    start: Mapping[str, Any] | None,
+    events: Interactions,
+    threads: int | None,
+) -> Recommender:
+    """A recommender of these settings fitted to the events; from a model with the settings `start`, if any."""
+    smaller = None if start is None else _fitted(kind, start, None, events, threads)
+    return kind(**settings).fit(events, start=smaller, progress=False, threads=threads)
 
 
 def _refuse_leak(split: Split, validation: Split) -> None:

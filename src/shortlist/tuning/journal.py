@@ -32,8 +32,8 @@ _FIRST = b'{"op_code":'  # what a journal begins with
 class Journal:
     """The trials of one study: proposed, begun, epoch by epoch, ended.
 
-    A trial that was proposed or begun and has not ended is `"unfinished"`: whoever opens the journal next does it, and
-    no other. `storage` is Optuna's, so that its own tools can look into the file.
+    A trial that was proposed is `"not started"`, one that was begun and has not ended `"unfinished"`: whoever opens the
+    journal next does both, and no other. `storage` is Optuna's, so that its own tools can look into the file.
     """
 
     def __init__(self, storage: BaseStorage, space: Space) -> None:
@@ -97,6 +97,10 @@ class Journal:
             self._storage.set_trial_state_values(frozen._trial_id, TrialState.RUNNING)
         self._storage.set_trial_user_attr(frozen._trial_id, "attempts", [before + 1, reached])
         return int(before)
+
+    def begin_from(self, number: int, epoch: int) -> None:
+        """Write down the best epoch of the model that a trial begins from."""
+        self._storage.set_trial_user_attr(self._frozen(number)._trial_id, "start_epoch", epoch)
 
     def report(self, number: int, epoch: int, value: float) -> None:
         """What the validation says after an epoch; once for each."""
@@ -212,7 +216,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
         TrialState.PRUNED: "pruned",
         TrialState.FAIL: "failed",
         TrialState.RUNNING: "unfinished",
-        TrialState.WAITING: "unfinished",
+        TrialState.WAITING: "not started",
     }
     told = frozen.user_attrs
     return Trial(
@@ -226,6 +230,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
         seconds=float(told.get("seconds", 0.0)),
         reason=told.get("reason"),
         start=told.get("start"),
+        start_epoch=told.get("start_epoch"),
     )
 
 

@@ -144,11 +144,17 @@ class Problem:
             checkpoint_share=share,
         )
 
-    def final(self, settings: Mapping[str, Any], progress: bool | None, threads: int | None) -> Recommender:
-        """Fitted to all events, the validation's included."""
-        events = self.data.events() if isinstance(self.data, Split) else self.data
+    def final(
+        self,
+        settings: Mapping[str, Any],
+        start: Mapping[str, Any] | None,
+        progress: bool | None,
+        threads: int | None,
+    ) -> Recommender:
+        """Fitted to all events, the validation's included; from a model with the settings `start`, if any."""
         return self.recommender(settings).fit(
-            events,
+            self.data.events() if isinstance(self.data, Split) else self.data,
+            start=None if start is None else self.final(start, None, progress, threads),
             context_features=self.context_features,
             item_features=self.item_features,
             progress=progress,

@@ -47,11 +47,13 @@ class Watch:
             at = "" if trial.epoch is None else f" at epoch {trial.epoch}"
             found = f": {figure}{at}" if figure else ""
             settings = ", ".join(f"{name}={value}" for name, value in trial.settings.items())
+            if trial.start is not None:
+                settings += f", from trial {trial.start}"
             self._show(self._share(done, spent), f"{done}{of} trials")
             self._tell(f"trial {trial.number} {trial.state}{found}  ({settings}; {trial.seconds:.1f} s)")
 
     def _compare(self, trial: Trial) -> None:
-        if trial.value is not None and (self._best is None or trial.value > (self._best.value or 0.0)):
+        if trial.counts and (self._best is None or trial.place > self._best.place):
             self._best = trial
 
     def _share(self, done: int, spent: float) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shortlist._clock import working_seconds
 from shortlist._settings import number, whole
 from shortlist.errors import DataError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
@@ -92,7 +92,7 @@ class Search:
         self._problem, self._space, self._journal, self._watch = problem, space, journal, watch
         self._budget, self._proposals, self._workers = budget, proposals, workers
         self._warm, self._checkpoints = warm, checkpoints
-        self._before, self._began = journal.seconds, time.perf_counter()
+        self._before, self._began = journal.seconds, working_seconds()
         self._enough = threading.Event()  # someone wants it to end
         self._writing = threading.Lock()
         self._grows = growing(space)
@@ -101,14 +101,14 @@ class Search:
 
     @property
     def spent(self) -> float:
-        """Seconds, over all calls."""
-        return self._before + time.perf_counter() - self._began
+        """Seconds, over all calls. That kernels are compiled on a fresh machine is no part of the budget."""
+        return self._before + working_seconds() - self._began
 
     def run(self) -> None:
         """Until the budget is spent, or no new settings are left."""
         size = self._proposals.size
         try:
-            done = [one for one in self._journal.trials() if one.state != "unfinished"]
+            done = [one for one in self._journal.trials() if one.ended]
             self._watch.before(done, self._before)
             for one in done:  # a kill may have come just before it was removed
                 self._remove(self._checkpoint(one))
@@ -117,10 +117,10 @@ class Search:
                 if not self._propose(place, trials):
                     return
                 end = place + size if self._budget.trials is None else min(place + size, self._budget.trials)
-                wanted = [one for one in self._journal.trials()[place:end] if one.state == "unfinished"]
+                wanted = [one for one in self._journal.trials()[place:end] if not one.ended]
                 self._all(wanted, trials[:place])
                 self._refuse_hopeless()
-                if any(one.state == "unfinished" for one in self._journal.trials()[place : place + size]):
+                if not all(one.ended for one in self._journal.trials()[place : place + size]):
                     return  # out of time, or out of trials
         finally:
             self._journal.seconds = self.spent
@@ -193,7 +193,10 @@ class Search:
             if self._start is None or self._start[0] != trial.start:
                 settings = self._journal.trials()[trial.start].settings
                 self._start = (trial.start, self._problem.start(settings))
-            return self._start[1]
+            model = self._start[1]
+        with self._writing:
+            self._journal.begin_from(trial.number, model.best_epoch_)  # type: ignore[attr-defined]
+        return model
 
     def _all(self, wanted: Sequence[Trial], before: Sequence[Trial]) -> None:
         """Do these trials, some at a time."""
@@ -214,7 +217,7 @@ class Search:
     def _one(self, trial: Trial, before: Sequence[Trial]) -> None:
         if self._over():
             return
-        began = time.perf_counter()
+        began = working_seconds()
         alike = [
             one for one in before
             if one.curve and (one.start is None) == (trial.start is None)
@@ -242,7 +245,7 @@ class Search:
         def step(done: int, total: int) -> None:
             if self._over() and done < total:
                 raise _OutOfTimeError
-            if self._budget.seconds is not None and time.perf_counter() - began > MOST * self._budget.seconds:
+            if self._budget.seconds is not None and working_seconds() - began > MOST * self._budget.seconds:
                 raise DataError(f"it took longer than {MOST * self._budget.seconds:.0f} s, a quarter of all the time")
 
         state: State = "complete"
@@ -266,12 +269,12 @@ class Search:
         except BaseException:  # Ctrl-C
             self._leave(trial, began)
             raise
-        seconds = trial.seconds + time.perf_counter() - began
+        seconds = trial.seconds + working_seconds() - began
         with self._writing:
             self._journal.end(trial.number, state, seconds, value=value, epoch=epoch, reason=reason)
             self._journal.seconds = self.spent
             done = self._journal.trials()
-        self._watch.ended(done[trial.number], sum(one.state != "unfinished" for one in done), self.spent)
+        self._watch.ended(done[trial.number], sum(one.ended for one in done), self.spent)
         self._remove(checkpoint)
 
     def _checkpoint(self, trial: Trial) -> Path | None:
@@ -286,13 +289,13 @@ class Search:
 
     def _leave(self, trial: Trial, began: float) -> None:
         with self._writing:
-            self._journal.leave(trial.number, trial.seconds + time.perf_counter() - began)
+            self._journal.leave(trial.number, trial.seconds + working_seconds() - began)
 
     def _over(self) -> bool:
         return self._enough.is_set() or (self._budget.seconds is not None and self.spent >= self._budget.seconds)
 
     def _refuse_hopeless(self) -> None:
-        ended = [one for one in self._journal.trials() if one.state != "unfinished"]
+        ended = [one for one in self._journal.trials() if one.ended]
         if len(ended) >= _HOPELESS and all(one.state == "failed" for one in ended):
             raise DataError(f"all of the first {len(ended)} trials failed, the last one thus: {ended[-1].reason}")
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+from shortlist._clock import working_seconds
 from shortlist._settings import flag, whole
 from shortlist._threads import thread_count
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
-from shortlist.errors import DataError
+from shortlist.errors import DataError, ShortlistWarning
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.space import Dimension
@@ -52,7 +54,12 @@ def tune(
     recommender's `space()`, at random and then where it was good so far (Optuna's TPE, over all settings at once).
     Where a setting grows, as `dim` does, the search begins at its smallest value and takes the best settings on to the
     next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, and the
-    best of them are done again from nothing at the end.
+    best of them are done again from nothing at the end. Every trial that is complete can be the best. Where the best
+    one began from a smaller model, `start` of the result has the settings of that model, and `model` is fitted the same
+    way.
+
+    Ctrl-C without a `study` ends the search with the best so far, not fitted to all the events; with a `study` it is
+    raised, and a later call goes on.
 
     Recommenders that learn in epochs are judged after each of them, or every fifth where they learn by sampling; a
     trial is given up when its curve is below the median of those that came as far, and stops at its best epoch
@@ -67,7 +74,8 @@ def tune(
         metric: of accuracy, the higher the better.
         trials: how many there shall be in the study, over all calls that share its file; 40 where nothing is said.
         seconds: how long the study may be worked on, likewise. What is then running stays unfinished. Of a recommender
-            without epochs, a trial that takes more than a quarter of it has failed.
+            without epochs, a trial that takes more than a quarter of it has failed. The time in which kernels are
+            compiled, once on a machine, does not count.
         space: instead of the recommender's own, setting by setting; None keeps a setting as it is. Where pairs have
             weights, `weighting` is searched too.
         study: a file that every trial is written to at once, in the format of Optuna's journal. A later call with the
@@ -123,11 +131,12 @@ def tune(
         "the space": {name: {"kind": type(one).__name__, **asdict(one)} for name, one in chosen.items()},
         "settings": {name: one for name, one in template.settings().items() if name not in chosen},
     }
+    interrupted = False
     with (
         opened(study, chosen, identity) as journal,
         watched(type(template).__name__, problem.metric, budget.trials, budget.seconds, progress) as watch,
     ):
-        Search(
+        search = Search(
             problem,
             chosen,
             journal,
@@ -137,14 +146,28 @@ def tune(
             workers=workers,
             warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
             checkpoints=None if study is None else Path(study),
-        ).run()
+        )
+        try:
+            search.run()
+        except KeyboardInterrupt:
+            if study is not None or not any(one.counts for one in journal.trials()):
+                raise
+            interrupted = True
         found, spent = journal.trials(), journal.seconds
     best = _best(found, problem.metric)
-    settings = {**template.settings(), **best.settings}
-    if best.epoch is not None:
-        settings |= problem.recommender(settings)._ending_at(best.epoch)
-    began = time.perf_counter()
-    fitted = problem.final(settings, progress, threads) if refit else None
+    settings = _settings(problem, best.settings, best.epoch)
+    start = None if best.start is None else _settings(problem, found[best.start].settings, best.start_epoch)
+    if interrupted:
+        ended = sum(one.ended for one in found)
+        warnings.warn(
+            f"the search was interrupted: the result is the best of the {ended:,} trials that ended, not fitted to all "
+            "the events",
+            ShortlistWarning,
+            stacklevel=2,
+        )
+        refit = False
+    began = working_seconds()
+    fitted = problem.final(settings, start, progress, threads) if refit else None
     return Tuned(
         recommender=type(template).__name__,
         metric=problem.metric,
@@ -154,14 +177,22 @@ def tune(
         importance=importance(chosen, found),
         seconds=spent,
         model=fitted,
-        refit_seconds=time.perf_counter() - began if refit else None,
+        refit_seconds=working_seconds() - began if refit else None,
         searched=tuple(chosen),
+        start=start,
+        interrupted=interrupted,
     )
+
+
+def _settings(problem: Problem, chosen: Mapping[str, Any], epoch: int | None) -> dict[str, Any]:
+    """All settings of a recommender with these chosen, to end with what was its best epoch, if it has epochs."""
+    settings = {**problem.template.settings(), **chosen}
+    return settings if epoch is None else settings | problem.recommender(settings)._ending_at(epoch)
 
 
 def _best(trials: Sequence[Trial], metric: str) -> Trial:
     if complete := [one for one in trials if one.counts]:
-        return max(complete, key=lambda one: one.value or 0.0)
+        return max(complete, key=lambda one: one.place)
     if failed := [one for one in trials if one.state == "failed"]:
         raise DataError(f"no trial has a {metric}: {len(failed)} failed, the last one thus: {failed[-1].reason}")
     raise DataError("no trial came to its end; give it more time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from shortlist.data.rows import Rows, fault
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import ShortlistError, StorageError
 
+_FIELDS = {"field": pl.String()}
 _VALUES = {"field": pl.Int32(), "value": pl.String(), "column": pl.Int32(), "count": pl.Int64()}
 
 
@@ -25,9 +27,10 @@ class Parts(NamedTuple):
     """Features taken apart, as `StoredModel` keeps things.
 
     Attributes:
-        settings: JSON values: how each field is encoded.
+        settings: JSON values.
         arrays: the matrix: `indptr`, `indices` and `values`.
-        tables: the `ids`, and the `values` of the fields.
+        tables: the `ids`; how each of the `fields` is encoded, a line of JSON each, as there may be more of them than
+            settings have room for; and the `values` of the fields.
     """
 
     settings: dict[str, Any]
@@ -38,7 +41,7 @@ class Parts(NamedTuple):
 def taken_apart(vocabulary: Vocabulary, fields: Sequence[Field], rows: Rows, from_text: bool, prefix: str) -> Parts:
     """The parts, with `prefix` before every name of an array or a table."""
     require_polars_threads("storing features")
-    described: list[dict[str, Any]] = []
+    described: list[str] = []
     values = [pl.DataFrame(schema=_VALUES)]
     for number, field in enumerate(fields):
         one: dict[str, Any] = {"name": field.name, "kind": field.kind}
@@ -47,12 +50,16 @@ def taken_apart(vocabulary: Vocabulary, fields: Sequence[Field], rows: Rows, fro
         elif isinstance(field, ValuesField):
             one |= {"n_rare": field.n_rare, "separator": field.separator, "normalize": field.normalize}
             values.append(field.values.select(pl.lit(number, pl.Int32).alias("field"), "value", "column", "count"))
-        described.append(one)
+        described.append(json.dumps(one))
     assert rows.values is not None
     return Parts(
-        {"fields": described, "from_text": from_text},
+        {"from_text": from_text},
         {f"{prefix}indptr": rows.indptr, f"{prefix}indices": rows.indices, f"{prefix}values": rows.values},
-        {f"{prefix}ids": vocabulary.frame, f"{prefix}values": pl.concat(values)},
+        {
+            f"{prefix}ids": vocabulary.frame,
+            f"{prefix}fields": pl.DataFrame({"field": described}, schema=_FIELDS),
+            f"{prefix}values": pl.concat(values),
+        },
     )
 
 
@@ -66,7 +73,7 @@ def put_together(
     require_polars_threads("restoring features")
     for kind, found, names in (
         ("array", arrays, ("indptr", "indices", "values")),
-        ("table", tables, ("ids", "values")),
+        ("table", tables, ("ids", "values") if "fields" in settings else ("ids", "fields", "values")),
     ):
         for name in names:
             if prefix + name not in found:
@@ -75,11 +82,16 @@ def put_together(
         vocabulary = Vocabulary(tables[f"{prefix}ids"])
         if repeats := len(vocabulary) - vocabulary.frame.n_unique():
             raise ValueError(f"{repeats:,} ids are repeated")
-        fields = _fields(settings["fields"], tables[f"{prefix}values"])
+        if "fields" in settings:  # a model saved before fields had a table of their own
+            lines = [json.dumps(one) for one in _typed(settings["fields"], list, "fields")]
+            described = pl.DataFrame({"field": lines}, schema=_FIELDS)
+        else:
+            described = tables[f"{prefix}fields"]
+        fields = _fields(described, tables[f"{prefix}values"])
         from_text = _typed(settings["from_text"], bool, "from_text")
     except KeyError as error:
         raise StorageError(f"the settings of the features lack {error}") from None
-    except (TypeError, ValueError, ShortlistError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, ShortlistError) as error:
         raise StorageError(f"the features cannot be used: {error}") from error
     width = sum(field.n_columns for field in fields)
     indptr, indices, values = (arrays[prefix + name].copy() for name in ("indptr", "indices", "values"))
@@ -89,13 +101,17 @@ def put_together(
     return vocabulary, fields, rows, from_text
 
 
-def _fields(described: Any, values: pl.DataFrame) -> list[Field]:
-    if dict(values.schema) != _VALUES:
-        raise ValueError(f"the table of values has the columns {dict(values.schema)}; expected {_VALUES}")
+def _fields(described: pl.DataFrame, values: pl.DataFrame) -> list[Field]:
+    for what, table, schema in (("fields", described, _FIELDS), ("values", values, _VALUES)):
+        if dict(table.schema) != schema:
+            raise ValueError(f"the table of {what} has the columns {dict(table.schema)}; expected {schema}")
+    nothing = values.clear().drop("field")
+    parts = values.partition_by("field", as_dict=True, include_key=False)
     fields: list[Field] = []
-    for number, one in enumerate(_typed(described, list, "fields")):
-        name, kind = _typed(_typed(one, dict, "a field")["name"], str, "name"), one["kind"]
-        own = values.filter(pl.col("field") == number).drop("field")
+    for number, line in enumerate(described["field"]):
+        one = _typed(json.loads(line), dict, "a field")
+        name, kind = _typed(one["name"], str, "name"), one["kind"]
+        own = parts.get((number,), nothing)
         if kind == "numeric":
             mean, std = (float(_typed(one[key], float | int, key)) for key in ("mean", "std"))
             if one["scale"] not in ("standard", "log", "raw") or not (math.isfinite(mean) and 0 < std < math.inf):
