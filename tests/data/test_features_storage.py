@@ -178,3 +178,10 @@ def test_parts_that_do_not_fit_are_refused(damage, message):
     damage(parts)
     with pytest.raises(StorageError, match=message):
         sl.Features.from_parts(*parts)
+
+
+def test_fields_among_the_settings_as_earlier_models_have_them():
+    ours = made()
+    parts = ours.to_parts("")
+    told = [json.loads(line) for line in parts.tables.pop("fields")["field"]]
+    assert_same(sl.Features.from_parts(parts.settings | {"fields": told}, parts.arrays, parts.tables, ""), ours)

@@ -361,16 +361,16 @@ def test_the_modules_load_without_torch_and_triton():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("unobserved_weight", [0.0, 0.1])
+@pytest.mark.parametrize("unobserved_weight", [0.0, 0.1, 1.0])
 def test_more_dimensions_than_the_rank_and_hardly_any_lambda(unobserved_weight):
-    for regularization in (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
-        problem = make(
-            30, 9, 17, regularization=regularization, unobserved_weight=unobserved_weight, regularization_exponent=0.0
-        )
-        learning = solver(problem)
-        losses = [sum(dense_loss(problem, W=0 * problem.W, H=0 * problem.H))]
-        for step in [learning.epoch] * 8 + [learning.finish]:
-            step()
-            losses.append(sum(dense_loss(problem, *learning.embeddings())))
-        for before, after in pairwise(losses):
-            assert after <= before + 1e-4 * before + 1e-5 * losses[0], regularization
+    options = {"unobserved_weight": unobserved_weight, "regularization_exponent": 0.0}
+    for regularization in (0.0, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-4):
+        for convention, items in (("added", 9), ("total", 12)):
+            problem = make(60, items, 17, regularization=regularization, convention=convention, **options)
+            learning = solver(problem)
+            losses = [sum(dense_loss(problem, W=0 * problem.W, H=0 * problem.H))]
+            for step in [learning.epoch] * 8 + [learning.finish]:
+                step()
+                losses.append(sum(dense_loss(problem, *learning.embeddings())))
+            for before, after in pairwise(losses):
+                assert after <= before + 1e-4 * before + 1e-5 * losses[0], (regularization, convention)
