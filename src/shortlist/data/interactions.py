@@ -15,6 +15,7 @@ from shortlist.data.building import Built, Columns, OnBad, build
 from shortlist.data.frames import column, stream
 from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
+from shortlist.data.times import shown
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -354,9 +355,7 @@ class Interactions:
         if self.weights is not None and len(self):
             parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
         if self.times is not None and len(self):
-            span = pl.Series([self.times.min(), self.times.max()])
-            first, last = span if self.time_dtype is None else span.cast(self.time_dtype)
-            parts.append(f"{first} … {last}")
+            parts.append(" … ".join(shown(time, self.time_dtype) for time in (self.times.min(), self.times.max())))
         if self.dropped:
             parts.append(f"{sum(self.dropped.values()):,} rows dropped")
         return ", ".join(parts) + ")"
