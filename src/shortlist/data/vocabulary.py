@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
@@ -20,6 +21,7 @@ Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
 _JOIN_FROM = 4096  # length of a Series from which a hash join beats a Python dictionary
 _MOST = np.iinfo(np.int32).max
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
 
 
 class Vocabulary:
@@ -136,7 +138,10 @@ class Vocabulary:
         return Vocabulary(pl.concat([self._frame, new.select(self.names)])) if new.height else self
 
     def parse(self, text: str) -> Id:
-        """Read an id from text, as typed on a command line; parts of a tuple are separated by commas."""
+        """Read an id from text, as typed on a command line; parts of a tuple are separated by commas.
+
+        An integer is read only in the one spelling that Python prints: "1", and not "01", "+1", "0_1" or "１".
+        """
         parts = text.split(",") if self.is_tuple else [text]
         if len(parts) != self._frame.width:
             raise SettingError(f"{text!r} has {len(parts)} parts; expected {self._frame.width}: {','.join(self.names)}")
@@ -161,10 +166,12 @@ class Vocabulary:
     def _parse_part(text: str, column: pl.Series) -> int | str:
         if column.dtype == pl.String:
             return text
-        try:
-            return int(text)
-        except ValueError:
-            raise UnknownIdError(f"unknown id {text!r}: ids of {column.name!r} are integers") from None
+        found = integer_of(text)
+        if found is None:
+            raise UnknownIdError(
+                f"unknown id {text!r:.80}: ids of {column.name!r} are integers, written as plain digits such as 17"
+            )
+        return found
 
     def _code(self, one: Id) -> int:
         return self._by_id.get(one, -1) if is_id(one) else -1
@@ -222,6 +229,15 @@ class Vocabulary:
         types = ", ".join(str(dtype) for dtype in self._frame.dtypes)
         span = f", {self._one(0)!r} … {self._one(-1)!r}" if len(self) else ""
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
+
+
+def integer_of(text: str) -> int | None:
+    """The integer that is written so, or None: each integer has one spelling, so that no two texts mean one id.
+
+    >>> integer_of("-17"), integer_of("017"), integer_of("1_7"), integer_of("１７")
+    (-17, None, None, None)
+    """
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def is_id(one: Id) -> bool:

@@ -92,6 +92,6 @@ def review_names(path: Path) -> tuple[str, ...] | None:
         line = next((line for line in iter(lambda: stream.readline(1 << 20), b"") if line.strip()), b"")
     try:
         review = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return next((names for names in REVIEWS if isinstance(review, dict) and set(names) <= review.keys()), None)
