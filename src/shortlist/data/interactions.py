@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist.data.building import Built, Columns, OnBad, build
-from shortlist.data.frames import column, stream
+from shortlist.data.frames import column, refuse_mixed_zones, stream
 from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
 from shortlist.data.times import shown
@@ -102,7 +102,8 @@ class Interactions:
             aggregate: what a pair that occurs several times weighs: the `"sum"` of its weights, the `"count"` of its
                 events, or the `"latest"` weight.
             on_bad: rows that cannot be used (null ids, null, negative or infinite weights, unreadable times, lines with
-                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`.
+                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`. With
+                `"drop"`, ids that are whole floats with gaps, as pandas makes of integers with gaps, become integers.
             format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
             separator: of text files; a comma, in TSV a tab.
         """
@@ -434,6 +435,8 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
                 f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
             )
     frame = frame[columns.all]
+    if columns.time is not None and frame[columns.time].dtype == object:
+        refuse_mixed_zones(columns.time, frame[columns.time])
     try:
         return stream(frame)
     except ImportError:  # polars takes pandas frames by way of pyarrow
