@@ -186,8 +186,8 @@ def build(
         row: what a row is; dropping bad ones is advised for events only.
     """
     from_text = n_records is not None
-    if on_bad not in ("raise", "drop"):
-        raise SettingError(f"on_bad={on_bad!r}; expected 'raise' or 'drop'")
+    if not isinstance(on_bad, str) or on_bad not in ("raise", "drop"):
+        raise SettingError(f"on_bad={on_bad!r:.80}; expected 'raise' or 'drop'")
     with polars_errors(origin):
         schema = source.collect_schema()
     missing = [name for name in columns.all if name not in schema]

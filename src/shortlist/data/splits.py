@@ -502,15 +502,15 @@ def _check_same_type(own: Vocabulary, other: Vocabulary, what: str) -> None:
 
 def _check_fold_in(events: Interactions, fold_in: float, by: str) -> None:
     _share(fold_in, "fold_in")
-    if by not in ("random", "time"):
-        raise SettingError(f"by={by!r}; expected 'random' or 'time'")
+    if not isinstance(by, str) or by not in ("random", "time"):
+        raise SettingError(f"by={by!r:.80}; expected 'random' or 'time'")
     if by == "time":
         _times(events, "a split with by='time'")
 
 
 def _check_repeats(repeats: str) -> None:
-    if repeats not in ("drop", "keep"):
-        raise SettingError(f"repeats={repeats!r}; expected 'drop' or 'keep'")
+    if not isinstance(repeats, str) or repeats not in ("drop", "keep"):
+        raise SettingError(f"repeats={repeats!r:.80}; expected 'drop' or 'keep'")
 
 
 def _share(value: float, name: str) -> float:

@@ -40,6 +40,8 @@ class Vocabulary:
     """
 
     def __init__(self, frame: pl.DataFrame) -> None:
+        if not isinstance(frame, pl.DataFrame):
+            raise DataError(f"a vocabulary is made of a polars frame, got {type(frame).__name__}; use Vocabulary.of")
         if not frame.width:
             raise DataError("a vocabulary needs at least one column of ids")
         if frame.height > _MOST:
@@ -80,7 +82,10 @@ class Vocabulary:
             return list(self._values)
         # Without polars, whose threads do not survive a fork: a server may load a model and then fork.
         values = self._values
-        return [values[code] for code in np.asarray(codes).tolist()]
+        try:
+            return [values[code] for code in np.asarray(codes).tolist()]
+        except (TypeError, ValueError, IndexError):
+            raise self._no_codes(codes) from None
 
     @cached_property
     def _values(self) -> list[Id]:
@@ -92,7 +97,13 @@ class Vocabulary:
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """The ids with these codes as a frame with the original columns and types."""
-        return self._frame[np.asarray(codes, dtype=np.int64)]
+        try:
+            return self._frame[np.asarray(codes, dtype=np.int64)]
+        except (TypeError, ValueError, IndexError, OverflowError, pl.exceptions.PolarsError):
+            raise self._no_codes(codes) from None
+
+    def _no_codes(self, codes: object) -> SettingError:
+        return SettingError(f"codes is {codes!r:.80}; expected a list of integers from 0 to {len(self) - 1:,}")
 
     def encode(
         self,
@@ -111,8 +122,8 @@ class Vocabulary:
             what: the word for an id in the error message.
             way_out: what the message advises.
         """
-        if unknown not in ("raise", "skip", "mark"):
-            raise SettingError(f"unknown={unknown!r}; expected 'raise', 'skip' or 'mark'")
+        if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
+            raise SettingError(f"unknown={unknown!r:.80}; expected 'raise', 'skip' or 'mark'")
         _refuse_single(ids, what)
         if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
             raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
@@ -142,6 +153,8 @@ class Vocabulary:
 
         An integer is read only in the one spelling that Python prints: "1", and not "01", "+1", "0_1" or "１".
         """
+        if not isinstance(text, str):
+            raise SettingError(f"an id is parsed from text, got {text!r:.80}")
         parts = text.split(",") if self.is_tuple else [text]
         if len(parts) != self._frame.width:
             raise SettingError(f"{text!r} has {len(parts)} parts; expected {self._frame.width}: {','.join(self.names)}")
@@ -250,6 +263,8 @@ def is_id(one: Id) -> bool:
 def _refuse_single(ids: object, what: str) -> None:
     if isinstance(ids, str | bytes | int | np.integer):
         raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
+    if not isinstance(ids, Iterable):
+        raise SettingError(f"expected a list of {what}s, got {ids!r:.80}")
 
 
 def _listed(ids: Iterable[Id] | pl.Series | pl.DataFrame) -> list[Id]:
