@@ -309,8 +309,8 @@ def _refuse_empty_cells(labels: Labels) -> None:
         if column.null_count():
             first = labels.ids()[int(column.is_null().arg_max() or 0)]
             raise DataError(
-                f"context {first!r:.200}: its {column.name!r} is not of type {column.dtype}, as the column of that name "
-                "in the file must be; correct it, or pass unknown='skip' to leave it out"
+                f"context {first!r:.200}: its {column.name!r} is not of type {column.dtype}, as the file's column "
+                "of that name must be; correct it, or pass unknown='skip' to leave it out"
             )
 
 
