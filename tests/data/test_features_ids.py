@@ -30,7 +30,7 @@ def test_whole_floats_with_gaps_are_integers_with_gaps(tmp_path):
         assert take(on_bad="drop").ids == [1, 3]
         with pytest.raises(DataError, match="1 of 3 ids are null"):
             take()
-    with pytest.raises(DataError, match="1 of its numbers, such as 1.5, are no integers"):
+    with pytest.raises(DataError, match=r"1 of its numbers, such as 1\.5, are no integers"):
         sl.Features.from_frame(frame.with_columns(item=pl.Series([1.0, None, 1.5])), id="item", on_bad="drop")
 
 

@@ -228,8 +228,10 @@ def test_a_plain_number_is_no_moment_among_dates(column, test):
 
 @pytest.mark.parametrize(
     "test",
-    [None, "soon", "7 months", "3M", b"7d", [1], {}, np.array([1, 2]), dt.time(3), np.datetime64("NaT"), pd.NaT]
-    + [np.timedelta64("NaT"), np.timedelta64(1, "M"), "2018-11-04T00:00:00+99:00", "9" * 5000 + "d"],
+    [
+        *(None, "soon", "7 months", "3M", b"7d", [1], {}, np.array([1, 2]), dt.time(3), np.datetime64("NaT"), pd.NaT),
+        *(np.timedelta64("NaT"), np.timedelta64(1, "M"), "2018-11-04T00:00:00+99:00", "9" * 5000 + "d"),
+    ],
     ids=lambda test: f"{test!r:.20}",
 )
 def test_neither_a_moment_nor_a_length(test):

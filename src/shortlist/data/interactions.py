@@ -308,10 +308,12 @@ class Interactions:
             found = found.astype(np.int64)
         mask = found.dtype == np.bool_ and found.shape == (len(self),)
         if not mask and (
-            found.ndim != 1 or found.dtype.kind not in "iu" or (found.size and not -1 < found.min() <= found.max() < len(self))
+            found.ndim != 1
+            or found.dtype.kind not in "iu"
+            or (found.size and not -1 < found.min() <= found.max() < len(self))
         ):
             raise SettingError(
-                f"keep is {keep!r:.80}; expected a mask with {len(self):,} values, or places from 0 to {len(self) - 1:,}"
+                f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or places from 0 to {len(self) - 1:,}"
             )
         return found
 
