@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import SettingError
 
+T = TypeVar("T")
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 DEFAULT_MEMORY = 256 * 2**20
 _NONE = (bool, np.timedelta64)  # integers to Python and to NumPy, and no numbers
@@ -61,6 +63,24 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
     return str(value)
+
+
+def instance(name: str, value: object, kind: type[T], expected: str) -> T:
+    """An object of a class."""
+    if not isinstance(value, kind):
+        raise SettingError(f"{name} is {value!r:.80}; expected {expected}")
+    return value
+
+
+def numbers(name: str, values: object) -> npt.NDArray[Any]:
+    """Numbers as an array, of whatever shape and finite or not."""
+    try:
+        found = np.asarray(values)
+    except (TypeError, ValueError):  # lists of several lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "iuf":
+        raise SettingError(f"{name} is {values!r:.80}; expected numbers")
+    return found
 
 
 def refuse_large_squares(whose: str, sums: npt.NDArray[np.float64]) -> None:

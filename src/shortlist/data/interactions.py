@@ -288,7 +288,7 @@ class Interactions:
 
         `keep` is a mask with a value for each event, or the places of events as integers.
         """
-        keep = self._places(keep)
+        keep, compact = self._places(keep), flag("compact", compact)
         context_codes, item_codes = self.context_codes[keep], self.item_codes[keep]
         contexts, items = self.contexts, self.items
         if compact:

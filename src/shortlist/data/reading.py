@@ -75,7 +75,7 @@ def find_files(
         isinstance(separator, str) and len(separator) == 1 and separator.isascii() and separator not in '"\r\n'
     ):
         raise SettingError(f"separator={separator!r:.80}; expected one ASCII character such as ';'")
-    if format is not None and format not in list(_SUFFIXES.values()):
+    if format is not None and not (isinstance(format, str) and format in _SUFFIXES.values()):
         raise SettingError(f"format={format!r:.80}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
     place = as_path(path)
     text = str(place)

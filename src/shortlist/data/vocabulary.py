@@ -56,7 +56,10 @@ class Vocabulary:
     @classmethod
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
         """Make a vocabulary of distinct ids in the given order; tuples become several columns named by `name`."""
-        frame = _frame_of(ids, [name] if isinstance(name, str) else list(name))
+        names = [name] if isinstance(name, str) else list(name) if isinstance(name, Sequence) else []
+        if not names or not all(isinstance(one, str) for one in names):
+            raise SettingError(f"name is {name!r:.80}; expected the name of the column of ids, or a list of names")
+        frame = _frame_of(ids, names)
         if repeats := frame.height - frame.unique().height:
             raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
         return cls(frame)
@@ -263,7 +266,7 @@ def is_id(one: Id) -> bool:
 def _refuse_single(ids: object, what: str) -> None:
     if isinstance(ids, str | bytes | int | np.integer):
         raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
-    if not isinstance(ids, Iterable):
+    if not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and not ids.ndim):
         raise SettingError(f"expected a list of {what}s, got {ids!r:.80}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import instance
 from shortlist.errors import SettingError
 from shortlist.metrics.cosines import cosine_sums
 from shortlist.metrics.groups import divergence, popularity_groups, shares_of_lists, shares_of_rows
@@ -143,6 +144,7 @@ def _ratio(sums: Values, counts: npt.NDArray[Any]) -> Values:
 
 def _check_cut(lists: Lists, n: int) -> int:
     n = check_n(n)
+    instance("lists", lists, Lists, "Lists, such as Lists.from_lists gives")
     width = lists.items.shape[1]
     if n > width and width < lists.n_items:
         raise SettingError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, share, whole
+from shortlist._settings import flag, number, share, whole
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, Draw, Exclude, Sampler, Score
@@ -86,11 +86,11 @@ class RejectionNegatives(UniformNegatives):
         log_q: bool = False,
     ) -> Draw:
         """As `Negatives.draw`; needs `score`, reports rounds, and refuses `log_q`."""
-        if log_q:
+        if flag("log_q", log_q):
             raise SettingError("Rejection knows no ln q of its draws; take another sampler where a loss needs q")
-        if score is None:
+        if not callable(score):
             raise SettingError("Rejection compares scores; pass score, a function of contexts and items")
-        contexts, positives = self._checked(contexts, positives)
+        contexts, positives = self._checked(contexts, positives, rng)
         items = np.full((len(contexts), whole("n", n)), -1, np.int32)
         rounds = np.zeros(items.shape, np.int32)
         least = np.asarray(score(contexts, positives)) - self._settings.margin

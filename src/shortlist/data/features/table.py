@@ -306,7 +306,9 @@ class Features:
 
     def select(self, fields: Names) -> Features:
         """The same rows with these fields only, in this order."""
-        names = [fields] if isinstance(fields, str) else list(fields)
+        names = [fields] if isinstance(fields, str) else list(fields) if isinstance(fields, Iterable) else []
+        if not all(isinstance(name, str) for name in names):
+            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once")
         known = {field.name: field for field in self.fields}
         for name in names:
             if name not in known:
