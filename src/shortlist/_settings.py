@@ -6,14 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import SettingError
 
-T = TypeVar("T")
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 DEFAULT_MEMORY = 256 * 2**20
 _NONE = (bool, np.timedelta64)  # integers to Python and to NumPy, and no numbers
@@ -65,11 +64,10 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     return str(value)
 
 
-def instance(name: str, value: object, kind: type[T], expected: str) -> T:
-    """An object of a class."""
+def instance(name: str, value: object, kind: type, expected: str) -> None:
+    """Refuse what is no object of a class."""
     if not isinstance(value, kind):
         raise SettingError(f"{name} is {value!r:.80}; expected {expected}")
-    return value
 
 
 def numbers(name: str, values: object) -> npt.NDArray[Any]:

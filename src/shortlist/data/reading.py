@@ -172,9 +172,11 @@ def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
 
 def _refuse_mixed_zones(files: Files, columns: Columns) -> None:
     """Refuse Parquet files whose times have a time zone in some only: polars takes all for what the first one has."""
+    if columns.time is None or len(files.paths) == 1:
+        return
     zones: dict[str | None, Path] = {}
     with polars_errors(files.name):
-        for path in files.paths if columns.time is not None and len(files.paths) > 1 else ():
+        for path in files.paths:
             dtype = pl.read_parquet_schema(path).get(columns.time)
             if isinstance(dtype, pl.Datetime):
                 zones.setdefault(dtype.time_zone, path)

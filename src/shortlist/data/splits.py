@@ -442,7 +442,7 @@ def _by_pair(
     return by_pair, ends
 
 
-def _check_events(events: Interactions, who: str, name: str = "events") -> None:
+def _check_events(events: object, who: str, name: str = "events") -> None:
     if not isinstance(events, Interactions):
         what = "" if name == "events" else f" as {name}"
         raise DataError(
@@ -460,7 +460,7 @@ def _times(events: Interactions, who: str) -> npt.NDArray[Any]:
 
 def _cut(test: Any, events: Interactions, times: npt.NDArray[Any]) -> Any:
     """The number in the time column from which on events are asked for."""
-    if isinstance(test, np.number) and not isinstance(test, np.timedelta64):
+    if isinstance(test, np.generic) and test.dtype.kind in "iuf":
         test = test.item()
     plain = isinstance(test, int | float) and not isinstance(test, bool)
     if isinstance(test, float) and 0 < test < 1:

@@ -56,7 +56,7 @@ def first_within(length: int, last: int, dtype: pl.DataType) -> int:
     return (last * unit - length) // unit + 1
 
 
-def as_length(value: object) -> int | None:
+def as_length(value: Any) -> int | None:
     """A length of time in nanoseconds, from a timedelta or text such as "7d"; None if it is something else.
 
     >>> as_length("2h") == as_length(dt.timedelta(hours=2)) == as_length(np.timedelta64(120, "m")) == 7200 * 10**9
@@ -95,7 +95,7 @@ def shown(time: Any, dtype: pl.DataType | None) -> str:
             return str(moment)
         return str(moment.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone)))
     except (OverflowError, ValueError, LookupError, OSError):  # no such year, or a zone that this machine lacks
-        unit = "D" if isinstance(dtype, pl.Date) else getattr(dtype, "time_unit", "us")
+        unit: Any = "D" if isinstance(dtype, pl.Date) else getattr(dtype, "time_unit", "us")
         if abs(time) >= 2**63:
             return f"{time} {unit} since 1970"
         return str(np.datetime64(time, unit)) + "Z" * (getattr(dtype, "time_zone", None) is not None)

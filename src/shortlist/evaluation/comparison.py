@@ -43,11 +43,10 @@ class Comparison:
         """The best model by this metric and those that cannot be told from it."""
         with suppress(SettingError):
             metric = str(parse_metric(metric))  # by another of its names
-        rows = [row for row in self.rows if row["metric"] == metric]
+        rows = [row for row in self.rows if row["metric"] == metric] if isinstance(metric, str) else []
         if not rows:
-            raise SettingError(
-                f"{metric!r} was not compared; there are {', '.join(dict.fromkeys(row['metric'] for row in self.rows))}"
-            )
+            there = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
+            raise SettingError(f"{metric!r:.80} was not compared; there are {there}")
         if rows[0]["worse"] is None:
             raise SettingError(
                 f"of {metric!r} more is neither better nor worse; ask for the best by an accuracy metric"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import numbers
 from shortlist.errors import SettingError
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ class Ranks:
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).indptr
         array([0, 2, 3])
         """
-        rows = as_lists("ranks", ranks)
+        rows, n_ranked = as_lists("ranks", ranks), numbers("n_items", n_items)
         n_relevant = np.array([len(row) for row in rows], dtype=np.int64)
         flat = [rank for row in rows for rank in row]
         return cls(
             indptr=np.concatenate([[0], np.cumsum(n_relevant)]),
             ranks=np.array(flat) if flat else np.empty(0, np.int64),
             n_relevant=n_relevant,
-            n_ranked=np.full(len(rows), n_items) if np.ndim(n_items) == 0 else np.asarray(n_items),
+            n_ranked=n_ranked if n_ranked.ndim else np.full(len(rows), n_ranked),
             cutoff=None,
         )
 

@@ -90,8 +90,10 @@ class LambdaRank:
     def _worth(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """What the places of these ranks are worth."""
         name, cut = self._parsed()
-        within = ranks <= cut if cut else np.ones(len(ranks))
-        return {"ndcg": within / np.log2(1 + ranks), "auc": ranks, "ap": within / ranks}.get(name, within) * 1.0
+        within = ((ranks <= cut) | (cut == 0)).astype(np.float64)
+        return {"ndcg": within / np.log2(1 + ranks), "auc": ranks.astype(np.float64), "ap": within / ranks}.get(
+            name, within
+        )
 
     def _norms(self, sizes: npt.NDArray[np.int64], n_items: int) -> npt.NDArray[np.float64]:
         """What the metric of a context with so many positives, at least 1, is divided by."""
@@ -99,11 +101,12 @@ class LambdaRank:
         if name == "ndcg":
             best = self._worth(np.arange(1, min(int(sizes.max()), n_items) + 1))
             return np.asarray(np.cumsum(best)[np.minimum(sizes, n_items) - 1])
+        counts = sizes.astype(np.float64)
         if name == "auc":
-            return sizes * np.maximum(1.0, n_items - sizes)
+            return counts * np.maximum(1.0, n_items - counts)
         if name == "ap":
-            return np.minimum(sizes, cut or n_items) * 1.0
-        return np.full(len(sizes), float(cut)) if name == "precision" else sizes * 1.0
+            return np.minimum(counts, cut or n_items)
+        return np.full(len(counts), float(cut)) if name == "precision" else counts
 
     def change(self, positive: int, negative: int, positives: npt.ArrayLike, n_items: int) -> float:
         """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them.

@@ -9,6 +9,7 @@ import numpy as np
 
 from shortlist._numba import fast_lean_kernel
 from shortlist._settings import numbers, one_of
+from shortlist.errors import SettingError
 
 LossName: TypeAlias = Literal["square", "logistic", "hinge"]
 SQUARE, LOGISTIC, HINGE = 0, 1, 2
@@ -58,8 +59,14 @@ def _checked(loss: object, scores: Any, labels: Any) -> tuple[Any, Any]:
     one_of("loss", loss, tuple(CODES))
     if not _is_tensor(scores):
         scores = numbers("scores", scores)
-    plain = _is_tensor(labels) or isinstance(labels, int | float | np.number)
-    return scores, labels if plain else numbers("labels", labels)
+    if not (_is_tensor(labels) or isinstance(labels, int | float | np.number)):
+        labels = numbers("labels", labels)
+        try:
+            np.broadcast_shapes(labels.shape, scores.shape)
+        except ValueError:
+            shapes = f"labels have shape {labels.shape} and scores {tuple(scores.shape)}"
+            raise SettingError(f"{shapes}; expected one for each") from None
+    return scores, labels
 
 
 def _is_tensor(array: Any) -> bool:

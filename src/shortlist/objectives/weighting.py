@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import numbers, one_of
+from shortlist.errors import SettingError
 
 Weighting: TypeAlias = Literal["binary", "log", "raw"]
 WEIGHTINGS = ("binary", "log", "raw")
@@ -30,6 +31,8 @@ def strengths(
         values = numbers("values", values)
     if confidence is not None:
         confidence = numbers("confidence", confidence)
+        if values is not None and weighting != "binary" and confidence.shape != values.shape:
+            raise SettingError(f"confidence has shape {confidence.shape}, values {values.shape}; expected one each")
     if values is None or weighting == "binary":
         return np.ones(1, np.float32) if confidence is None else confidence
     found: npt.NDArray[np.float32] = np.log2(1 + values) if weighting == "log" else values

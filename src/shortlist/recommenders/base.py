@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import memory_bytes, one_of, whole
+from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -506,7 +506,7 @@ class Recommender(ABC):
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
     ) -> Filters:
-        exclude = (queries.histories.indptr, queries.histories.indices) if exclude_seen else None
+        exclude = (queries.histories.indptr, queries.histories.indices) if flag("exclude_seen", exclude_seen) else None
         allow_all, allow_rows = self._filter_codes("allow", allow, queries.known)
         deny_all, deny_rows = self._filter_codes("deny", deny, queries.known)
         if deny_rows is not None:

@@ -282,7 +282,7 @@ def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
 def _told(progress: bool | None) -> Iterator[tuple[Advance, Any]]:
     """Who is told what is being done, and who is told the result; unless `progress` is False, standard error."""
     terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else progress):
+    if not (terminal if progress is None else flag("progress", progress)):
         yield (lambda _: None), (lambda _: None)
         return
 

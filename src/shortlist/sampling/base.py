@@ -50,8 +50,8 @@ class Negatives(ABC):
     """A sampler over the histories of some data."""
 
     def __init__(self, histories: Rows, exclude: Exclude) -> None:
-        expected = "rows of items by context, such as interactions.by_context"
-        self.histories, self.exclude = instance("histories", histories, Rows, expected), exclude
+        instance("histories", histories, Rows, "rows of items by context, such as interactions.by_context")
+        self.histories, self.exclude = histories, exclude
         self.n_items = histories.n_columns
 
     @property
