@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import shortlist as sl
+from shortlist.recommenders.registry import REGISTRY
 
 HEAVY = {"numpy", "polars", "numba", "scipy", "torch", "faiss", "ray", "fastapi", "optuna", "rich", "typer"}
 HEAVY |= {"pandas", "lightgbm"}
@@ -35,6 +36,20 @@ def test_every_public_name_is_there_and_documented():
     assert set(sl.__all__) <= set(dir(sl))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         sl.nonsense  # noqa: B018
+
+
+def test_recommenders_are_found_in_their_package_too():
+    import shortlist.recommenders as package
+
+    assert {name for name in REGISTRY if getattr(package, name) is getattr(sl, name)} == set(REGISTRY)
+    assert set(REGISTRY) <= set(dir(package)) & set(package.__all__)
+    with pytest.raises(AttributeError, match=r"'shortlist.recommenders' has no attribute 'TwoStages'"):
+        package.TwoStages  # noqa: B018
+    run("from shortlist.recommenders import *; IALS")
+
+
+def test_importing_the_package_of_recommenders_loads_nothing_heavy():
+    assert run(f"import sys, shortlist.recommenders; print({HEAVY!r} & set(sys.modules))").strip() == "set()"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,23 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
     return str(value)
+
+
+def instance(name: str, value: object, kind: type, expected: str) -> None:
+    """Refuse what is no object of a class."""
+    if not isinstance(value, kind):
+        raise SettingError(f"{name} is {value!r:.80}; expected {expected}")
+
+
+def numbers(name: str, values: object) -> npt.NDArray[Any]:
+    """Numbers as an array, of whatever shape and finite or not."""
+    try:
+        found = np.asarray(values)
+    except (TypeError, ValueError):  # lists of several lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "iuf":
+        raise SettingError(f"{name} is {values!r:.80}; expected numbers")
+    return found
 
 
 def refuse_large_squares(whose: str, sums: npt.NDArray[np.float64]) -> None:

@@ -3,6 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import shortlist as sl
 from cli.helpers import ANSI, COLUMNS, ODD_ITEMS, ODD_USERS, SMALL, write_events
 from shortlist.cli import app
 
@@ -49,4 +50,14 @@ def odd_model(run, odd_csv, tmp_path_factory):
 def int_model(run, int_csv, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "int"
     run("fit", int_csv, *COLUMNS, *SMALL, "--out", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def day_model(tmp_path_factory):
+    """Contexts of text and integers."""
+    path = tmp_path_factory.mktemp("models") / "days"
+    frame = {"user": ["u1", "u1", "u2", "u3", "u4"], "day": [1, 2, 1, 2, 3], "product": ["a", "b", "a", "c", "d"]}
+    data = sl.Interactions.from_frame(frame, context=["user", "day"], item="product")
+    sl.PARAFAC(dim=2, epochs=2).fit(data).save(path)
     return path

@@ -105,32 +105,23 @@ def test_pairs(run, run_json, odd_csv, tmp_path):
     assert run_json("batch", tmp_path / "m", *out, "--unknown", "average", "--overwrite")["contexts"] == 2
 
 
-@pytest.fixture(scope="module")
-def day_model(tmp_path_factory):
-    """Contexts of text and integers."""
-    path = tmp_path_factory.mktemp("models") / "days"
-    frame = {"user": ["u1", "u1", "u2", "u3", "u4"], "day": [1, 2, 1, 2, 3], "product": ["a", "b", "a", "c", "d"]}
-    data = sl.Interactions.from_frame(frame, context=["user", "day"], item="product")
-    sl.PARAFAC(dim=2, epochs=2).fit(data).save(path)
-    return path
-
-
 def test_a_cell_that_is_no_number(run, run_json, day_model, int_model, tmp_path):
     """It is not known, and changes nothing for the other cells of its column."""
     model = sl.load(day_model)
-    rows = ["u1,1", "u2,1", "u3,sunday", "u4,003"]
-    ids = [("u1", 1), ("u2", 1), ("u3", "sunday"), ("u4", 3)]
+    rows = ["u1,1", "u2,1", "u3,sunday", "u4,003", "u4,3"]
+    ids = [("u1", 1), ("u2", 1), ("u3", "sunday"), ("u4", "003"), ("u4", 3)]
     (tmp_path / "who.csv").write_text("\n".join(["user,day", *rows]) + "\n")
     (tmp_path / "who.txt").write_text("\n".join(rows) + "\n")
     for ending in ("csv", "txt"):
         words = ["batch", day_model, "--contexts", tmp_path / f"who.{ending}", "--overwrite"]
         out = tmp_path / "x.parquet"
-        assert run_json(*words, "--out", out, "--unknown", "skip")["skipped"] == [["u3", "sunday"]]
+        assert run_json(*words, "--out", out, "--unknown", "skip")["skipped"] == [["u3", "sunday"], ["u4", "003"]]
         assert pl.read_parquet(out).equals(model.recommend(ids, n=100, unknown="skip").to_polars())
-        run(*words, "--out", out, "--unknown", "average")
-        assert pl.read_parquet(out).equals(model.recommend(ids, n=100, unknown="average").to_polars())
+        told = run(*words, "--out", out, "--unknown", "average", code=1).stderr
+        assert "context ('u3', 'sunday'): its 'day' is not of type Int64" in told
+        assert "correct it, or pass --unknown skip to leave it out" in told
         told = run(*words, "--out", out, code=1).stderr
-        assert "unknown context ('u3', 'sunday'): 1 of 4 contexts have a part that is not known" in told
+        assert "unknown context ('u3', 'sunday'): 2 of 5 contexts have a part that is not known" in told
         assert "pass --unknown skip to leave them out, or --unknown average to take an average" in told
     for name, lines in (("few.csv", "user\n105\nann\n101\n"), ("few.txt", "101\nann\n105\n")):
         (tmp_path / name).write_text(lines)

@@ -149,6 +149,9 @@ def test_an_empty_file_changes_nothing(run, config):
         ("context = 'user'\n\nitem = product", "line 3"),
         ("item = 1\nitem = 2", "line 2"),
         ("a = " + "[" * 50_000, "nested too deeply"),
+        ("[fit]\nthreads = " + "9" * 5000, "has an integer of more than 128 bits"),
+        ("[fit]\nthreads = 0x" + "f" * 5000, "has an integer of more than 128 bits"),
+        ("[recommend]\nallow = [1, [0b1" + "0" * 40_000 + "]]", "has an integer of more than 128 bits"),
         ("#" * (1 << 20) + "\n", "more than 1,048,576 bytes"),
     ],
 )

@@ -73,6 +73,7 @@ def test_json(run_json, odd_csv):
     [
         (["--split", "time", "--test", "2024-01-10"], "time: test from 2024-01-10"),
         (["--split", "time", "--test", "0.3"], "time: test from"),
+        (["--split", "time", "--test", "3d"], "time: test from 2024-01-"),
         (["--split", "last", "--test", "2"], "each context's last 2"),
         (["--split", "random", "--test", ".3", "--seed", "5"], "chance: 30% of events, seed 5"),
         (["--split", "contexts", "--test", "3", "--fold-in", ".6"], "held-out contexts: 3, 60% shown"),

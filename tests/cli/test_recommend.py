@@ -71,6 +71,30 @@ def test_unknown_is_skipped_on_request(run, run_json, odd_model, int_model):
     assert run_json("recommend", odd_model, "nobody", "--unknown", "skip")["answers"] == []
 
 
+@pytest.mark.parametrize("text", ["0101", "1_01", "１０１", "+101", " 101", "101 ", "9" * 5000])
+def test_an_integer_has_one_spelling(run, run_json, int_model, text):
+    assert run_json("recommend", int_model, text, "101", "--unknown", "skip")["skipped"] == [text]
+    assert "ids of 'user' are integers, written as plain digits" in run("recommend", int_model, text, code=1).stderr
+    items = ["recommend", int_model, "--history", "1,02,２", "--unknown", "skip"]
+    assert run_json(*items)["skipped"] == ["02", "２"]
+    (answer,) = run_json("recommend", int_model, "101", "--allow", "1,2,03", "--keep-seen")["answers"]
+    assert {one["id"] for one in answer["items"]} == {1, 2}
+
+
+def test_parts_that_cannot_be_ids(run, run_json, day_model):
+    """They are parts that are not known: skipped, or averaged over; with the wrong number of parts it is no id."""
+    typed = ["u1,1", "u2,sunday", "u3,01", "u4"]
+    told = run_json("recommend", day_model, *typed, "--unknown", "skip")
+    assert [one["context"] for one in told["answers"]] == [["u1", 1]]
+    assert told["skipped"] == typed[1:]
+    told = run_json("recommend", day_model, *typed[:3], "--unknown", "average")
+    expected = sl.load(day_model).recommend([("u1", 1), ("u2", "sunday"), ("u3", "01")], unknown="average")
+    assert [one["context"] for one in told["answers"]] == [["u1", 1], ["u2", "sunday"], ["u3", "01"]]
+    assert ids(told) == expected.ids
+    assert "'u4' has 1 parts; expected 2" in run("recommend", day_model, *typed, "--unknown", "average", code=1).stderr
+    assert "unknown id 'sunday'" in run("recommend", day_model, *typed, code=1).stderr
+
+
 def test_more_than_there_are(run_json, odd_model):
     assert len(ids(run_json("recommend", odd_model, "ann", "--keep-seen", "-n", 10**14))[0]) == len(ODD_ITEMS)
     assert len(ids(run_json("similar", odd_model, "tea", "-n", 10**14))[0]) == len(ODD_ITEMS) - 1

@@ -18,6 +18,22 @@ ITEMS = pl.DataFrame({"item": ["tea", "jam", "fig"], "kind": ["dry", None, "fres
 LACKING = {"kind (missing)": 1, "price (missing)": 1}
 
 
+def test_whole_floats_with_gaps_are_integers_with_gaps(tmp_path):
+    frame = pl.DataFrame({"item": [1.0, None, 3.0], "kind": ["a", "b", "c"]})
+    frame.write_parquet(tmp_path / "f.parquet")
+    for take in (
+        lambda **more: sl.Features.from_frame(frame, id="item", **more),
+        lambda **more: sl.Features.from_frame(frame.to_pandas(), id="item", **more),
+        lambda **more: sl.Features.read(tmp_path / "f.parquet", id="item", **more),
+    ):
+        assert take(on_bad="drop").dropped == {"'item' are null": 1}
+        assert take(on_bad="drop").ids == [1, 3]
+        with pytest.raises(DataError, match="1 of 3 ids are null"):
+            take()
+    with pytest.raises(DataError, match=r"1 of its numbers, such as 1\.5, are no integers"):
+        sl.Features.from_frame(frame.with_columns(item=pl.Series([1.0, None, 1.5])), id="item", on_bad="drop")
+
+
 @pytest.fixture
 def items():
     return sl.Features.from_frame(ITEMS, id="item")

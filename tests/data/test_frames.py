@@ -382,6 +382,61 @@ def test_times_come_back(column):
 
 
 @pytest.mark.parametrize(
+    "unit", ["Y", "M", "W", "D", "7D", "h", "m", "s", "25s", "ms", "10ms", "us", "ns", "ps", "fs", "as"]
+)
+@pytest.mark.parametrize("make", [lambda a: a, lambda a: a.astype(object), list], ids=["array", "objects", "list"])
+def test_times_of_numpy_in_any_unit(unit, make):
+    times = np.array([0, 3, -2], "int64").astype(f"datetime64[{unit}]")
+    if make(times).__class__ is np.ndarray and not isinstance(make(times)[0], np.datetime64):
+        times = times.astype("datetime64[us]")  # NumPy makes numbers of the finest units
+    events = take({"u": [1] * 3, "i": [1, 2, 3], "t": make(times)}, time="t")
+    expected = times.astype("datetime64[ns]").astype("int64")
+    assert events.to_polars()["t"].cast(pl.Datetime("ns")).to_physical().to_list() == expected.tolist()
+
+
+def test_gaps_and_extremes_in_times_of_numpy():
+    times = np.array(["2020-01-01", "NaT", "2020-01-03"], "datetime64[h]")
+    events = take({"u": [1] * 3, "i": [1, 2, 3], "t": times}, time="t", on_bad="drop")
+    assert events.to_polars()["t"].to_list() == [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 3)]
+    far = np.array([0, 2**61], "int64").astype("datetime64[s]")
+    with pytest.raises(DataError, match="column 't' has times that are too far from 1970"):
+        take({"u": [1] * 2, "i": [1, 2], "t": far}, time="t")
+
+
+@pytest.mark.parametrize(
+    "make", [list, np.array, lambda a: pd.Series(a, dtype=object)], ids=["list", "array", "pandas"]
+)
+def test_times_with_and_without_a_zone_do_not_mix(make):
+    times = make([dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2020, 1, 1), None])
+    frame = {"u": [1] * 3, "i": [1, 2, 3], "t": times}
+    frame = pd.DataFrame(frame) if isinstance(times, pd.Series) else frame
+    with pytest.raises(DataError, match="column 't' mixes times with and without a time zone"):
+        take(frame, time="t", on_bad="drop")
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_whole_floats_with_gaps_are_integers_with_gaps(make, dtype):
+    """As pandas hands over a column of integers of which some are missing."""
+    frame = make({"u": np.array([1, np.nan, -3, 3], dtype), "d": [1, 2, 3, 4], "i": np.array([7, 8, np.nan, 9], dtype)})
+    with pytest.raises(DataError, match=r"Float.*pass on_bad='drop' to leave those rows out and read the others as"):
+        take(frame)
+    events = take(frame, on_bad="drop")
+    assert (events.contexts.ids(), events.items.ids()) == ([1, 3], [7, 9])
+    assert events.dropped == {"'u' are null": 1, "'i' are null": 1}
+    assert take(frame, context=["u", "d"], on_bad="drop").contexts.ids() == [(1, 1), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"), [(1.5, "f8"), (2.0**54, "f8"), (np.inf, "f8"), (-0.25, "f4"), (2.0**25, "f4")]
+)
+def test_floats_that_are_no_integers(number, dtype):
+    frame = {"u": np.array([1, np.nan, number], dtype), "i": [1, 2, 3]}
+    with pytest.raises(DataError, match=r"1 of its numbers, such as .*, are no integers up to"):
+        take(frame, on_bad="drop")
+
+
+@pytest.mark.parametrize(
     ("text", "values"),
     [
         (["2020-01-02", "2019-12-31"], [dt.date(2020, 1, 2), dt.date(2019, 12, 31)]),

@@ -233,6 +233,66 @@ def test_files_that_do_not_agree(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize("first", [None, "UTC"])
+def test_files_with_and_without_a_time_zone(tmp_path, first):
+    """polars takes the times of all for what the first file has."""
+    times = pl.Series("t", [dt.datetime(2020, 1, 1)])
+    other = None if first else "UTC"
+    for name, zone in (("a.parquet", first), ("b.parquet", other)):
+        column = times.dt.replace_time_zone(zone)
+        write(pl.DataFrame({"u": [1], "i": [2]}).with_columns(column), tmp_path / name)
+    with pytest.raises(DataError, match=r"column 't' has times without a time zone in .\.parquet and times in UTC in"):
+        read(tmp_path, time="t")
+    assert len(read(tmp_path)) == 2
+
+
+HALVES = [
+    "\\ud800",
+    "\\udc00",
+    "a\\uD800",
+    "\\udbffb",
+    "\\ud800\\ud800",
+    "\\udc00\\ud83d",
+    "\\ud800\\n",
+    "\\ud800\\u0041",
+]
+
+
+@pytest.mark.parametrize("text", HALVES)
+def test_halves_of_surrogate_pairs(tmp_path, text):
+    """polars makes NUL characters of some and stumbles over others."""
+    good = ['{"u": "b", "i": "\\ud83d\\ude00", "n": 1}', '{"u": "c", "i": "\\\\ud800", "n": 2}']
+    bad = f'{{"u": "{text}", "i": "z", "n": 3}}'
+    path = put(tmp_path, "e.jsonl", "\n".join([good[0], bad, good[1]]) + "\n")
+    with pytest.raises(DataError, match=r"e.jsonl: column 'u' in line 2 is not Unicode text, .*on_bad='drop'"):
+        read(path)
+    events = read(path, on_bad="drop")
+    assert rows(events) == [("b", "\U0001f600"), ("c", "\\ud800")]
+    assert events.dropped == {"'u' are null": 1}
+    put(tmp_path, "e.jsonl", "\n".join([*good, f'{{"u": "d", "i": "e", "{text}": ["{text}"]}}']) + "\n")
+    assert rows(read(path)) == [*rows(events), ("d", "e")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        3,
+        "",
+        b"e.csv",
+        ["e.csv"],
+        pd.DataFrame({"u": [1]}),
+        pl.DataFrame({"u": [1]}),
+        "a" * 5000 + ".csv",
+        "a\0.csv",
+    ],
+    ids=lambda path: f"{path!r:.12}".replace("\n", " "),
+)
+def test_what_is_no_path(path):
+    with pytest.raises(DataError, match=r"expected the path of a file or a folder, got|no such file or folder"):
+        read(path)
+
+
 def test_formats_and_paths(tmp_path):
     path = put(tmp_path, "events.txt", "u|i\n1|2\n")
     with pytest.raises(

@@ -7,6 +7,7 @@ import doctest
 from collections import Counter, defaultdict
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -169,16 +170,20 @@ ISO = "2020-01-08T12:00:00"
     [
         (
             pl.Series([d.date() for d in DAYS]),
-            ["2020-01-08", dt.date(2020, 1, 8), dt.datetime(2020, 1, 8), "2020-01-07 00:00:01", 18269],
+            ["2020-01-08", dt.date(2020, 1, 8), dt.datetime(2020, 1, 8), "2020-01-07 00:00:01", "3d", "71h"],
         ),
         *(
             (
                 pl.Series(DAYS, dtype=pl.Datetime(unit)),
-                [ISO, ISO.replace("T", " "), dt.datetime(2020, 1, 8, 12), "2020-01-08", dt.date(2020, 1, 8)],
+                [
+                    *(ISO, ISO.replace("T", " "), dt.datetime(2020, 1, 8, 12), "2020-01-08", dt.date(2020, 1, 8)),
+                    *(dt.timedelta(days=3), "3d", " 72 h", "0.3w", np.timedelta64(3, "D"), np.timedelta64(50, "h")),
+                    *(np.datetime64("2020-01-08"), np.datetime64("2020-01-08T12", "ns")),
+                ],
             )
             for unit in ("ms", "us", "ns")
         ),
-        (pl.Series(DAYS, dtype=pl.Datetime("ms")), ["2020-01-07 12:00:00.0001", 1578484800000]),
+        (pl.Series(DAYS, dtype=pl.Datetime("ms")), ["2020-01-07 12:00:00.0001", "4320min", "4320m"]),
         (
             pl.Series(DAYS).dt.replace_time_zone("UTC"),
             [ISO, ISO + "Z", "2020-01-08T14:00+02:00", dt.datetime(2020, 1, 8, 12, tzinfo=dt.UTC), dt.date(2020, 1, 8)],
@@ -211,6 +216,53 @@ def test_any_time_and_any_moment(column, tests):
 def test_neither_a_share_nor_a_moment(test):
     with pytest.raises(SettingError, match="expected a share between 0 and 1, or the moment"):
         splits.by_time(take([("a", 1, 1, 1), ("a", 2, 1, 2)]), test)
+
+
+@pytest.mark.parametrize("test", [7, 7.0, np.int64(7), 0, -1, 2**70, float("nan"), float("inf"), 1578484800000])
+@pytest.mark.parametrize("column", [DAYS, [day.date() for day in DAYS]], ids=["datetimes", "dates"])
+def test_a_plain_number_is_no_moment_among_dates(column, test):
+    events = Interactions.from_frame({"u": range(10), "i": range(10), "t": column}, context="u", item="i", time="t")
+    with pytest.raises(SettingError, match=r"expected a length such as '7d', .* not plain numbers"):
+        splits.by_time(events, test)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        *(None, "soon", "7 months", "3M", b"7d", [1], {}, np.array([1, 2]), dt.time(3), np.datetime64("NaT"), pd.NaT),
+        *(np.timedelta64("NaT"), np.timedelta64(1, "M"), "2018-11-04T00:00:00+99:00", "9" * 5000 + "d"),
+    ],
+    ids=lambda test: f"{test!r:.20}",
+)
+def test_neither_a_moment_nor_a_length(test):
+    events = Interactions.from_frame({"u": range(10), "i": range(10), "t": DAYS}, context="u", item="i", time="t")
+    with pytest.raises(SettingError, match="cannot be read as a moment; expected a date"):
+        splits.by_time(events, test)
+
+
+def test_lengths_that_do_not_fit():
+    events = Interactions.from_frame(
+        {"u": [1] * 10, "i": range(10), "t": [day.date() for day in DAYS]}, context="u", item="i", time="t"
+    ).extend(items=[10])
+    with pytest.raises(DataError, match="nothing is left to train on: the cut is at 2020-01-01, "):
+        splits.by_time(events, "52w")
+    for length in ("0d", dt.timedelta(0), dt.timedelta(days=-7)):
+        with pytest.raises(SettingError, match="expected a length of time above 0, such as '7d'"):
+            splits.by_time(events, length)
+    numbers = take([("a", 1, 1, 1), ("a", 2, 1, 2)])
+    with pytest.raises(SettingError, match="so the beginning of the test must be one too; got test='7d'"):
+        splits.by_time(numbers, "7d")
+
+
+@pytest.mark.parametrize("who", ["by_time", "leave_last_out", "at_random", "held_out_contexts", "k_fold_contexts"])
+@pytest.mark.parametrize(
+    "events", [None, "events.csv", pd.DataFrame({"u": [1]}), 7], ids=["none", "text", "frame", "number"]
+)
+def test_events_are_interactions(who, events):
+    with pytest.raises(DataError, match=f"{who} takes Interactions, got {type(events).__name__}; make"):
+        getattr(splits, who)(events)
+    with pytest.raises(DataError, match="given takes Interactions as truth, got"):
+        splits.given(take([("a", 1, 1, 1)]), events)
 
 
 def test_moments_that_do_not_fit():
@@ -276,6 +328,11 @@ def test_leave_last_out(rows, n, repeats):
 
 
 def test_leave_last_out_needs_events():
+    with (
+        pytest.warns(ShortlistWarning),
+        pytest.raises(DataError, match="no context has more than 1180591620717411303424"),
+    ):
+        splits.leave_last_out(take([("a", 1, 1, 1), ("a", 2, 1, 2)]), n=2**70)
     with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 events"):
         splits.leave_last_out(take([("a", 1, 1, 1), ("b", 2, 1, 2)]))
     with pytest.raises(SettingError, match="n=0; expected a whole number of at least 1"):

@@ -183,6 +183,10 @@ def test_parse():
     assert Vocabulary.of([(1, "a")], ["x", "y"]).parse("1,a") == (1, "a")
     with pytest.raises(UnknownIdError, match="unknown id 'x': ids of 'id' are integers"):
         Vocabulary.of([5]).parse("x")
+    for text in ("05", "+5", " 5", "5 ", "5\n", "0_5", "５", "-0", "5.0", "", "9" * 5000):
+        with pytest.raises(UnknownIdError, match="ids of 'id' are integers, written as plain digits such as 17"):
+            Vocabulary.of([5, 0]).parse(text)
+        assert Vocabulary.of([5, 0]).typed([text]) == text
     with pytest.raises(SettingError, match="'1' has 1 parts; expected 2: x,y"):
         Vocabulary.of([(1, "a")], ["x", "y"]).parse("1")
 

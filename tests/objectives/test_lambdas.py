@@ -149,3 +149,24 @@ def test_positives_may_share_an_estimated_rank():
     """Of three positives at rank 1, the first falls to 100: two remain before it, and count as such."""
     found = LambdaRank("ap").change(1, 100, [1, 1, 1], 1000)
     np.testing.assert_allclose(found, abs(1 / 1 - 3 / 100) / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", METRICS)
+@pytest.mark.parametrize(
+    ("positive", "negative", "positives", "n_items", "name"),
+    [
+        *((rank, 3, [1], 100, "positive") for rank in (0, -1, 101, 2, 1.0, "a", None, 2**70)),
+        *((1, rank, [1], 100, "negative") for rank in (0, -1, 101, 10**9, 3.5, None, 2**70)),
+        *((1, 3, ranks, 100, "positives") for ranks in ([], None, [[1]], [1, 0], [1, 101], ["a"], [1.5], [1, 2**70])),
+        (1, 3, [1, 2, 3], 3, "positives"),
+        *((1, 3, [1], n_items, "n_items") for n_items in (0, 1, -5, 2**31, 2**70, "a", None, 3.5)),
+    ],
+)
+def test_impossible_ranks(text, positive, negative, positives, n_items, name):
+    with pytest.raises(SettingError, match=f"^{name} is "):
+        LambdaRank(text).change(positive, negative, positives, n_items)
+
+
+def test_a_swap_in_a_huge_catalogue_needs_no_table_of_it():
+    assert LambdaRank("ndcg").change(1, 3, [1], 2**31 - 1) == 0.5
+    assert LambdaRank("auc").change(1, 2**31 - 1, [1], 2**31 - 1) == pytest.approx(1)

@@ -179,3 +179,12 @@ def test_models_with_and_without_biases_have_indexes(make, events):
     model = make(dim=6, epochs=1, seed=1).fit(events, threads=1)
     whom = events.contexts.ids()[:20]
     same(model.index("quantized", **ALL).search(whom, n=5), model.recommend(whom, n=5))
+
+
+def test_contexts_by_their_name_in_recommend():
+    events = sl.Interactions.from_frame({"u": [1, 1, 2, 3], "i": [1, 2, 3, 1]}, context="u", item="i")
+    index = sl.IALS(dim=2, epochs=1).fit(events).index("exact")
+    assert index.search(contexts=[1, 3], n=1).ids == index.search([1, 3], n=1).ids
+    for queries, contexts in (([1], [1]), (None, np.zeros((1, 2)))):
+        with pytest.raises(sl.SettingError, match="pass either queries"):
+            index.search(queries, contexts=contexts)

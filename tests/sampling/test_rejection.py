@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from sampling.draws import ITEMS, WAYS, N, draw, embeddings, follows, histories
+from shortlist.errors import SettingError
 from shortlist.sampling import Rejection, expected_rank, rounds_law
 
 EXCLUDE = ("history", "positive")
@@ -96,3 +98,32 @@ def test_the_margin_itself_is_no_violation(way):
     H[3], H[7] = 1, 0.25
     items, _ = draw(way, Rejection(margin=1.0, rounds=200).over(histories()), [0], [3], 50, W=W, H=H)
     assert (items == 7).all()
+
+
+def test_the_expected_rank_of_any_catalogue_and_any_number_of_rounds():
+    """Summed by blocks of equal estimates, so it takes no longer for huge numbers."""
+    for p, n_items, rounds in product((1e-9, 0.02, 0.5, 1.0), (1, 2, 3, 10, 1000), (None, 1, 2, 31, 2000, 2**62)):
+        most = min(n_items - 1, n_items if rounds is None else rounds)
+        plain = sum(p * (1 - p) ** (k - 1) * ((n_items - 1) // k) for k in range(1, most + 1))
+        found = 1 if rounds is None or p == 1 else -math.expm1(rounds * math.log1p(-p))
+        assert expected_rank(p, n_items, rounds) == pytest.approx(plain / found, rel=1e-9)
+    assert expected_rank(0.5, 2**31 - 1, 10**9) == pytest.approx(math.log(2) / 0.5 * 0.5 * 2**31, rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [2, 1.5, -0.1, math.nan, None, "a", True, [0.5]])
+def test_a_share_is_from_0_to_1(p):
+    with pytest.raises(SettingError, match=r"p is .*; expected a number from 0 to 1"):
+        expected_rank(p, 10)
+    with pytest.raises(SettingError, match=r"p is .*; expected a number from 0 to 1"):
+        rounds_law(p, 10)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "a", 2**70, math.nan, [3]])
+def test_impossible_numbers_of_rounds_and_items(number):
+    for call in (
+        lambda: expected_rank(0.5, 10, number),
+        lambda: expected_rank(0.5, number),
+        lambda: rounds_law(0.5, number),
+    ):
+        with pytest.raises(SettingError, match=r"(rounds|n_items) is .*; expected a whole number"):
+            call()

@@ -364,7 +364,7 @@ def test_the_modules_load_without_torch_and_triton():
 @pytest.mark.parametrize("unobserved_weight", [0.0, 0.1, 1.0])
 def test_more_dimensions_than_the_rank_and_hardly_any_lambda(unobserved_weight):
     options = {"unobserved_weight": unobserved_weight, "regularization_exponent": 0.0}
-    for regularization in (0.0, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-4):
+    for regularization in (0.0, 1e-10, 1e-7):
         for convention, items in (("added", 9), ("total", 12)):
             problem = make(60, items, 17, regularization=regularization, convention=convention, **options)
             learning = solver(problem)

@@ -191,13 +191,12 @@ def _share_of_ones(counts: "npt.NDArray[np.intp]") -> float:
 
 
 def _times(events: "Interactions") -> dict[str, str] | None:
-    import polars as pl
+    from shortlist.data.times import shown
 
     if events.times is None:
         return None
-    span = pl.Series([events.times.min(), events.times.max()])
-    first, last = span if events.time_dtype is None else span.cast(events.time_dtype)
-    return {"first": str(first), "last": str(last)}
+    first, last = (shown(time, events.time_dtype) for time in (events.times.min(), events.times.max()))
+    return {"first": first, "last": last}
 
 
 def _popular(events: "Interactions", per_item: "npt.NDArray[np.intp]") -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from shortlist.cli.failures import UsageError
 from shortlist.cli.settings import Stored
 
 _MOST_BYTES = 1 << 20
+_MOST_BITS = 128
 _SETTINGS = "set"
 _NOT_IN_FILES = ("config", "help")
 _METRICS = "metrics"  # typed with commas between, so a list is as good
@@ -90,7 +91,7 @@ def _parsed(path: str) -> dict[str, Any]:
     if len(raw) > _MOST_BYTES:
         raise _refused(f"{path} has more than {_MOST_BYTES:,} bytes; expected a small TOML file of options")
     try:
-        return tomllib.loads(raw.decode("utf-8-sig") + "\n")  # so that an error in the last line has its number too
+        found = tomllib.loads(raw.decode("utf-8-sig") + "\n")  # so that an error in the last line has its number too
     except UnicodeDecodeError:
         raise _refused(f"{path} is not UTF-8 text; expected a TOML file") from None
     except RecursionError:
@@ -98,6 +99,23 @@ def _parsed(path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         hint = '; text needs quotes, as in item = "product"' if "Invalid value" in str(error) else ""
         raise _refused(f"{path} is not TOML: {error}{hint}") from None
+    except ValueError:  # of Python, which reads no integer of more than some thousand digits
+        raise _too_long(path) from None
+    if _has_long_integer(found):
+        raise _too_long(path)
+    return found
+
+
+def _has_long_integer(content: Any) -> bool:
+    """Whether an integer is too long for anything: of thousands of digits, Python would not even print it."""
+    if isinstance(content, int):
+        return content.bit_length() > _MOST_BITS
+    members = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return any(map(_has_long_integer, members))
+
+
+def _too_long(path: str) -> typer.BadParameter:
+    return _refused(f"{path} has an integer of more than {_MOST_BITS} bits; a longer id must be text, in quotes")
 
 
 def _by_key(command: Any) -> dict[str, Any]:

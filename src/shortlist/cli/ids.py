@@ -1,11 +1,12 @@
 """Ids as they are typed."""
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shortlist.cli.options import Unknown
-from shortlist.errors import DataError, UnknownIdError
+from shortlist.errors import DataError, SettingError, UnknownIdError
 
 if TYPE_CHECKING:
     from shortlist.data.vocabulary import Id, Vocabulary
@@ -38,18 +39,27 @@ def lines_of(path: str) -> list[tuple[int, str]]:
 
 def parsed(vocabulary: "Vocabulary", texts: Sequence[str], what: str, unknown: Unknown) -> "tuple[list[Id], list[str]]":
     """The known ids among these texts, and the others as they were typed; those are an error, unless to be skipped."""
+    ids = [read_id(vocabulary, text, unknown.value) for text in texts]
     if unknown is Unknown.RAISE:
-        ids = [vocabulary.parse(text) for text in texts]
         vocabulary.encode(ids, what=what)
         return ids, []
-    known, skipped = [], []
-    for text in texts:
-        try:
-            one = vocabulary.parse(text)
-        except UnknownIdError:
-            one = None
-        if one in vocabulary:
-            known.append(one)
-        else:
-            skipped.append(text)
-    return known, skipped
+    known = [one in vocabulary for one in ids]
+    return list(compress(ids, known)), [text for text, found in zip(texts, known) if not found]
+
+
+def read_id(vocabulary: "Vocabulary", text: str, unknown: str) -> "Id":
+    """The id that this text means; `unknown` says what to do with text that cannot be one.
+
+    With "skip" it stays text, which is no id. With "average" a part that cannot be one stays text, so that it counts as
+    a part that is not known.
+    """
+    try:
+        return vocabulary.parse(text)
+    except UnknownIdError:
+        if unknown == "raise":
+            raise
+        return vocabulary.typed(text.split(",") if vocabulary.is_tuple else [text])
+    except SettingError:  # another number of parts
+        if unknown != "skip":
+            raise
+        return text

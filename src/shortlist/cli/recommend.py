@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shortlist.cli import options as opt
-from shortlist.cli.ids import listed, parsed
+from shortlist.cli.ids import listed, parsed, read_id
 from shortlist.cli.output import Output
 from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
 
@@ -94,10 +94,10 @@ def recommend(
     else:
         average = unknown is opt.UnknownContext.AVERAGE
         if recommender._composes or average:  # combinations that were not there are answered
-            ids, skipped = [recommender.contexts_.parse(text) for text in contexts or []], []
+            ids = [read_id(recommender.contexts_, text, unknown.value) for text in contexts or []]
             answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), unknown=unknown.value, **filters)
             ids = answer.queries
-            skipped = [",".join(map(str, one)) for one in answer.skipped]
+            skipped = [one if isinstance(one, str) else ",".join(map(str, one)) for one in answer.skipped]
         else:
             ids, skipped = parsed(recommender.contexts_, contexts or [], "context", opt.Unknown(unknown.value))
             answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), **filters)

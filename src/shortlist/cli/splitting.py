@@ -56,8 +56,8 @@ ValidationBy = Annotated[
 Test = Annotated[
     str | None,
     typer.Option(
-        help="The share to ask for, 0.1 by default. By time also the moment (2011-11-01), by last how many events "
-        "(1 by default), by contexts how many contexts.",
+        help="The share to ask for, 0.1 by default. By time also the newest stretch (7d; units s, m, h, d, w) or the "
+        "moment (2011-11-01), by last how many events (1 by default), by contexts how many contexts.",
         rich_help_panel=_SPLIT,
     ),
 ]
@@ -191,7 +191,7 @@ def split_document(split: "Split") -> dict[str, Any]:
 
 
 def _number_or_text(text: str) -> int | float | str:
-    if re.fullmatch(r"[+-]?\d+", text):
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # Python refuses to read thousands of digits
         return int(text)
     try:
         value = float(text)

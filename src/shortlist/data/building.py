@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -109,18 +109,23 @@ def _by_number(rows: list[int]) -> str:
 
 
 class _IdColumn:
-    """One column of ids on its way to codes."""
+    """One column of ids on its way to codes; `whole`: its floats are integers, and NaN is a missing one."""
 
-    def __init__(self, name: str, dtype: pl.DataType, *, from_text: bool) -> None:
+    def __init__(
+        self, name: str, dtype: pl.DataType, *, from_text: bool, whole: bool = False, advise_drop: bool = False
+    ) -> None:
+        self.whole = whole
+        if whole:
+            dtype = pl.Int64()
         if not (dtype.is_integer() or dtype in (pl.String, pl.Categorical) or isinstance(dtype, pl.Enum)):
             if dtype == pl.Null:
                 raise DataError(f"column {name!r}: every id is null; expected integers or strings")
             hint = ""
             if dtype.is_float():
-                hint = (
-                    "; whole numbers often turn into floats where some are missing: drop those rows, then cast the "
-                    "column to an integer type"
-                )
+                hint = "; whole numbers often turn into floats where some are missing: "
+                if advise_drop:
+                    hint += "pass on_bad='drop' to leave those rows out and read the others as integers, or "
+                hint += "drop those rows, then cast the column to an integer type"
             raise DataError(f"column {name!r} has type {dtype}; ids are integers or strings{hint}")
         self.name = name
         self.dtype = pl.String() if not dtype.is_integer() else dtype
@@ -131,6 +136,8 @@ class _IdColumn:
         self.chunks: list[npt.NDArray[np.uint32]] = []
 
     def text(self) -> pl.Expr:
+        if self.whole:
+            return pl.col(self.name).fill_nan(None).cast(pl.Int64).cast(pl.String)
         return pl.col(self.name).cast(pl.String)
 
     def physical(self, text: pl.Expr) -> pl.Expr:
@@ -181,16 +188,24 @@ def build(
     """
     require_polars_threads("building interactions")
     from_text = n_records is not None
-    if on_bad not in ("raise", "drop"):
-        raise SettingError(f"on_bad={on_bad!r}; expected 'raise' or 'drop'")
+    if not isinstance(on_bad, str) or on_bad not in ("raise", "drop"):
+        raise SettingError(f"on_bad={on_bad!r:.80}; expected 'raise' or 'drop'")
     with polars_errors(origin):
         schema = source.collect_schema()
     missing = [name for name in columns.all if name not in schema]
     if missing:
         raise no_column(origin, missing[0], list(schema))
 
-    parts = [_IdColumn(name, schema[name], from_text=from_text) for name in columns.context]
-    item = _IdColumn(columns.item, schema[columns.item], from_text=from_text)
+    integers: list[str] = []
+    if on_bad == "drop":
+        with polars_errors(origin):
+            integers = whole_floats(source, {name: schema[name] for name in (*columns.context, columns.item)}, origin)
+
+    def ids_of(name: str) -> _IdColumn:
+        whole, advise = name in integers, on_bad == "raise" and row == "event"
+        return _IdColumn(name, schema[name], from_text=from_text, whole=whole, advise_drop=advise)
+
+    parts, item = [ids_of(name) for name in columns.context], ids_of(columns.item)
     expressions = [part.physical(part.text()).alias(f"id{k}") for k, part in enumerate([*parts, item])]
     pair = None
     if len(parts) > 1:
@@ -269,6 +284,27 @@ def build(
         stored if columns.time is not None else None,
         troubles.dropped,
     )
+
+
+def whole_floats(source: pl.LazyFrame, types: Mapping[str, pl.DataType], origin: str) -> list[str]:
+    """The columns of floats with gaps, as pandas makes of integers with gaps; their numbers must be integers."""
+    found = []
+    for name, dtype in types.items():
+        if not dtype.is_float():
+            continue
+        largest = 2**53 if dtype == pl.Float64 else 2**24 if dtype == pl.Float32 else 2**11
+        number = pl.col(name).fill_nan(None)
+        other = (number != number.floor()) | (number.abs() > largest)
+        counts = [number.is_null().any().alias("gaps"), other.sum().alias("count"), number.filter(other).first()]
+        gaps, count, first = source.select(counts).collect(engine="streaming").row(0)
+        if count:
+            raise DataError(
+                f"{origin}: column {name!r} has type {dtype}; ids are integers or strings, and {count:,} of its "
+                f"numbers, such as {first!r}, are no integers up to {largest:,}"
+            )
+        if gaps:
+            found.append(name)
+    return found
 
 
 def no_column(origin: str, name: str, found: list[str], hint: str = "") -> DataError:

@@ -90,11 +90,11 @@ def load(name: str) -> Dataset:
     Interactions(386,250 events of 4,334 contexts (customer) with 3,659 items (product), 266,221 distinct pairs, \
 weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
     """
-    if name != _ONLINE_RETAIL.name:
+    if not isinstance(name, str) or name != _ONLINE_RETAIL.name:
         known = [info.name for info in available()]
         near = difflib.get_close_matches(str(name), known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"no data set is called {name!r}{hint}; bundled: {', '.join(known)}")
+        raise SettingError(f"no data set is called {name!r:.80}{hint}; bundled: {', '.join(known)}")
     events = online_retail_events()
     interactions = Interactions.from_frame(events, context="customer", item="product", weight="quantity", time="time")
     items = _part("items").select(product="stock_code", title="title", price="median_price")

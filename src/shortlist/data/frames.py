@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,15 +33,42 @@ def column(name: str, values: Any, *, ids: bool) -> pl.Series:
     try:
         if isinstance(values, np.ndarray) and values.dtype == object:
             values = [None if _is_missing(value) else value for value in values.tolist()]
+        if isinstance(values, list | tuple) and any(isinstance(value, np.datetime64) for value in values):
+            values = np.array([np.datetime64("NaT") if value is None else value for value in values])
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            values = _in_units_of_polars(name, values)
+        if isinstance(values, list | tuple):
+            refuse_mixed_zones(name, values)
         if isinstance(values, list | tuple) and {bool, int} <= set(map(type, values)):
             raise TypeError("polars would take True for 1")
         if not ids and isinstance(values, list | tuple) and float in set(map(type, values)):
             values = [float(value) if isinstance(value, int) else value for value in values]
         return pl.Series(name, values, strict=True)
+    except DataError:
+        raise
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
         expected = "ids are all integers or all text" if ids else "expected one type throughout"
         raise DataError(f"column {name!r} mixes types ({kinds}); {expected}") from error
+
+
+def _in_units_of_polars(name: str, times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Times of NumPy in a unit that polars has too: days, milliseconds, microseconds or nanoseconds."""
+    unit, _ = np.datetime_data(times.dtype)
+    finer = unit in ("ps", "fs", "as")
+    known = unit if unit in ("D", "ms", "us", "ns") else "ns" if finer else "ms"
+    found = times.astype(f"datetime64[{known}]")
+    if not finer and unit != "generic" and (found.astype(times.dtype) != times)[~np.isnat(times)].any():
+        raise DataError(f"column {name!r} has times that are too far from 1970 for 64 bits of {known}")
+    return found
+
+
+def refuse_mixed_zones(name: str, values: Iterable[Any]) -> None:
+    """Refuse datetimes of which some have a time zone and some have none: polars and Arrow take all for UTC."""
+    if len({value.tzinfo is None for value in values if isinstance(value, dt.datetime) and not _is_missing(value)}) > 1:
+        raise DataError(
+            f"column {name!r} mixes times with and without a time zone; give all of them a time zone, or none"
+        )
 
 
 def _is_missing(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._settings import flag
 from shortlist.data.building import Built, Columns, OnBad, build
-from shortlist.data.frames import column, stream
+from shortlist.data.frames import column, refuse_mixed_zones, stream
 from shortlist.data.id_lists import is_frame
 from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
 from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
+from shortlist.data.times import shown
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -102,7 +104,8 @@ class Interactions:
             aggregate: what a pair that occurs several times weighs: the `"sum"` of its weights, the `"count"` of its
                 events, or the `"latest"` weight.
             on_bad: rows that cannot be used (null ids, null, negative or infinite weights, unreadable times, lines with
-                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`.
+                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`. With
+                `"drop"`, ids that are whole floats with gaps, as pandas makes of integers with gaps, become integers.
             format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
             separator: of text files; a comma, in TSV a tab.
         """
@@ -152,14 +155,17 @@ class Interactions:
                 f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}; "
                 "for a frame use Interactions.from_frame"
             )
-        coo = matrix.tocoo()
+        coo, weighted = matrix.tocoo(), flag("weighted", weighted)
+        if coo.data.dtype.kind not in "biuf":
+            raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers")
         names = []
-        for ids, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
-            if ids is None:
+        for given, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
+            if given is None:
                 names.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
                 continue
-            if is_frame(ids):
-                raise DataError(f"{what}s is a frame ({type(ids).__name__}); expected a list of ids")
+            if is_frame(given):
+                raise DataError(f"{what}s is a frame ({type(given).__name__}); expected a list of ids")
+            ids = _listed_ids(given, what)
             if len(ids) != size:
                 side = "rows" if what == "context" else "columns"
                 raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}; expected one each")
@@ -281,7 +287,11 @@ class Interactions:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def select(self, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int64], *, compact: bool = False) -> Interactions:
-        """The events at these places, with the same vocabularies, or, `compact`, with those ids only that occur."""
+        """The events at these places, with the same vocabularies, or, `compact`, with those ids only that occur.
+
+        `keep` is a mask with a value for each event, or the places of events as integers.
+        """
+        keep, compact = self._places(keep), flag("compact", compact)
         context_codes, item_codes = self.context_codes[keep], self.item_codes[keep]
         contexts, items = self.contexts, self.items
         if compact:
@@ -290,6 +300,25 @@ class Interactions:
             items, remap = compacted(items, item_codes)
             item_codes = remap[item_codes]
         return self.with_codes(contexts, items, context_codes, item_codes, keep)
+
+    def _places(self, keep: Any) -> npt.NDArray[np.bool_] | npt.NDArray[np.int64]:
+        """A mask or places of events, once they have been found to be that."""
+        try:
+            found = np.asarray(keep)
+        except (TypeError, ValueError):  # lists of several lengths
+            found = np.empty((0, 0))
+        if found.ndim == 1 and not len(found):
+            found = found.astype(np.int64)
+        mask = found.dtype == np.bool_ and found.shape == (len(self),)
+        if not mask and (
+            found.ndim != 1
+            or found.dtype.kind not in "iu"
+            or (found.size and not -1 < found.min() <= found.max() < len(self))
+        ):
+            raise SettingError(
+                f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or places from 0 to {len(self) - 1:,}"
+            )
+        return found
 
     def extend(self, *, contexts: Iterable[Id] = (), items: Iterable[Id] = ()) -> Interactions:
         """The same events with more contexts and items known: a catalogue whose new items nobody has had yet.
@@ -357,12 +386,19 @@ class Interactions:
         if self.weights is not None and len(self):
             parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
         if self.times is not None and len(self):
-            span = pl.Series([self.times.min(), self.times.max()])
-            first, last = span if self.time_dtype is None else span.cast(self.time_dtype)
-            parts.append(f"{first} … {last}")
+            parts.append(" … ".join(shown(time, self.time_dtype) for time in (self.times.min(), self.times.max())))
         if self.dropped:
             parts.append(f"{sum(self.dropped.values()):,} rows dropped")
         return ", ".join(parts) + ")"
+
+
+def _listed_ids(given: Any, what: str) -> Any:
+    """Ids in an order: a list, an array or a Series, or whatever else gives a list."""
+    if isinstance(given, list | tuple | pl.Series) or (isinstance(given, np.ndarray) and given.ndim == 1):
+        return given
+    if isinstance(given, str | bytes | Mapping | Set | np.ndarray) or not isinstance(given, Iterable):
+        raise SettingError(f"{what}s is {given!r:.80}; expected a list of {what} ids")
+    return list(given)
 
 
 def _public(path: str | Path) -> str:
@@ -382,8 +418,8 @@ def _public(path: str | Path) -> str:
 
 
 def _check_aggregate(aggregate: str) -> None:
-    if aggregate not in _MERGE:
-        raise SettingError(f"aggregate={aggregate!r}; expected 'sum', 'count' or 'latest'")
+    if not isinstance(aggregate, str) or aggregate not in _MERGE:
+        raise SettingError(f"aggregate={aggregate!r:.80}; expected 'sum', 'count' or 'latest'")
 
 
 def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
@@ -438,6 +474,8 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
                 f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
             )
     frame = frame[columns.all]
+    if columns.time is not None and frame[columns.time].dtype == object:
+        refuse_mixed_zones(columns.time, frame[columns.time])
     try:
         return stream(frame)
     except ImportError:  # polars takes pandas frames by way of pyarrow

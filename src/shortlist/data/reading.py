@@ -8,7 +8,9 @@ import difflib
 import glob
 import io
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +19,7 @@ import polars as pl
 from shortlist._fork import require_polars_threads
 from shortlist.data.building import Built, Columns, OnBad, build, no_column, polars_errors
 from shortlist.data.content import refuse_other_content
+from shortlist.data.surrogates import has_surrogates, refuse_surrogates, without_surrogates
 from shortlist.data.text import Survey, lines_at, lines_of_rows, opened, opened_text, shortened, survey, without_ragged
 from shortlist.errors import DataError, SettingError
 
@@ -69,10 +72,14 @@ def find_files(
     row: str = "event",
 ) -> Files:
     """The data files at `path`: a file, a folder (searched through), or a glob pattern; `row` as in `Files`."""
-    if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
-        raise SettingError(f"separator={separator!r}; expected one ASCII character such as ';'")
-    text = str(path)
-    place = Path(path)
+    if separator is not None and not (
+        isinstance(separator, str) and len(separator) == 1 and separator.isascii() and separator not in '"\r\n'
+    ):
+        raise SettingError(f"separator={separator!r:.80}; expected one ASCII character such as ';'")
+    if format is not None and not (isinstance(format, str) and format in _SUFFIXES.values()):
+        raise SettingError(f"format={format!r:.80}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
+    place = as_path(path)
+    text = str(place)
     if place.is_dir():
         found = [
             one
@@ -103,11 +110,28 @@ def find_files(
         raise NoTableError(
             f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; {way_out}"
         )
-    if kind not in _SUFFIXES.values():
-        raise SettingError(f"format={kind!r}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
     for one in found:
         refuse_other_content(one, kind, row)
     return Files(found, kind, separator or ("\t" if kind == "tsv" else ","), row=row)
+
+
+def as_path(given: object) -> Path:
+    """The path that was given; DataError where it is none, such as a frame."""
+    if not isinstance(given, str | PathLike) or not str(given):
+        is_frame = hasattr(given, "columns") or hasattr(given, "__arrow_c_stream__")
+        hint = "; for a frame there is from_frame" if is_frame else ""
+        raise DataError(
+            f"expected the path of a file or a folder, got {f'{given!r:.80}' if not is_frame else type(given).__name__}"
+            f"{hint}"
+        )
+    try:
+        place = Path(given)
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # nothing there, or a pattern: told elsewhere
+    except (OSError, ValueError, TypeError) as error:  # a name that is too long, one with NUL in it, a path of bytes
+        raise DataError(f"no such file or folder: {str(given)!r:.200}: {error!s:.80}") from None
+    return place
 
 
 def _no_data(folder: Path) -> DataError:
@@ -144,7 +168,26 @@ def build_from_files(files: Files, columns: Columns, on_bad: OnBad) -> Built:
         return _build_from_text(files, columns, on_bad)
     if files.format == "jsonl":
         return _build_from_json(files, columns, on_bad)
+    _refuse_mixed_zones(files, columns)
     return build(scan(files), columns, on_bad=on_bad, origin=files.name, row=files.row)
+
+
+def _refuse_mixed_zones(files: Files, columns: Columns) -> None:
+    """Refuse Parquet files whose times have a time zone in some only: polars takes all for what the first one has."""
+    if columns.time is None or len(files.paths) == 1:
+        return
+    zones: dict[str | None, Path] = {}
+    with polars_errors(files.name):
+        for path in files.paths:
+            dtype = pl.read_parquet_schema(path).get(columns.time)
+            if isinstance(dtype, pl.Datetime):
+                zones.setdefault(dtype.time_zone, path)
+    if None in zones and len(zones) > 1:
+        zone, other = next((zone, path) for zone, path in zones.items() if zone is not None)
+        raise DataError(
+            f"{files.name}: column {columns.time!r} has times without a time zone in {zones[None].name} and times in "
+            f"{zone} in {other.name}; give all of them a time zone, or none"
+        )
 
 
 def _format_of(path: Path) -> Format | None:
@@ -162,12 +205,22 @@ def scan(files: Files) -> pl.LazyFrame:
 # --- JSON lines ------------------------------------------------------------------------------------------------------
 
 
-def scan_json(paths: list[Path], **options: Any) -> pl.LazyFrame:
-    """Files of JSON lines; one with a mark of UTF-8 at its beginning, which polars stumbles over, goes into memory."""
-    sources: list[Any] = [glob.escape(str(path)) for path in paths]  # they are files, whatever stars are in their names
-    if any(_is_marked(path) for path in paths):
-        sources = [_unmarked(path) for path in paths]
+def scan_json(paths: list[Path], named: Collection[str] = (), **options: Any) -> pl.LazyFrame:
+    """Files of JSON lines. Half of a surrogate pair makes null of a text in the `named` columns."""
+    return _scanned(_json_sources(paths, named), **options)
+
+
+def _scanned(sources: list[Any], **options: Any) -> pl.LazyFrame:
     return pl.scan_ndjson(sources, **{"infer_schema_length": None} | options)
+
+
+def _json_sources(paths: list[Path], named: Collection[str]) -> list[Any]:
+    """Files as polars reads them: those that begin with a mark of UTF-8 or hold lone surrogates go into memory."""
+    if any(has_surrogates(path) for path in paths):
+        return [without_surrogates(path, named) for path in paths]
+    if any(_is_marked(path) for path in paths):
+        return [_unmarked(path) for path in paths]
+    return [glob.escape(str(path)) for path in paths]  # they are files, whatever stars are in their names
 
 
 def _is_marked(path: Path) -> bool:
@@ -175,20 +228,25 @@ def _is_marked(path: Path) -> bool:
         return stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
 
 
-def _unmarked(path: Path) -> io.BytesIO:
+def _unmarked(path: Path) -> bytes:
     with opened_text(path) as stream:
-        return io.BytesIO(stream.read())
+        return stream.read()
 
 
 def _build_from_json(files: Files, columns: Columns, on_bad: OnBad) -> Built:
+    sources = _json_sources(files.paths, columns.all)
+    if on_bad == "raise" and isinstance(sources[0], bytes):
+        drop = ", or pass on_bad='drop' to leave such rows out" if files.row == "event" else ""
+        for path in files.paths:
+            refuse_surrogates(path, columns.all, drop)
     try:
-        schema = scan_json(files.paths).collect_schema()  # reads everything, so it is handed on
-        _refuse_mixed_ids(files, columns, schema)
+        schema = _scanned(sources).collect_schema()  # reads everything, so it is handed on
+        _refuse_mixed_ids(files, sources, columns, schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         for path in files.paths:
             refuse_bad_json(path)
         raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}") from error
-    source = scan_json(files.paths, schema=schema)
+    source = _scanned(sources, schema=schema)
 
     def where(rows: list[int]) -> str:
         return json_in_words(files.paths, rows)
@@ -196,7 +254,7 @@ def _build_from_json(files: Files, columns: Columns, on_bad: OnBad) -> Built:
     return build(source, columns, on_bad=on_bad, origin=files.name, where=where, row=files.row)
 
 
-def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None:
+def _refuse_mixed_ids(files: Files, sources: list[Any], columns: Columns, schema: pl.Schema) -> None:
     """Refuse ids that are text in some lines and something else in others.
 
     polars would read such a column as text and so turn 7 into '7'. Where some of the text looks so, the column is read
@@ -212,17 +270,17 @@ def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None
     for name in text:
         column = pl.col(name)
         suspects = [column.str.contains(pattern).any().alias(what) for what, (pattern, _) in looks.items()]
-        found = scan_json(files.paths, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
+        found = _scanned(sources, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
         for what, (_, dtype) in looks.items():
             if not found[what]:
                 continue
             if dtype is None:
                 count = sum(_count_objects(path, name) for path in files.paths)
             else:
-                again = scan_json(files.paths, schema={**schema, name: dtype}, ignore_errors=True)
+                again = _scanned(sources, schema={**schema, name: dtype}, ignore_errors=True)
                 count = again.select(column.count()).collect(engine="streaming").item()
             if count:
-                rows = scan_json(files.paths, schema=schema).select(pl.len()).collect(engine="streaming").item()
+                rows = _scanned(sources, schema=schema).select(pl.len()).collect(engine="streaming").item()
                 raise DataError(
                     f"{files.name}: column {name!r} mixes types: {count:,} of {rows:,} rows hold {what}, others "
                     "text; ids are all integers or all text"
@@ -230,19 +288,23 @@ def _refuse_mixed_ids(files: Files, columns: Columns, schema: pl.Schema) -> None
 
 
 def _count_objects(path: Path, name: str) -> int:
-    with opened(path) as stream:
-        return sum(isinstance(json.loads(line).get(name), dict) for line in stream if line.strip())
+    with opened_text(path) as stream:
+        return sum(isinstance((_json_object(line) or {}).get(name), dict) for line in stream)
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):  # also an integer of thousands of digits
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def refuse_bad_json(path: Path) -> None:
     """Look for the line that cannot be read."""
     with opened(path) as stream:
         for number, line in enumerate(stream, 1):
-            try:
-                good = not line.strip() or isinstance(json.loads(line), dict)
-            except ValueError:
-                good = False
-            if not good:
+            if line.strip() and _json_object(line) is None:
                 raise DataError(
                     f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object a line"
                 )

@@ -15,6 +15,7 @@ Every one returns a `Split` and says what it left out.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ import polars as pl
 
 from shortlist.data.interactions import Interactions, compacted, time_order
 from shortlist.data.rows import by_key, has_pairs
+from shortlist.data.times import as_length, first_at_or_after, first_within, is_temporal, shown
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
@@ -94,7 +96,7 @@ class Split:
 
 def by_time(
     events: Interactions,
-    test: float | int | str | dt.date | dt.datetime | np.datetime64 = 0.1,
+    test: float | int | str | dt.date | dt.datetime | dt.timedelta | np.datetime64 | np.timedelta64 = 0.1,
     *,
     repeats: Repeats = "drop",
 ) -> Split:
@@ -102,8 +104,16 @@ def by_time(
 
     Args:
         events: with times.
-        test: the share of events to ask for (the moment is chosen so that about this share is not older), or the
-            moment itself: a date, a datetime, ISO text, or a number in the unit of the time column.
+        test: what to ask for, one of
+            * a share of the events, such as 0.1: the newest tenth, up to events of the same time;
+            * a length of time: the newest stretch of that length, which ends with the newest event. A `timedelta`, a
+              `np.timedelta64`, or text such as `"7d"` in s, m (or min), h, d or w;
+            * the moment at which the test begins: a date, a datetime, ISO text, or, where the time column holds plain
+              numbers, a number.
+
+            A moment without a time zone is local time in the zone of the time column. A local time that the clock
+            skips in spring stands for the first instant after the gap, so a day without a midnight begins when the
+            clock resumes. One that occurs twice in autumn stands for the earlier of the two.
         repeats: `"drop"` pairs from the truth that are in the training set (and let evaluation leave seen items out of
             the ranking), or `"keep"` them.
 
@@ -116,26 +126,13 @@ def by_time(
       dropped  nothing
     """
     times = _times(events, "by_time")
-    if isinstance(test, np.datetime64):
-        test = test.astype("datetime64[us]")  # finer ones would come as whole numbers
-    test = getattr(test, "item", lambda: test)()  # a NumPy number as a plain one
-    if isinstance(test, float) and 0 < test < 1:
-        place = min(len(times) - 1, int(np.ceil(len(times) * (1 - test) - 1e-9)))
-        cut = np.partition(times, place)[place]
-        if cut == times.min() < times.max():  # so many share the first moment; something must be left to train on
-            cut = times[times > cut].min()
-    elif isinstance(test, bool) or (isinstance(test, int | float) and test <= min(0, times.min())):
-        raise SettingError(f"test={test!r}; expected a share between 0 and 1, or the moment at which the test begins")
-    else:
-        cut = _moment(test, events)
+    cut = _cut(test, events, times)
     late = times >= cut
     if late.all() or not late.any():
         side = "train on" if late.all() else "ask for"
-        first, last = _shown(times.min(), events), _shown(times.max(), events)
-        raise DataError(
-            f"nothing is left to {side}: the cut is at {_shown(cut, events)}, the events run from {first} to {last}"
-        )
-    return _weak(events, late, f"time: test from {_shown(cut, events)}", repeats)
+        first, last, moment = (shown(one, events.time_dtype) for one in (times.min(), times.max(), cut))
+        raise DataError(f"nothing is left to {side}: the cut is at {moment}, the events run from {first} to {last}")
+    return _weak(events, late, f"time: test from {shown(cut, events.time_dtype)}", repeats)
 
 
 def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop") -> Split:
@@ -156,7 +153,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     indptr, places = by_key(events.context_codes, everywhere, events.n_contexts, time_order(times))
     sizes = np.diff(indptr)
     late = np.zeros(len(events), np.bool_)
-    late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, n, 0), sizes)
+    late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, min(n, len(events)), 0), sizes)
     if not late.any():
         raise DataError(f"no context has more than {n} events, so nothing can be left out")
     short = int((sizes <= n).sum())
@@ -165,6 +162,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
 
 def at_random(events: Interactions, test: float = 0.1, *, seed: int = 0, repeats: Repeats = "drop") -> Split:
     """Ask for a random share of the events. Leaks the future like any random split; `by_time` does not."""
+    _check_events(events, "at_random")
     share = _share(test, "test")
     late = np.random.default_rng([_whole(seed, "seed", 0), 1]).random(len(events)) < share
     if late.all() or not late.any():
@@ -192,6 +190,7 @@ def held_out_contexts(
         by: the pairs asked for are drawn at `"random"` or are the newest in `"time"`.
         seed: for both draws.
     """
+    _check_events(events, "held_out_contexts")
     if isinstance(test, int | np.integer) and not isinstance(test, bool):
         count = _whole(test, "test", 1)
     else:
@@ -216,6 +215,7 @@ def k_fold_contexts(
     seed: int = 0,
 ) -> Iterator[Split]:
     """`held_out_contexts` k times, each context being held out once; a split is made when it is asked for."""
+    _check_events(events, "k_fold_contexts")
     k = _whole(k, "k", 2)
     if k > events.n_contexts:
         raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts")
@@ -242,6 +242,9 @@ def given(
     With `history` the contexts of `truth` are strangers whose history is folded in; without it they are contexts of
     `train`. Contexts and items that `train` does not know are left out and counted, as everywhere.
     """
+    parts = {"train": train, "truth": truth} | ({} if history is None else {"history": history})
+    for name, part in parts.items():
+        _check_events(part, "given", name)
     _check_repeats(repeats)
     known = train if history is None else history
     _check_same_type(known.contexts, truth.contexts, "truth")
@@ -439,47 +442,52 @@ def _by_pair(
     return by_pair, ends
 
 
+def _check_events(events: object, who: str, name: str = "events") -> None:
+    if not isinstance(events, Interactions):
+        what = "" if name == "events" else f" as {name}"
+        raise DataError(
+            f"{who} takes Interactions{what}, got {type(events).__name__}; make them with Interactions.from_frame, "
+            ".read or .from_csr"
+        )
+
+
 def _times(events: Interactions, who: str) -> npt.NDArray[Any]:
+    _check_events(events, who)
     if events.times is None:
         raise DataError(f"{who} needs times; name the column with time= when the events are read")
     return events.times
 
 
-def _moment(value: Any, events: Interactions) -> Any:
-    """The moment as a number in the events' own unit."""
-    if isinstance(value, int | float):
-        return value
+def _cut(test: Any, events: Interactions, times: npt.NDArray[Any]) -> Any:
+    """The number in the time column from which on events are asked for."""
+    if isinstance(test, np.generic) and test.dtype.kind in "iuf":
+        test = test.item()
+    plain = isinstance(test, int | float) and not isinstance(test, bool)
+    if isinstance(test, float) and 0 < test < 1:
+        place = min(len(times) - 1, int(np.ceil(len(times) * (1 - test) - 1e-9)))
+        cut = np.partition(times, place)[place]
+        if cut == times.min() < times.max():  # so many share the first moment; something must be left to train on
+            cut = times[times > cut].min()
+        return cut
+    length = as_length(test)
+    if length is not None and length <= 0:
+        raise SettingError(f"test={test!r}; expected a length of time above 0, such as '7d'")
     dtype = events.time_dtype
-    if not isinstance(dtype, pl.Date | pl.Datetime):
-        raise SettingError(f"the time column holds plain numbers, so the moment must be one too; got test={value!r}")
-    try:
-        moment = value if isinstance(value, dt.date) else dt.datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise SettingError(
-            f"test={value!r} cannot be read as a moment; expected a date such as '2011-11-01', or a share such as 0.1"
-        ) from None
-    if not isinstance(moment, dt.datetime):
-        moment = dt.datetime(moment.year, moment.month, moment.day)
-    own_zone = getattr(dtype, "time_zone", None)
-    if moment.tzinfo is not None and own_zone is None:
-        raise SettingError(f"test={value!r} has a time zone, but the time column has none; leave it out")
-    if moment.tzinfo is None and own_zone is not None:
-        series = pl.Series([moment], dtype=pl.Datetime("us")).dt.replace_time_zone(own_zone)
-    else:
-        series = pl.Series([moment]).cast(pl.Datetime("us", own_zone))
-    cut = series.cast(dtype)
-    # A coarser unit rounds down; what comes before the moment must stay before it.
-    early = bool((cut.cast(series.dtype) < series).item())
-    return cut.to_physical().item() + early
-
-
-def _shown(time: Any, events: Interactions) -> str:
-    try:
-        if isinstance(events.time_dtype, pl.Date | pl.Datetime):
-            return str(pl.Series([int(time)]).cast(events.time_dtype).item())
-    except (ValueError, OverflowError, pl.exceptions.PolarsError):  # beyond the years that there are
-        pass
-    return str(time)
+    if dtype is not None and is_temporal(dtype) and not isinstance(test, bool):
+        if plain:
+            raise SettingError(
+                f"test={test!r}; expected a length such as '7d', a date such as '2011-11-01', or a share between 0 "
+                "and 1; the time column holds dates or datetimes, not plain numbers"
+            )
+        if length is not None:
+            return times[times >= first_within(length, int(times.max()), dtype)].min()
+        return first_at_or_after(test, dtype, name="test")
+    if isinstance(test, bool) or (plain and (not math.isfinite(test) or test <= min(0, times.min()))):
+        raise SettingError(f"test={test!r}; expected a share between 0 and 1, or the moment at which the test begins")
+    if not plain:
+        what = "moment" if length is None else "beginning of the test"
+        raise SettingError(f"the time column holds plain numbers, so the {what} must be one too; got test={test!r:.80}")
+    return test
 
 
 def _check_same_type(own: Vocabulary, other: Vocabulary, what: str) -> None:
@@ -494,15 +502,15 @@ def _check_same_type(own: Vocabulary, other: Vocabulary, what: str) -> None:
 
 def _check_fold_in(events: Interactions, fold_in: float, by: str) -> None:
     _share(fold_in, "fold_in")
-    if by not in ("random", "time"):
-        raise SettingError(f"by={by!r}; expected 'random' or 'time'")
+    if not isinstance(by, str) or by not in ("random", "time"):
+        raise SettingError(f"by={by!r:.80}; expected 'random' or 'time'")
     if by == "time":
         _times(events, "a split with by='time'")
 
 
 def _check_repeats(repeats: str) -> None:
-    if repeats not in ("drop", "keep"):
-        raise SettingError(f"repeats={repeats!r}; expected 'drop' or 'keep'")
+    if not isinstance(repeats, str) or repeats not in ("drop", "keep"):
+        raise SettingError(f"repeats={repeats!r:.80}; expected 'drop' or 'keep'")
 
 
 def _share(value: float, name: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from functools import cached_property
@@ -22,6 +23,7 @@ Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
 _JOIN_FROM = 4096  # length of a Series from which a hash join beats a Python dictionary
 _MOST = np.iinfo(np.int32).max
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
 
 
 class Vocabulary:
@@ -40,6 +42,8 @@ class Vocabulary:
     """
 
     def __init__(self, frame: pl.DataFrame) -> None:
+        if not isinstance(frame, pl.DataFrame):
+            raise DataError(f"a vocabulary is made of a polars frame, got {type(frame).__name__}; use Vocabulary.of")
         if not frame.width:
             raise DataError("a vocabulary needs at least one column of ids")
         if frame.height > _MOST:
@@ -54,7 +58,10 @@ class Vocabulary:
     @classmethod
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
         """Make a vocabulary of distinct ids in the given order; tuples become several columns named by `name`."""
-        frame = _frame_of(ids, [name] if isinstance(name, str) else list(name))
+        names = [name] if isinstance(name, str) else list(name) if isinstance(name, Sequence) else []
+        if not names or not all(isinstance(one, str) for one in names):
+            raise SettingError(f"name is {name!r:.80}; expected the name of the column of ids, or a list of names")
+        frame = _frame_of(ids, names)
         if repeats := frame.height - n_distinct(frame):
             raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
         return cls(frame)
@@ -79,7 +86,10 @@ class Vocabulary:
         if codes is None:
             return list(self._values)
         values = self._values
-        return [values[code] for code in np.asarray(codes).tolist()]
+        try:
+            return [values[code] for code in np.asarray(codes).tolist()]
+        except (TypeError, ValueError, IndexError):
+            raise self._no_codes(codes) from None
 
     @cached_property
     def _values(self) -> list[Id]:
@@ -91,7 +101,13 @@ class Vocabulary:
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """The ids with these codes as a frame with the original columns and types."""
-        return rows_at(self._frame, codes)
+        try:
+            return rows_at(self._frame, codes)
+        except (TypeError, ValueError, IndexError, OverflowError, pl.exceptions.PolarsError):
+            raise self._no_codes(codes) from None
+
+    def _no_codes(self, codes: object) -> SettingError:
+        return SettingError(f"codes is {codes!r:.80}; expected a list of integers from 0 to {len(self) - 1:,}")
 
     def encode(
         self,
@@ -110,8 +126,8 @@ class Vocabulary:
             what: the word for an id in the error message.
             way_out: what the message advises.
         """
-        if unknown not in ("raise", "skip", "mark"):
-            raise SettingError(f"unknown={unknown!r}; expected 'raise', 'skip' or 'mark'")
+        if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
+            raise SettingError(f"unknown={unknown!r:.80}; expected 'raise', 'skip' or 'mark'")
         _refuse_single(ids, what)
         if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
             raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
@@ -139,7 +155,12 @@ class Vocabulary:
         return Vocabulary(pl.DataFrame([pl.concat([old, added]) for old, added in columns]))
 
     def parse(self, text: str) -> Id:
-        """Read an id from text, as typed on a command line; parts of a tuple are separated by commas."""
+        """Read an id from text, as typed on a command line; parts of a tuple are separated by commas.
+
+        An integer is read only in the one spelling that Python prints: "1", and not "01", "+1", "0_1" or "１".
+        """
+        if not isinstance(text, str):
+            raise SettingError(f"an id is parsed from text, got {text!r:.80}")
         parts = text.split(",") if self.is_tuple else [text]
         if len(parts) != self._frame.width:
             raise SettingError(f"{text!r} has {len(parts)} parts; expected {self._frame.width}: {','.join(self.names)}")
@@ -164,10 +185,12 @@ class Vocabulary:
     def _parse_part(text: str, column: pl.Series) -> int | str:
         if column.dtype == pl.String:
             return text
-        try:
-            return int(text)
-        except ValueError:
-            raise UnknownIdError(f"unknown id {text!r}: ids of {column.name!r} are integers") from None
+        found = integer_of(text)
+        if found is None:
+            raise UnknownIdError(
+                f"unknown id {text!r:.80}: ids of {column.name!r} are integers, written as plain digits such as 17"
+            )
+        return found
 
     def _code(self, one: Id) -> int:
         return self._by_id.get(one, -1) if is_id(one) else -1
@@ -248,6 +271,15 @@ def distinct(frame: pl.DataFrame) -> pl.DataFrame:
     return rows_at(frame, list(first.values()))
 
 
+def integer_of(text: str) -> int | None:
+    """The integer that is written so, or None: each integer has one spelling, so that no two texts mean one id.
+
+    >>> integer_of("-17"), integer_of("017"), integer_of("1_7"), integer_of("１７")
+    (-17, None, None, None)
+    """
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
 def is_id(one: Id) -> bool:
     """Whether this can be an id at all; 1.0 and True equal 1 in a dictionary, but they are not ids."""
     if isinstance(one, tuple):
@@ -258,6 +290,8 @@ def is_id(one: Id) -> bool:
 def _refuse_single(ids: object, what: str) -> None:
     if isinstance(ids, str | bytes | int | np.integer):
         raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
+    if not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and not ids.ndim):
+        raise SettingError(f"expected a list of {what}s, got {ids!r:.80}")
 
 
 def _read(ids: Any, names: Sequence[str], what: str) -> Any:

@@ -43,11 +43,10 @@ class Comparison:
         """The best model by this metric and those that cannot be told from it."""
         with suppress(SettingError):
             metric = str(parse_metric(metric))  # by another of its names
-        rows = [row for row in self.rows if row["metric"] == metric]
+        rows = [row for row in self.rows if row["metric"] == metric] if isinstance(metric, str) else []
         if not rows:
-            raise SettingError(
-                f"{metric!r} was not compared; there are {', '.join(dict.fromkeys(row['metric'] for row in self.rows))}"
-            )
+            there = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
+            raise SettingError(f"{metric!r:.80} was not compared; there are {there}")
         if rows[0]["worse"] is None:
             raise SettingError(
                 f"of {metric!r} more is neither better nor worse; ask for the best by an accuracy metric"
@@ -114,6 +113,9 @@ def compare(
     """
     if len(results) < 2:
         raise SettingError(f"compare needs at least two evaluations, got {len(results)}")
+    for result in results:
+        if not isinstance(result, Evaluation):
+            raise SettingError(f"compare takes evaluations, got {type(result).__name__}; make them with evaluate")
     number("confidence", confidence, above=True)
     if not confidence < 1:
         raise SettingError(f"confidence is {confidence!r}; expected a share below 1")
@@ -130,9 +132,7 @@ def compare(
             )
         if _metrics(other) != _metrics(first):
             raise SettingError(f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}")
-    labels = names or _distinct([result.model for result in results])
-    if len(labels) != len(results) or len(set(labels)) != len(labels):
-        raise SettingError(f"names is {labels!r}; expected {len(results)} different names")
+    labels = _distinct([result.model for result in results]) if names is None else _checked_names(names, len(results))
     rows: list[dict[str, Any]] = []
     unlike: list[tuple[dict[str, Any], Values]] = []  # rows that need an interval, and the differences it is of
     for metric in _metrics(first):
@@ -183,6 +183,13 @@ def _add_intervals(unlike: list[tuple[dict[str, Any], Values]], confidence: floa
         for (row, _), low, high in zip(group, lows, highs):
             row["low"], row["high"] = float(low), float(high)
             row["worse"] = None if row["worse"] is None else bool(high < 0)
+
+
+def _checked_names(names: object, n: int) -> list[str]:
+    listed = list(names) if isinstance(names, list | tuple) else []
+    if len(listed) != n or not all(isinstance(name, str) for name in listed) or len(set(listed)) < n:
+        raise SettingError(f"names is {names!r:.200}; expected a list of {n} different names")
+    return listed
 
 
 def _metrics(result: Evaluation) -> list[str]:

@@ -56,11 +56,11 @@ class Evaluation(Mapping[str, float]):
         return values
 
     def _values(self, metric: str) -> Values:
-        if metric not in self.values_by_metric:
+        if isinstance(metric, str) and metric not in self.values_by_metric:
             with suppress(SettingError):
                 metric = str(parse_metric(metric))  # by another of its names
-        if metric not in self.values_by_metric:
-            raise UnknownIdError(f"{metric!r} was not evaluated; there are {', '.join(self.values_by_metric)}")
+        if not isinstance(metric, str) or metric not in self.values_by_metric:
+            raise UnknownIdError(f"{metric!r:.80} was not evaluated; there are {', '.join(self.values_by_metric)}")
         return self.values_by_metric[metric]
 
     def to_polars(self) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import instance
 from shortlist.errors import SettingError
 from shortlist.metrics.cosines import cosine_sums
 from shortlist.metrics.groups import divergence, popularity_groups, shares_of_lists, shares_of_rows
@@ -54,6 +55,7 @@ def popularity(lists: Lists, n: int) -> Values:
     >>> popularity(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0]], n_items=3), 2)
     array([0.75, 0.  ])
     """
+    _check_cut(lists, n)
     return _mean(lists, n, lists.had / max(1, lists.n_trained_contexts))
 
 
@@ -66,6 +68,7 @@ def novelty(lists: Lists, n: int) -> Values:
     >>> novelty(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0], [0]], n_items=3), 2).round(3)
     array([0.792, 2.   ])
     """
+    _check_cut(lists, n)
     contexts = lists.n_trained_contexts
     one_of = np.where(lists.had > 0, contexts / np.maximum(lists.had, 1), contexts + 1)
     return _mean(lists, n, np.log2(one_of))
@@ -119,11 +122,13 @@ def untrained(lists: Lists, n: int) -> Values:
     >>> untrained(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0]], n_items=3), 2)
     array([0., 1.])
     """
+    _check_cut(lists, n)
     return _mean(lists, n, (lists.had == 0).astype(np.float64))
 
 
 def _times_listed(lists: Lists, n: int) -> npt.NDArray[np.int64]:
-    first = lists.items[:, : _check_cut(lists, n)].ravel()
+    n = _check_cut(lists, n)
+    first = lists.items[:, :n].ravel()
     return np.bincount(first + 1, minlength=lists.n_items + 1)[1:]  # the first counts the empty places
 
 
@@ -143,6 +148,7 @@ def _ratio(sums: Values, counts: npt.NDArray[Any]) -> Values:
 
 def _check_cut(lists: Lists, n: int) -> int:
     n = check_n(n)
+    instance("lists", lists, Lists, "Lists, such as Lists.from_lists gives")
     width = lists.items.shape[1]
     if n > width and width < lists.n_items:
         raise SettingError(

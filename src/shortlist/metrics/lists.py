@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
+from shortlist.metrics.ranks import as_lists, check_n
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +77,9 @@ class Lists:
         >>> Lists.from_lists([[2, 0], []], trained=[[0, 1], [0]], n_items=4).lengths(2)
         array([2, 0])
         """
-        items = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int32)
-        for q, row in enumerate(lists):
+        n_items, listed = check_n(n_items, "n_items"), as_lists("lists", lists)
+        items = np.full((len(listed), max(map(len, listed), default=0)), -1, np.int32)
+        for q, row in enumerate(_codes("lists", listed)):
             items[q, : len(row)] = row
         had = None if histories is None else _rows("histories", histories, n_items)
         return cls(items, _rows("trained", trained, n_items), had)
@@ -107,12 +109,20 @@ class Lists:
 
     def lengths(self, n: int) -> npt.NDArray[np.int64]:
         """How many items there are in the first n places of each list."""
-        lengths: npt.NDArray[np.int64] = (self.items[:, :n] >= 0).sum(axis=1)
+        lengths: npt.NDArray[np.int64] = (self.items[:, : check_n(n)] >= 0).sum(axis=1)
         return lengths
 
 
+def _codes(name: str, lists: list[list[Any]]) -> list[npt.NDArray[np.int32]]:
+    found = [np.asarray(row) for row in lists]
+    for row in found:
+        if row.ndim != 1 or (len(row) and not (row.dtype.kind in "iu" and -(2**31) <= row.min() <= row.max() < 2**31)):
+            raise SettingError(f"{name} has {row.tolist()!r:.80}; expected codes of items, which are integers")
+    return [row.astype(np.int32) for row in found]
+
+
 def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> Rows:
-    rows = Rows.from_lists([np.asarray(row, np.int32) for row in lists], n_items)
+    rows = Rows.from_lists(_codes(name, as_lists(name, lists)), n_items)
     if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
         raise SettingError(
             f"{name} has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"

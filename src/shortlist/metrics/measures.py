@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import instance
 from shortlist.errors import SettingError
 from shortlist.metrics.ranks import Ranks, check_n
 
@@ -143,6 +144,7 @@ def _sum_by_context(ranks: Ranks, rows: npt.NDArray[np.int64], values: Values) -
 
 def _check_cut(ranks: Ranks, n: int) -> int:
     n = check_n(n)
+    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
     if ranks.cutoff is not None and n > ranks.cutoff:
         raise SettingError(
             f"a metric at n={n} was asked of ranks that are only complete up to {ranks.cutoff}; "
@@ -152,6 +154,7 @@ def _check_cut(ranks: Ranks, n: int) -> int:
 
 
 def _check_whole(ranks: Ranks, what: str) -> None:
+    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
     if ranks.cutoff is not None:
         raise SettingError(
             f"{what} needs the rank of every relevant item, but these are only complete up to {ranks.cutoff}; "

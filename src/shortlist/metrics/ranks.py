@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._settings import numbers
 from shortlist.errors import SettingError
 
 if TYPE_CHECKING:
@@ -61,13 +62,14 @@ class Ranks:
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).indptr
         array([0, 2, 3])
         """
-        n_relevant = np.array([len(row) for row in ranks], dtype=np.int64)
-        flat = [rank for row in ranks for rank in row]
+        rows, n_ranked = as_lists("ranks", ranks), numbers("n_items", n_items)
+        n_relevant = np.array([len(row) for row in rows], dtype=np.int64)
+        flat = [rank for row in rows for rank in row]
         return cls(
             indptr=np.concatenate([[0], np.cumsum(n_relevant)]),
             ranks=np.array(flat) if flat else np.empty(0, np.int64),
             n_relevant=n_relevant,
-            n_ranked=np.full(len(ranks), n_items) if np.ndim(n_items) == 0 else np.asarray(n_items),
+            n_ranked=n_ranked if n_ranked.ndim else np.full(len(rows), n_ranked),
             cutoff=None,
         )
 
@@ -90,7 +92,12 @@ class Ranks:
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).select([False, True]).ranks
         array([2])
         """
-        chosen = np.arange(len(self))[np.asarray(contexts)]
+        try:
+            chosen = np.arange(len(self))[np.asarray(contexts)]
+        except (IndexError, ValueError, TypeError):
+            chosen = np.empty((0, 0))
+        if chosen.ndim != 1:
+            raise SettingError(f"contexts is {contexts!r:.80}; expected a mask of {len(self):,} values, or positions")
         lengths = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
@@ -159,7 +166,15 @@ def check_n(n: object, name: str = "n") -> int:
     """
     if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 1 <= n < 2**31:
         return int(n)
-    raise SettingError(f"{name} is {n!r}; expected a whole number from 1 to {2**31 - 1}")
+    raise SettingError(f"{name} is {n!r:.80}; expected a whole number from 1 to {2**31 - 1}")
+
+
+def as_lists(name: str, given: Any) -> list[list[Any]]:
+    """Lists of lists, whatever stands in them."""
+    try:
+        return [list(row) for row in given]
+    except TypeError:
+        raise SettingError(f"{name} is {given!r:.80}; expected a list for each context") from None
 
 
 def _integers(name: str, values: Any) -> IntArray:

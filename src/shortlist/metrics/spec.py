@@ -163,7 +163,10 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
     >>> [str(metric) for metric in parse_metrics("recall@20, map@10, ap@10")]
     ['recall@20', 'ap@10']
     """
-    parts = [part for part in texts.split(",") if part.strip()] if isinstance(texts, str) else texts
+    try:
+        parts = [part for part in texts.split(",") if part.strip()] if isinstance(texts, str) else list(texts)
+    except TypeError:
+        raise SettingError(f"metrics is {texts!r:.80}; expected text such as 'recall@20', or a list of it") from None
     metrics = [part if isinstance(part, Metric) else parse_metric(part) for part in parts]
     if not metrics:
         raise SettingError("no metric was given; name at least one, such as 'recall@20'")
@@ -171,6 +174,8 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
 
 
 def _canonical(name: str) -> str:
+    if not isinstance(name, str):
+        raise SettingError(f"the name of a metric is {name!r:.80}; expected text such as 'recall'")
     name = _ALIASES.get(name, name)
     if name in _NAMES:
         return name

@@ -16,6 +16,7 @@ from shortlist.errors import SettingError
 
 Array: TypeAlias = npt.NDArray[Any]
 Ranks: TypeAlias = Literal["sampled", "exact"]
+_MOST_ITEMS = 2**31 - 1  # codes of items are int32
 _WITHOUT, _WITH = ("ndcg", "ap", "auc"), ("ndcg", "ap", "precision", "recall")
 
 
@@ -72,19 +73,11 @@ class LambdaRank:
 
     def tables(self, n_items: int, longest: int) -> Lambdas:
         """What kernels need, for histories of up to so many items."""
-        name, cut = self._parsed()
-        sizes, gains = np.maximum(1, np.arange(longest + 1)), self._gains(n_items)
-        if name == "ndcg":
-            norms = np.cumsum(gains)[np.minimum(sizes, n_items)]
-        elif name == "auc":
-            norms = sizes * np.maximum(1.0, n_items - sizes)
-        elif name == "ap":
-            norms = np.minimum(sizes, cut or n_items)
-        else:
-            norms = np.full(longest + 1, float(cut)) if name == "precision" else sizes
+        name, _ = self._parsed()
+        sizes = np.maximum(1, np.arange(longest + 1))
         return Lambdas(
-            gains.astype(np.float32),
-            norms.astype(np.float32),
+            self._gains(n_items).astype(np.float32),
+            self._norms(sizes, n_items).astype(np.float32),
             int(name == "ap"),
             int(self.candidates),
             np.zeros((1, 1), np.float32) if name == "ap" else _mean_changes(self, n_items),  # also for folding in
@@ -92,17 +85,67 @@ class LambdaRank:
 
     def _gains(self, n_items: int) -> npt.NDArray[np.float64]:
         """What a place is worth, by rank from 1."""
+        return np.concatenate([[0.0], self._worth(np.arange(1, n_items + 1))])
+
+    def _worth(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """What the places of these ranks are worth."""
         name, cut = self._parsed()
-        ranks = np.arange(1, n_items + 1)
-        within = ranks <= (cut or n_items)
-        worth = {"ndcg": within / np.log2(1 + ranks), "auc": ranks, "ap": within / ranks}.get(name, within)
-        return np.concatenate([[0.0], worth])
+        within = ((ranks <= cut) | (cut == 0)).astype(np.float64)
+        return {"ndcg": within / np.log2(1 + ranks), "auc": ranks.astype(np.float64), "ap": within / ranks}.get(
+            name, within
+        )
+
+    def _norms(self, sizes: npt.NDArray[np.int64], n_items: int) -> npt.NDArray[np.float64]:
+        """What the metric of a context with so many positives, at least 1, is divided by."""
+        name, cut = self._parsed()
+        if name == "ndcg":
+            best = self._worth(np.arange(1, min(int(sizes.max()), n_items) + 1))
+            return np.asarray(np.cumsum(best)[np.minimum(sizes, n_items) - 1])
+        counts = sizes.astype(np.float64)
+        if name == "auc":
+            return counts * np.maximum(1.0, n_items - counts)
+        if name == "ap":
+            return np.minimum(counts, cut or n_items)
+        return np.full(len(counts), float(cut)) if name == "precision" else counts
 
     def change(self, positive: int, negative: int, positives: npt.ArrayLike, n_items: int) -> float:
-        """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them."""
-        ranks = np.asarray(positives, np.int64)
-        tables = self.tables(n_items, len(ranks))
-        return float(metric_change(tables, positive, negative, ranks, len(ranks)))
+        """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them.
+
+        Ranks go from 1 to `n_items`. They may be estimates, so several items may have the same.
+        """
+        n_items = whole("n_items", n_items, least=2, most=_MOST_ITEMS)
+        a, b = (whole(name, rank, most=n_items) for name, rank in (("positive", positive), ("negative", negative)))
+        ranks = _checked_ranks(positives, n_items)
+        if a not in ranks:
+            raise SettingError(
+                f"positive is the rank {a}, which is not among those of the positives: {positives!r:.80}"
+            )
+        # Only the order of the ranks and what each is worth matter, so a table of these ranks will do.
+        distinct, places = np.unique(np.concatenate([[a, b], ranks]), return_inverse=True)
+        tables = Lambdas(
+            np.concatenate([[0.0], self._worth(distinct)]).astype(np.float32),
+            np.repeat(self._norms(np.array([len(ranks)]), n_items), len(ranks) + 1).astype(np.float32),
+            int(self._parsed()[0] == "ap"),
+            int(self.candidates),
+            np.zeros((1, 1), np.float32),
+        )
+        first, second, *_ = places = places + 1
+        return float(metric_change(tables, first, second, places[2:], len(ranks)))
+
+
+def _checked_ranks(given: npt.ArrayLike, n_items: int) -> npt.NDArray[np.int64]:
+    """Ranks of positives, once they have been found to be possible."""
+    try:
+        ranks = np.asarray(given)
+    except (TypeError, ValueError):  # lists of several lengths
+        ranks = np.empty(0)
+    fine = ranks.ndim == 1 and ranks.dtype.kind in "iu" and 0 < len(ranks) < n_items
+    if not fine or ranks.min() < 1 or ranks.max() > n_items:
+        raise SettingError(
+            f"positives is {given!r:.80}; expected the ranks of 1 to {n_items - 1:,} positives, integers from 1 to "
+            f"{n_items:,}"
+        )
+    return ranks.astype(np.int64)
 
 
 class Lambdas(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from shortlist._numba import fast_lean_kernel
+from shortlist._settings import numbers, one_of
+from shortlist.errors import SettingError
 
 LossName: TypeAlias = Literal["square", "logistic", "hinge"]
 SQUARE, LOGISTIC, HINGE = 0, 1, 2
@@ -27,6 +29,7 @@ def loss_values(loss: LossName, scores: Any, labels: Any) -> Any:
     >>> loss_values("hinge", np.array([0.25, 2.0]), 1.0)
     array([0.75, 0.  ])
     """  # noqa: D415
+    scores, labels = _checked(loss, scores, labels)
     if loss == "square":
         return (scores - labels) ** 2
     if loss == "hinge":
@@ -41,6 +44,7 @@ def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
     >>> loss_slopes("logistic", np.array([0.0]), 1.0)
     array([-0.5])
     """
+    scores, labels = _checked(loss, scores, labels)
     if loss == "square":
         return 2 * (scores - labels)
     z, xp = labels * scores, _namespace(scores)
@@ -50,9 +54,28 @@ def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
     return -labels * xp.where(z > 0, e, 0 * z + 1) / (1 + e)
 
 
+def _checked(loss: object, scores: Any, labels: Any) -> tuple[Any, Any]:
+    """Scores and labels as arrays, or the tensors that they are; one label for all stays a number."""
+    one_of("loss", loss, tuple(CODES))
+    if not _is_tensor(scores):
+        scores = numbers("scores", scores)
+    if not (_is_tensor(labels) or isinstance(labels, int | float | np.number)):
+        labels = numbers("labels", labels)
+        try:
+            np.broadcast_shapes(labels.shape, scores.shape)
+        except ValueError:
+            shapes = f"labels have shape {labels.shape} and scores {tuple(scores.shape)}"
+            raise SettingError(f"{shapes}; expected one for each") from None
+    return scores, labels
+
+
+def _is_tensor(array: Any) -> bool:
+    return type(array).__module__.startswith("torch")
+
+
 def _namespace(array: Any) -> Any:
     """The module whose functions take it: NumPy, or torch where it is a tensor."""
-    return sys.modules["torch"] if type(array).__module__.startswith("torch") else np
+    return sys.modules["torch"] if _is_tensor(array) else np
 
 
 @fast_lean_kernel

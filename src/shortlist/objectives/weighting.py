@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of
+from shortlist._settings import numbers, one_of
+from shortlist.errors import SettingError
 
 Weighting: TypeAlias = Literal["binary", "log", "raw"]
 WEIGHTINGS = ("binary", "log", "raw")
@@ -26,6 +27,12 @@ def strengths(
     array([1., 2.], dtype=float32)
     """
     one_of("weighting", weighting, WEIGHTINGS)
+    if values is not None:
+        values = numbers("values", values)
+    if confidence is not None:
+        confidence = numbers("confidence", confidence)
+        if values is not None and weighting != "binary" and confidence.shape != values.shape:
+            raise SettingError(f"confidence has shape {confidence.shape}, values {values.shape}; expected one each")
     if values is None or weighting == "binary":
         return np.ones(1, np.float32) if confidence is None else confidence
     found: npt.NDArray[np.float32] = np.log2(1 + values) if weighting == "log" else values

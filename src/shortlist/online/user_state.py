@@ -151,7 +151,8 @@ class UserState:
                 `frame.itertuples(index=False)` of pandas'.
         """
         refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
-        if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        no_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
+        if isinstance(events, str | bytes) or no_list:
             raise SettingError(
                 f"expected a list of items, of (item, weight, time), or {{item: weight}}; got {events!r}"
             )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import memory_bytes, one_of, whole
+from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.id_lists import as_list, is_frame
@@ -530,7 +530,7 @@ class Recommender(ABC):
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
     ) -> Filters:
-        exclude = (queries.histories.indptr, queries.histories.indices) if exclude_seen else None
+        exclude = (queries.histories.indptr, queries.histories.indices) if flag("exclude_seen", exclude_seen) else None
         allow_all, allow_rows = self._filter_codes("allow", allow, queries.known)
         deny_all, deny_rows = self._filter_codes("deny", deny, queries.known)
         if deny_rows is not None:

@@ -296,12 +296,25 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):
                 queries = _first(model)._queries(ids[start : start + _STEP], None, unknown)
+                _refuse_empty_cells(queries.labels)
                 answered += queries.labels.ids()
                 skipped += queries.skipped
             return list(dict.fromkeys(answered)), skipped
         skipped = [ids[k] for k in np.flatnonzero(strange)]
     _, first = np.unique(codes[~strange], return_index=True)
     return codes[~strange][np.sort(first)], skipped
+
+
+def _refuse_empty_cells(labels: Labels) -> None:
+    """Refuse contexts of which a part has another type than its column, which would stand in the file as nothing."""
+    frame = labels.frame()
+    for column in frame.get_columns():
+        if column.null_count():
+            first = labels.ids()[int(column.is_null().arg_max() or 0)]
+            raise DataError(
+                f"context {first!r:.200}: its {column.name!r} is not of type {column.dtype}, as the file's column "
+                "of that name must be; correct it, or pass unknown='skip' to leave it out"
+            )
 
 
 def _digest_of_contexts(whom: Whom) -> str:

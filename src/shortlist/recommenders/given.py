@@ -21,7 +21,7 @@ WAY_OUT = "leave them out of the question; recommend and fold_in do so with unkn
 
 def check_unknown(unknown: Unknown) -> None:
     """Refuse what is not for ids that are known or not, as a whole."""
-    if unknown == "average":
+    if isinstance(unknown, str) and unknown == "average":
         raise SettingError(
             "unknown is 'average', which is for contexts of several parts, and models that know the parts, such as "
             "PARAFAC; expected 'raise' or 'skip'"

@@ -107,6 +107,7 @@ class Index:
         queries: Iterable[Id] | npt.NDArray[Any] | None = None,
         n: int = 10,
         *,
+        contexts: Iterable[Id] | None = None,
         history: History | None = None,
         exclude_seen: bool = True,
         allow: ItemLists | None = None,
@@ -121,6 +122,7 @@ class Index:
             queries: contexts of the model by their ids; or vectors, an array of floating point numbers with a row for
                 each query, such as `model.fold_in` gives.
             n: how many items; fewer come back only where the filters leave fewer, as in `recommend`.
+            contexts: another name for queries that are ids, as in `recommend`.
             history: instead of queries: the items each one has had, who is then folded in.
             exclude_seen: leave out what the context, or the history, has had. Vectors have had nothing.
             allow: recommend only these items: one list for all, or one per query.
@@ -132,6 +134,10 @@ class Index:
         n = whole("n", n)
         if slate is not None:
             check_slate(slate)
+        if contexts is not None:
+            if queries is not None or _are_vectors(contexts):
+                raise SettingError("pass either queries (ids or vectors) or contexts=, ids from the training data")
+            queries = contexts
         self._require_same_model()
         model = self._model
         if _are_vectors(queries):
@@ -276,7 +282,7 @@ def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
 def _told(progress: bool | None) -> Iterator[tuple[Advance, Any]]:
     """Who is told what is being done, and who is told the result; unless `progress` is False, standard error."""
     terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else progress):
+    if not (terminal if progress is None else flag("progress", progress)):
         yield (lambda _: None), (lambda _: None)
         return
 

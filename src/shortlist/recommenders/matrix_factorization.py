@@ -294,7 +294,8 @@ class SoftmaxMF(Sampled):
 
     def composition(self) -> Composition:
         """Softmax, over everything or by popularity, without weights."""
-        sampler = Popularity(self.beta, self.exclude) if self.n_negatives else Everything(self.exclude)
+        few = self.n_negatives is not None and whole("n_negatives", self.n_negatives, 0) > 0
+        sampler = Popularity(self.beta, self.exclude) if few else Everything(self.exclude)
         return Composition(Softmax(self.temperature), sampler, None)
 
     def _check(self) -> None:

@@ -270,6 +270,7 @@ class Multilinear(Factorization):
         self._require_fit()
         if not self._composes:
             check_unknown(unknown)
+        one_of("unknown", unknown, ("raise", "skip", "average"))
         if unknown == "average" and history is not None:
             raise SettingError(
                 "unknown is 'average', which is for parts of contexts; items of a history are known or not: expected "
@@ -278,7 +279,6 @@ class Multilinear(Factorization):
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
         if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
-        one_of("unknown", unknown, ("raise", "skip", "average"))
         listed = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
         codes = self.contexts_.encode(listed, unknown="mark")
         parts = self._structure.asked(_columns_of(listed, len(self.contexts_.names)))

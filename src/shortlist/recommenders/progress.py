@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shortlist._settings import flag
 from shortlist._threads import Step
 from shortlist.solvers.epochs import Callback, Epoch
 
@@ -31,7 +32,7 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
     or a line for each tenth of the parts.
     """
     terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else progress):
+    if not (terminal if progress is None else flag("progress", progress)):
         yield Monitor(callbacks)
         return
     if not terminal:
@@ -55,7 +56,7 @@ def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = N
 def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
     """Shows how many of what are done, unless `progress` is False: by a bar on a terminal, else as `watched` does."""
     terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else progress):
+    if not (terminal if progress is None else flag("progress", progress)):
         yield lambda done, total: None
     elif not terminal:
         yield tenths(title, what)

@@ -120,6 +120,6 @@ def _check_range(what: Real | Whole) -> None:
 
 
 def _check_options(name: str, options: tuple[Any, ...], kinds: tuple[type, ...]) -> None:
-    if not options or len(set(options)) < len(options) or not all(isinstance(one, kinds) for one in options):
+    if not options or not all(isinstance(one, kinds) for one in options) or len(set(options)) < len(options):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise SettingError(f"{name}{options!r}; expected one or more distinct values of type {expected}")

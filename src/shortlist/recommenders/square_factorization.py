@@ -26,6 +26,7 @@ class SquareFactorization(PointwiseFactorization, Multilinear):
 
     def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]
         """The loss that is minimised, as an object."""
+        one_of("loss", self.loss, ("pointwise", "pairwise"))  # asked for before `_check`
         if self.loss == "pointwise":
             return self._pointwise()
         return PairwiseSquare(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, whole
+from shortlist._settings import number, numbers, whole
 from shortlist._threads import run_chunks
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
@@ -80,6 +80,7 @@ class AdaptiveRankNegatives(Negatives):
 
     def refresh(self, item_embeddings: Array, threads: int | None = None) -> None:
         """Sort the items along each coordinate, from the largest to the smallest."""
+        item_embeddings = numbers("item_embeddings", item_embeddings)
         if item_embeddings.ndim != 2 or len(item_embeddings) != self.n_items:
             raise SettingError(
                 f"item embeddings have shape {item_embeddings.shape}; expected {self.n_items} rows, one an item"

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._settings import flag, instance, numbers, one_of, whole
 from shortlist.data.rows import Rows, has_pairs
 from shortlist.errors import SettingError
 from shortlist.sampling.tables import Tables
@@ -50,6 +50,7 @@ class Negatives(ABC):
     """A sampler over the histories of some data."""
 
     def __init__(self, histories: Rows, exclude: Exclude) -> None:
+        instance("histories", histories, Rows, "rows of items by context, such as interactions.by_context")
         self.histories, self.exclude = histories, exclude
         self.n_items = histories.n_columns
 
@@ -91,8 +92,9 @@ class Negatives(ABC):
 
         Where a pair has nothing left that could be drawn, its negatives are −1.
         """
-        contexts, positives = self._checked(contexts, positives)
+        contexts, positives = self._checked(contexts, positives, rng)
         whole("n", n)
+        log_q = flag("log_q", log_q)
         items = np.full((len(contexts), n), -1, np.int32)
         todo = np.arange(items.size)
         for _ in range(_TRIES):
@@ -165,8 +167,11 @@ class Negatives(ABC):
             return barred
         return np.union1d(barred, [code("positive", positive, self.n_items)]).astype(np.int32)
 
-    def _checked(self, contexts: Array, positives: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        contexts, positives = np.asarray(contexts), np.asarray(positives)
+    def _checked(
+        self, contexts: Array, positives: Array, rng: object
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        instance("rng", rng, np.random.Generator, "a generator such as np.random.default_rng(0)")
+        contexts, positives = numbers("contexts", contexts), numbers("positives", positives)
         if contexts.shape != positives.shape or contexts.ndim != 1:
             raise SettingError(
                 f"contexts have shape {contexts.shape} and positives {positives.shape}; expected one of each for a pair"

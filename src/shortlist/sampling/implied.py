@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._settings import instance, numbers, one_of, whole
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, Negatives, code
 
@@ -112,6 +112,9 @@ def _expected_steps(
 ) -> npt.NDArray[np.float64]:
     """How often each item is the negative, on average, when all positives of the context (or the one) come once."""
     one_of("kind", kind, ("pointwise", "pairwise"))
+    instance(
+        "negatives", negatives, Negatives, "a sampler over the data, such as Uniform().over(interactions.by_context)"
+    )
     whole("n_negatives", n_negatives)
     if (positive is None) == (kind == "pairwise"):
         raise SettingError(
@@ -126,7 +129,7 @@ def _expected_steps(
 
 
 def _weights(name: str, weights: float | Array, n_items: int) -> npt.NDArray[np.float64]:
-    found = np.asarray(weights, np.float64)
+    found = numbers(name, weights).astype(np.float64)
     if found.shape not in {(), (n_items,)} or not (np.isfinite(found) & (found >= 0)).all():
         raise SettingError(
             f"{name} has shape {found.shape} and values from {found.min(initial=0):g} to {found.max(initial=0):g}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, whole
+from shortlist._settings import flag, number, share, whole
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, Draw, Exclude, Sampler, Score
 from shortlist.sampling.tables import REJECTION, Tables
 from shortlist.sampling.uniform import UniformNegatives
+
+_MOST_LISTED = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,11 @@ class RejectionNegatives(UniformNegatives):
         log_q: bool = False,
     ) -> Draw:
         """As `Negatives.draw`; needs `score`, reports rounds, and refuses `log_q`."""
-        if log_q:
+        if flag("log_q", log_q):
             raise SettingError("Rejection knows no ln q of its draws; take another sampler where a loss needs q")
-        if score is None:
+        if not callable(score):
             raise SettingError("Rejection compares scores; pass score, a function of contexts and items")
-        contexts, positives = self._checked(contexts, positives)
+        contexts, positives = self._checked(contexts, positives, rng)
         items = np.full((len(contexts), whole("n", n)), -1, np.int32)
         rounds = np.zeros(items.shape, np.int32)
         least = np.asarray(score(contexts, positives)) - self._settings.margin
@@ -132,6 +135,7 @@ def rounds_law(p: float, rounds: int) -> npt.NDArray[np.float64]:
     >>> rounds_law(0.5, 3)
     array([0.5  , 0.25 , 0.125])
     """
+    p, rounds = share("p", p), whole("rounds", rounds, most=_MOST_LISTED)
     return np.asarray(p * (1 - p) ** np.arange(rounds))
 
 
@@ -139,13 +143,21 @@ def expected_rank(p: float, n_items: int, rounds: int | None = None) -> float:
     """The mean of WARP's estimate ⌊(|I|−1)/N⌋ of a rank, Σ_N P(N)·⌊(|I|−1)/N⌋, for a share p of violators.
 
     It overestimates the number of violators p·|I|: by ln(1/p)/(1−p) for large catalogues. With `rounds`, the mean over
-    searches that succeed within so many: of those the estimate is higher still.
+    searches that succeed within so many: of those the estimate is higher still. Without violators, p = 0, it is 0.
 
     >>> round(expected_rank(0.1, 10_001) / (0.1 * 10_001), 2)
     2.56
     """
-    if p <= 0:
-        return 0.0
-    law = rounds_law(p, n_items - 1 if rounds is None else rounds)  # beyond |I| − 1 the estimate is 0
-    total = float(law @ ((n_items - 1) // np.arange(1, len(law) + 1)))
-    return total if rounds is None else total / float(law.sum())
+    p, others = share("p", p), whole("n_items", n_items, most=2**31 - 1) - 1
+    most = others if rounds is None else min(others, whole("rounds", rounds))  # beyond |I| − 1 the estimate is 0
+    if p in (0, 1) or not others:
+        return p * others
+    # The estimate is the same for many N in a row: these blocks end at 1 … √|I|, then where the quotient changes.
+    root = math.isqrt(others)
+    ends = np.concatenate([np.arange(1, root + 1), others // np.arange(others // (root + 1), 0, -1)])
+    estimates = others // ends
+    ends = np.minimum(ends, most)
+    starts = np.concatenate([[0], ends[:-1]])
+    fails = math.log1p(-p)  # (1 − p)^n = exp(n·fails)
+    total = float(estimates @ (np.exp(starts * fails) * -np.expm1((ends - starts) * fails)))
+    return total if rounds is None else total / -math.expm1(rounds * fails)

@@ -13,7 +13,7 @@ from shortlist.storage.files import file_size, machine_memory, open_regular, rea
 from shortlist.storage.manifest import MAX_BYTES, Manifest, from_bytes, parse_ours
 from shortlist.storage.model import StoredModel
 from shortlist.storage.names import MANIFEST
-from shortlist.storage.wrap import storage_errors
+from shortlist.storage.wrap import as_directory, storage_errors
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +32,7 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
     Every file is read once and checked against the manifest: length before it is read, then sha256, names, dtypes,
     shapes, rows. Arrays come back read-only, as views of one buffer.
     """
-    directory = Path(path)
+    directory = as_directory(path)
     with storage_errors(f"cannot load the model at '{directory}'"), ExitStack() as files:
         manifest, opened = _open(directory, files)
         tables = {}
@@ -49,7 +49,7 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """What the model at `path` says of itself, checked against its own sha256; arrays and ids are not read."""
-    directory = Path(path)
+    directory = as_directory(path)
     with storage_errors(f"cannot read '{directory / MANIFEST}'"):
         return from_bytes(manifest_bytes(directory))
 

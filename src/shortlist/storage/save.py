@@ -44,7 +44,7 @@ from shortlist.storage.names import (
     take_ticket,
 )
 from shortlist.storage.strict_json import check_json
-from shortlist.storage.wrap import storage_errors
+from shortlist.storage.wrap import as_directory, storage_errors
 
 if TYPE_CHECKING:
     from shortlist.storage.model import StoredModel
@@ -60,7 +60,7 @@ def save_model(path: str | os.PathLike[str], model: StoredModel) -> None:
     is on the disk. When it raises StorageError, what was there before is there still, or, if only the disk's last
     confirmation failed, the new model is, and the message says so. Of several saves to one path at once the last wins.
     """
-    target = Path(os.path.abspath(path))  # not resolved: a link to a model directory may be saved through
+    target = Path(os.path.abspath(as_directory(path)))  # not resolved: a link to a model directory may be saved through
     with take_ticket() as ticket:
         with storage_errors(f"cannot save this model to '{target}'"):
             _check(model, ticket)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polars.exceptions import PanicException
@@ -24,6 +26,14 @@ def storage_errors(what: str, way_out: str = "") -> Iterator[None]:
         raise
     except (Exception, PanicException) as error:  # a panic inside polars derives from BaseException
         raise StorageError(f"{what}: {reason(error)}{way_out and '; ' + way_out}") from error
+
+
+def as_directory(path: object) -> Path:
+    """The path of a model's directory; StorageError where it is no path."""
+    if not isinstance(path, str | PathLike):
+        raise StorageError(f"expected the path of a directory for a model, got {path!r:.80}")
+    with storage_errors(f"{str(path)!r:.200} is not the path of a directory"):
+        return Path(path)
 
 
 def reason(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._clock import working_seconds
+from shortlist._settings import flag
 from shortlist.data import splits
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split, among
@@ -169,6 +170,8 @@ def contest(
     wanted = [str(one) for one in parse_metrics(metrics)]
     wanted = list(dict.fromkeys([*([] if metric in wanted else [metric]), *wanted, *LISTS]))
     entrants = _entrants(models)
+    if spaces is not None and not (isinstance(spaces, Mapping) and all(isinstance(name, str) for name in spaces)):
+        raise SettingError(f"spaces is {spaces!r:.80}; expected a search space by the name of each model")
     strange = [name for name in spaces or {} if name.lower() not in [type(one).__name__.lower() for one in entrants]]
     if strange:
         raise SettingError(f"spaces has {strange[0]!r}, which is not among the models")
@@ -179,7 +182,9 @@ def contest(
         raise DataError("the split asks for no context; take a larger test part")
     inner = validation_within(split, seed=seed) if validation is None else validation
     _refuse_leak(split, inner)
-    told = sys.stderr.isatty() if progress is None else progress
+    told = sys.stderr.isatty() if progress is None else flag("progress", progress)
+    if study is not None and not isinstance(study, str | PathLike):
+        raise SettingError(f"study is {study!r:.80}; expected the path of a folder")
     rows = []
     for k, entrant in enumerate(entrants, 1):
         name = type(entrant).__name__
@@ -285,6 +290,8 @@ def _entrants(models: Sequence[Model]) -> list[Recommender]:
     """Unfitted recommenders, Popularity among them."""
     if isinstance(models, str | Recommender | type):
         models = [models]
+    if not isinstance(models, Iterable):
+        raise SettingError(f"models is {models!r:.80}; expected names, classes or instances of recommenders")
     found: list[Recommender] = []
     for one in models:
         made = recommender_class(one)() if isinstance(one, str) else one() if isinstance(one, type) else one

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from shortlist._settings import flag
 from shortlist.tuning.result import Trial
 
 
@@ -96,7 +97,7 @@ def watched(
 ) -> Iterator[Watch]:
     """Shows a bar on a terminal; elsewhere, and only where `progress` is True, a line a trial."""
     terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else progress):
+    if not (terminal if progress is None else flag("progress", progress)):
         yield Watch(metric, trials, seconds)
         return
     if not terminal:

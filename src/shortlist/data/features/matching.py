@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shortlist.data.building import WHOLE_NUMBER
-from shortlist.data.vocabulary import Id
+from shortlist.data.vocabulary import Id, integer_of
 from shortlist.errors import DataError
 
 
@@ -52,7 +50,9 @@ def respelled(one: Id, types: list[pl.DataType]) -> Id:
 def _respelled(part: Any, dtype: pl.DataType) -> Any:
     if dtype == pl.String and isinstance(part, int | np.integer) and not isinstance(part, bool):
         return str(part)
-    return int(part) if dtype.is_integer() and isinstance(part, str) and re.search(WHOLE_NUMBER, part) else part
+    if dtype.is_integer() and isinstance(part, str) and (number := integer_of(part)) is not None:
+        return number
+    return part
 
 
 def _pair(ours: pl.Series, others: pl.Series, whose: str, by_spelling: bool) -> tuple[pl.Series, pl.Series]:

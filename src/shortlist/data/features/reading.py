@@ -13,7 +13,7 @@ import polars as pl
 import polars.selectors as cs
 
 from shortlist._fork import polars_threads, require_polars_threads
-from shortlist.data.building import Columns, OnBad, polars_errors
+from shortlist.data.building import Columns, OnBad, polars_errors, whole_floats
 from shortlist.data.frames import column, stream
 from shortlist.data.reading import Files, Format, build_from_files, column_names, find_files, scan_json
 from shortlist.data.text import survey, without_ragged
@@ -101,7 +101,7 @@ def read_table(
         if files.format == "parquet":
             source = pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
         else:
-            source = scan_json(files.paths)
+            source = scan_json(files.paths, ids)
         frame = source.select(cs.by_name(*needed)).collect(engine="streaming")
     return _checked(frame, ids, unused, on_bad, files.name)
 
@@ -206,6 +206,11 @@ def _checked(
     """
     dropped = dict(dropped or {})
     columns = {column.name: column for column in frame.get_columns()}
+    floats = {name: columns[name].dtype for name in ids if columns[name].dtype.is_float()}
+    if on_bad == "drop" and floats:
+        require_polars_threads("dropping rows whose ids are missing")
+        for name in whole_floats(frame.lazy(), floats, origin):
+            columns[name] = columns[name].fill_nan(None).cast(pl.Int64)
     good = np.ones(frame.height, np.bool_)
     for name in ids:
         null = columns[name].is_null().to_numpy()
@@ -239,7 +244,8 @@ def _typed(column: pl.Series, types: pl.Schema | None) -> pl.Series:
     if column.dtype.is_float() and len(column):
         raise DataError(
             f"column {column.name!r} has type {column.dtype}; ids are integers or strings; whole numbers often turn "
-            "into floats where some are missing: drop those rows, then cast the column to an integer type"
+            "into floats where some are missing: pass on_bad='drop' to leave those rows out and read the others as "
+            "integers, or drop those rows, then cast the column to an integer type"
         )
     if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # nothing says of what type no ids are
         return column if column.dtype.is_integer() else column.cast(pl.String)

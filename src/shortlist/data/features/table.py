@@ -311,7 +311,12 @@ class Features:
 
     def select(self, fields: Names) -> Features:
         """The same rows with these fields only, in this order."""
-        names = [fields] if isinstance(fields, str) else list(fields)
+        try:
+            names = [fields] if isinstance(fields, str) else list(fields)
+        except TypeError:
+            names = []
+        if not all(isinstance(name, str) for name in names):
+            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once")
         known = {field.name: field for field in self.fields}
         for name in names:
             if name not in known:

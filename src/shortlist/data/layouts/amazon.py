@@ -55,7 +55,7 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
         raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
     schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
     # A value of another type becomes null, and so is refused or counted as such.
-    reviews = scan_json([path], schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
+    reviews = scan_json([path], names, schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
     reviews = reviews.with_columns(moments(pl.col(TIME), REVIEWS[names]).alias(TIME))
     try:
         built = build(reviews, COLUMNS, on_bad=on_bad, origin=str(path), where=lambda rows: json_in_words([path], rows))
@@ -92,6 +92,6 @@ def review_names(path: Path) -> tuple[str, ...] | None:
         line = next((line for line in iter(lambda: stream.readline(1 << 20), b"") if line.strip()), b"")
     try:
         review = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return next((names for names in REVIEWS if isinstance(review, dict) and set(names) <= review.keys()), None)

@@ -65,10 +65,10 @@ def read_parts(
     path: str | Path, layout: str | None, min_rating: float | None, on_bad: OnBad
 ) -> tuple[str, Path, Parts]:
     """Read a folder or a file; with the parts come the layout's name and the file in which the events begin."""
-    if layout is not None and layout not in LAYOUTS:
+    if layout is not None and not (isinstance(layout, str) and layout in LAYOUTS):
         near = difflib.get_close_matches(str(layout), LAYOUTS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"no layout is called {layout!r}{hint}; known: {', '.join(LAYOUTS)}")
+        raise SettingError(f"no layout is called {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}")
     if min_rating is not None:
         min_rating = number("min_rating", min_rating)
     one_of("on_bad", on_bad, ("raise", "drop"))
