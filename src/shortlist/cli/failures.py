@@ -41,6 +41,7 @@ _PHRASES = {
     "pass overwrite=True": "pass --overwrite",
     "the same call": "the same command",
     "use format='long'": "leave --lists out",
+    "leave the column out with ignore=": "write the file without the column ",
     "by_time needs times": "--split time needs times",
     "leave_last_out needs times": "--split last needs times",
 }

@@ -188,17 +188,9 @@ def read_features(path: str | None, ids: tuple[str, ...], splitting: dict[str, s
 
     names = list(ids)
     found = Features.read(path, id=names)
-    if any(field.name in splitting for field in found.fields):
-        kinds: dict[str, list[str]] = {"categorical": [], "numeric": []}
-        several: dict[str, str | None] = {}
-        for field in found.fields:
-            if field.name in splitting or field.kind == "multi_valued":
-                several[field.name] = splitting.get(field.name)
-            else:
-                kinds[field.kind].append(field.name)
-        found = Features.read(
-            path, id=names, multi_valued=several, categorical=kinds["categorical"], numeric=kinds["numeric"]
-        )
+    if several := {field.name: splitting[field.name] for field in found.fields if field.name in splitting}:
+        order = [field.name for field in found.fields]
+        found = Features.read(path, id=names, multi_valued=several).select(order)
     say.note(f"{path}: {found}")
     return found
 

@@ -42,4 +42,6 @@ def column(name: str, values: Any, *, ids: bool) -> pl.Series:
 
 def _is_missing(value: Any) -> bool:
     """NaN, NaT and NA: what pandas puts where there is nothing. None of them equals itself."""
+    if isinstance(value, np.ndarray):  # compared number by number
+        return False
     return type(value).__name__ == "NAType" or value != value  # noqa: PLR0124

@@ -119,7 +119,8 @@ class DescribedMultilinear(Multilinear):
 
         >>> import shortlist as sl
         >>> shop = sl.datasets.load("online-retail")
-        >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=5)
+        >>> titles = sl.Features.from_frame(
+        ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=5)
         >>> model = sl.FeatureIALS(dim=8, epochs=2).fit(shop.interactions, item_features=titles)
         >>> new = titles.encode({"product": ["N1"], "title": ["RED RETROSPOT BAG"]}, unknown="missing")
         >>> "N1" in model.add_items(new).items_

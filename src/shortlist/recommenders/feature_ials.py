@@ -146,7 +146,8 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
-    >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=5)
+    >>> titles = sl.Features.from_frame(
+    ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=5)
     >>> model = FeatureIALS(dim=8, epochs=2).fit(shop.interactions, item_features=titles)
     >>> len(model.recommend([12347], n=5).ids[0])
     5
