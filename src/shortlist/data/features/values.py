@@ -119,7 +119,8 @@ def refuse_vectors(column: pl.Series, origin: str, *, named: bool) -> None:
         return
     part = f"pl.col({column.name!r}).{'arr' if isinstance(dtype, pl.Array) else 'list'}"
     lengths = column.arr.len() if isinstance(dtype, pl.Array) else column.list.len()
-    split = f"[{part}.get(k).alias({column.name!r} + str(k)) for k in range({lengths.max() or 0})]"
+    width = int(lengths.max() or 0)  # type: ignore[arg-type]
+    split = f"[{part}.get(k).alias({column.name!r} + str(k)) for k in range({width})]"
     raise DataError(
         f"{origin}: column {column.name!r} holds lists of floats; dense vectors are not supported. Split them into "
         f"numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or leave the column out "
