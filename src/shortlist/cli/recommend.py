@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import options as opt
 from shortlist.cli.ids import listed, parsed
 from shortlist.cli.output import Output
@@ -154,7 +155,9 @@ def item_filter(
         return None
     ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
     if strange:
-        say.note(f"--{name}: {len(strange):,} of {len(texts):,} ids are not in the catalogue, such as {strange[0]!r}")
+        say.note(
+            f"--{name}: {len(strange):,} of {count(len(texts), 'id')} not in the catalogue, such as {strange[0]!r}"
+        )
     return ids
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._words import count
 from shortlist.data.building import Built, Columns, OnBad, build
 from shortlist.data.frames import column, stream
 from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
@@ -348,8 +349,8 @@ class Interactions:
     def __repr__(self) -> str:
         names = ", ".join(self.contexts.names)
         parts = [
-            f"Interactions({len(self):,} events of {self.n_contexts:,} contexts ({names}) "
-            f"with {self.n_items:,} items ({self.items.names[0]}), {self.n_pairs:,} distinct pairs"
+            f"Interactions({count(len(self), 'event')} of {count(self.n_contexts, 'context')} ({names}) "
+            f"with {count(self.n_items, 'item')} ({self.items.names[0]}), {count(self.n_pairs, 'distinct pair')}"
         ]
         if self.weights is not None and len(self):
             parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
@@ -358,7 +359,7 @@ class Interactions:
             first, last = span if self.time_dtype is None else span.cast(self.time_dtype)
             parts.append(f"{first} … {last}")
         if self.dropped:
-            parts.append(f"{sum(self.dropped.values()):,} rows dropped")
+            parts.append(f"{count(sum(self.dropped.values()), 'row')} dropped")
         return ", ".join(parts) + ")"
 
 

@@ -25,7 +25,7 @@ from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommen
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
-from shortlist.recommenders.given import as_list, as_rows, check_unknown, in_order, is_frame
+from shortlist.recommenders.given import KNOWN_ONLY, as_list, as_rows, check_unknown, in_order, is_frame
 from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
 from shortlist.recommenders.progress import steps
@@ -209,7 +209,7 @@ class _Question:
             everyone = np.ones(len(whom), np.bool_)
             queries = Queries(Labels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
         else:
-            queries = first._queries(whom, None, self.unknown)
+            queries = first._queries(whom, None, self.unknown, KNOWN_ONLY)
         filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
         with blas_threads(self.threads):
             return self.model._answer(queries, filters, self.n, self.slate, self.memory, self.threads)
@@ -292,7 +292,7 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
         if model._composes:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):
-                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown)
+                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown, KNOWN_ONLY)
                 answered += queries.labels.ids()
                 skipped += queries.skipped
             return list(dict.fromkeys(answered)), skipped

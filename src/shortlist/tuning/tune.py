@@ -140,7 +140,7 @@ def tune(
         ).run()
         found, spent = journal.trials(), journal.seconds
     best = _best(found, problem.metric)
-    settings = {**template.settings(), **best.settings}
+    settings = problem.completed(best.settings)
     if best.epoch is not None:
         settings |= problem.recommender(settings)._ending_at(best.epoch)
     began = time.perf_counter()

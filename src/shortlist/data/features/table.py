@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
+from shortlist._words import count
 from shortlist.data.building import OnBad
 from shortlist.data.features.aligned import AlignedFeatures
 from shortlist.data.features.fields import Field, Normalize, Scale, Unknown
@@ -424,17 +425,18 @@ class Features:
     def __repr__(self) -> str:
         names = ", ".join(self._vocabulary.names)
         lines = [
-            f"Features({len(self):,} rows by {names}, {self.n_features:,} features in {len(self.fields):,} fields)"
+            f"Features({count(len(self), 'row')} by {names}, {count(self.n_features, 'feature')} in "
+            f"{count(len(self.fields), 'field')})"
         ]
         table = [("field", "kind", "features", "missing rows")]
         table += [(one.name, str(one), f"{one.n_columns:,}", f"{one.n_missing:,}") for one in self.fields]
         widths = [max(len(row[k]) for row in table) for k in range(4)]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         if self._unknown:
-            counts = ", ".join(f"{name} in {count:,} rows" for name, count in self._unknown.items())
+            counts = ", ".join(f"{name} in {count(n, 'row')}" for name, n in self._unknown.items())
             lines.append(f"  unknown values, marked as missing: {counts}")
         if self._unused:
             lines.append(f"  columns not used: {', '.join(self._unused)}")
         if self._dropped:
-            lines.append(f"  {sum(self._dropped.values()):,} rows dropped")
+            lines.append(f"  {count(sum(self._dropped.values()), 'row')} dropped")
         return "\n".join(lines)
