@@ -195,10 +195,7 @@ class Recommender(ABC):
         if not self._described:
             plan.refuse_features(type(self).__name__)
         self._check_events(interactions, "fit")
-        unused = self._unused_on(interactions, plan)
-        if callbacks != () and not self._in_epochs:
-            unused.append(f"callbacks are not called: {type(self).__name__} does not learn in epochs; leave them out")
-        for one in unused:
+        for one in self._unused_on(interactions, plan):
             warnings.warn(one, ShortlistWarning, stacklevel=2)
         return self._learn(interactions, plan, "fit", callbacks, progress, threads)
 
@@ -581,7 +578,8 @@ class Recommender(ABC):
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.

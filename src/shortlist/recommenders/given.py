@@ -112,8 +112,8 @@ def rows_of_lists(
             continue
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
             raise SettingError(
-                f"{name.format(k)} is {one!r:.80}; expected a list of {what} ids, such as [{one!r:.80}], or "
-                "{id: weight}"
+                f"{name.format(k)} is {one!r:.80}; expected a list of {what} ids, or {{id: weight}}; write "
+                f"[{one!r:.80}] for a list of one"
             )
         refuse_frame(name.format(k), one, f"pass its column of {what} ids")
         lists.append(list(one))
