@@ -401,7 +401,7 @@ def test_unknown_values_are_an_error_or_missing():
     assert encoded[8] == {"k (missing)": 1, "t=q": 1}
     assert encoded[9] == {"k (missing)": 1, "t (missing)": 1}
     assert encoded.unknown == {"k": 1, "t": 2}
-    assert "unknown values, marked as missing: k in 1 rows, t in 2 rows" in repr(encoded)
+    assert "unknown values, marked as missing: k in 1 row, t in 2 rows" in repr(encoded)
     assert encoded.select("t").unknown == {"t": 2}
     with pytest.raises(DataError, match="no column 't'; columns found: 'id', 'k'"):
         features.encode({"id": [1], "k": ["a"]})

@@ -276,7 +276,7 @@ def test_leave_last_out(rows, n, repeats):
 
 
 def test_leave_last_out_needs_events():
-    with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 events"):
+    with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 event,"):
         splits.leave_last_out(take([("a", 1, 1, 1), ("b", 2, 1, 2)]))
     with pytest.raises(SettingError, match="n=0; expected a whole number of at least 1"):
         splits.leave_last_out(take([("a", 1, 1, 1)]), 0)

@@ -380,13 +380,13 @@ def test_repr():
 
 def test_how_events_fade_is_told_in_plain_words():
     model = MODELS["binary"]
-    for settings, words in [
+    for how, words in [
         ({"half_life": dt.timedelta(days=30)}, "half-life 30 days"),
         ({"half_life": np.timedelta64(90, "m")}, "half-life 1.5 hours"),
         ({"half_life": 2_592_000}, "half-life 2,592,000 in time"),
         ({"half_life": 1, "decay_by": "events"}, "half-life 1 event"),
     ]:
-        state = sl.UserState(model, **settings)
+        state = sl.UserState(model, **how)
         assert repr(state) == f"UserState(0 events of 0 items, {words}) under IALS"
         assert repr(state.with_model(model)) == repr(state)
     with pytest.raises(sl.DataError, match="1 of 1 event has no time, but half_life is 30 days; pass time="):
@@ -403,7 +403,7 @@ def test_a_model_without_embeddings_is_named_whole():
     with pytest.raises(sl.SettingError) as told:
         sl.UserState(model)
     assert str(told.value) == (
-        "model is of type ItemKNN, which has no embeddings; expected a fitted recommender with embeddings, such as IALS "
-        "or BPR. ItemKNN answers recommend(history=[[…]]) for anyone's items"
+        "model is of type ItemKNN, which has no embeddings; expected a fitted recommender with embeddings, such as "
+        "IALS or BPR. ItemKNN answers recommend(history=[[…]]) for anyone's items"
     )
     assert model.recommend(history=[["i0"]], n=1).ids

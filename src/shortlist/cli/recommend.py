@@ -155,9 +155,9 @@ def item_filter(
         return None
     ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
     if strange:
-        say.note(
-            f"--{name}: {len(strange):,} of {count(len(texts), 'id')} not in the catalogue, such as {strange[0]!r}"
-        )
+        are = "is" if len(texts) == 1 else "are"
+        some = f"{len(strange):,} of {count(len(texts), 'id')}"
+        say.note(f"--{name}: {some} {are} not in the catalogue, such as {strange[0]!r}")
     return ids
 
 

@@ -113,7 +113,7 @@ def by_time(
     >>> by_time(events, test=0.25)
     Split by time: test from 4, repeats dropped
       train    3 events of 2 contexts with 2 items
-      truth    1 pairs of 1 contexts
+      truth    1 pair of 1 context
       dropped  nothing
     """
     times = _times(events, "by_time")

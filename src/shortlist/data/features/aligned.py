@@ -71,5 +71,5 @@ class AlignedFeatures:
         return (
             f"AlignedFeatures({count(len(self), 'id')} of {names} × {count(self.n_features, 'feature')}, "
             f"{count(self.n_without, 'id')} "
-            f"without features (every field missing), {len(self.cold):,} cold rows (ids not in the vocabulary))"
+            f"without features (every field missing), {count(len(self.cold), 'cold row')} (ids not in the vocabulary))"
         )
