@@ -10,6 +10,7 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import ByFeature, planted
+from shortlist._words import count
 
 pytest.importorskip("lightgbm")
 
