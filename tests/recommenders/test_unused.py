@@ -89,7 +89,6 @@ UNUSED = [
     (sl.MatrixFactorization, {"objective": "Softmax(0.1)", "sampler": "Everything()", "n_negatives": 4}, "draws none"),
     (sl.BPR, {"horizon": 10}, "schedule is 'constant'"),
     (sl.BPR, {"bias_regularization": 0.1}, "biases is False"),
-    (sl.BPR, {"regularization": 0.1, "context_regularization": 0.2, "item_regularization": 0.3}, "of its own"),
     (sl.SquareMF, {"strength_as": "label"}, "every strength is 1"),
     (sl.SoftmaxMF, {"beta": 0.7}, "n_negatives is 0"),
     (sl.SoftmaxMF, {"regularization_exponent": 0.5}, "as often as it is observed"),
@@ -117,8 +116,6 @@ def test_settings_that_are_refused_do_change_nothing():
         plain, changed = kind(**SMALL), kind(**SMALL)
         vars(plain).update({k: v for k, v in settings.items() if k in {"solver", "loss", "objective", "sampler"}})
         vars(changed).update(settings)
-        if "context_regularization" in settings:
-            vars(plain).update({k: v for k, v in settings.items() if k != "regularization"})
         changed._unused = dict
         first, second = (one.fit(data, threads=1).score(["a"], [["x", "y", "z"]])[0] for one in (plain, changed))
         np.testing.assert_array_equal(first, second, err_msg=f"{kind.__name__} {settings}")

@@ -178,9 +178,6 @@ class Sampled(Factorization):
             unused["horizon"] = "the learning rate stays as it is, since schedule is 'constant'"
         if not self.biases:
             unused["bias_regularization"] = "biases is False"
-        own = [self.context_regularization, self.item_regularization, *([self.bias_regularization] * self.biases)]
-        if None not in own:
-            unused["regularization"] = "every kind of parameter has a regularization of its own"
         if isinstance(objective, Softmax):
             unused["regularization_exponent"] = f"under {objective} a row counts as often as it is observed"
             if isinstance(sampler, Everything | InBatch):
