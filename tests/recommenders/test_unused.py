@@ -160,3 +160,8 @@ def test_spaces_are_about_settings_that_matter(name):
         value = {Real: "low", Whole: "low", Choice: "options", Grows: "values"}[type(dimension)]
         first = getattr(dimension, value)
         kind(**condition, **{setting: first[0] if isinstance(first, tuple) else first})
+
+
+def test_patience_of_a_search_is_for_models_that_learn_in_epochs():
+    with pytest.raises(sl.SettingError, match="EASE does not learn in epochs, so there is no patience"):
+        sl.tune("ease", sl.datasets.synthetic(60, 30, 600), trials=1, patience=1, progress=False)

@@ -16,6 +16,7 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.plan import Plan, refuse_epochs
 from shortlist.recommenders.space import Dimension
 from shortlist.tuning.engine import optuna
 from shortlist.tuning.journal import opened
@@ -102,6 +103,8 @@ def tune(
     flag("refit", refit)
     flag("warm_start", warm_start)
     template = made(model)
+    if not template._in_epochs and patience != Plan.patience:
+        refuse_epochs(type(template).__name__, patience=patience)
     workers = min(workers, ROUND, thread_count(threads))
     each = thread_count(threads) // workers if workers > 1 else threads
     problem = Problem.of(
