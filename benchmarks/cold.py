@@ -147,7 +147,7 @@ def answers(model: str, settings: dict[str, Any], part: Cold) -> list[list[int]]
         return neighbours(part, **settings)
     settings = dict(settings)
     features = sl.Features.from_frame(
-        part.tags,
+        part.tags.select("item", "tag"),
         id="item",
         multi_valued="tag",
         min_count=settings.pop("min_count"),

@@ -68,7 +68,7 @@ def epochs(folder: Path, turns: int, keep: bool) -> None:
     users = sl.Interactions.from_frame(frame, context="user", item="item")
     tuples = sl.Interactions.from_frame(frame, context=["user", "day"], item="item")
     known = pl.read_parquet(folder / "items.parquet").filter(pl.col("item").is_in(frame["item"].unique().implode()))
-    types = sl.Features.from_frame(known, id="item", categorical="type")
+    types = sl.Features.from_frame(known.select("item", "type"), id="item", categorical="type")
     settings: dict[str, Any] = {"dim": DIM, "epochs": 3}
     bound = 'IALS(solver="exact"), users'
     fits: dict[str, Fit] = {

@@ -1,7 +1,9 @@
 import json
 import os
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,8 @@ from shortlist.cli import checkup, doctor, machine, packages
 from shortlist.cli.failures import Session
 from shortlist.cli.output import Output
 from shortlist.cli.probes import ProbeError, probe
+
+ROOT = Path(__file__).parents[2]
 
 
 def with_packages(folder, **sources):
@@ -159,6 +163,16 @@ def test_not_installed(monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", unknown)
     assert packages.requirements() == ([], {})
+
+
+def test_no_extra_is_empty_and_all_has_those_for_users():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert [name for name, packages_ in extras.items() if not packages_] == []
+    (everything,) = extras.pop("all")
+    assert set(extras) == set(packages.PURPOSES)
+    for_users = {name for name in extras if name != "test" and not name.startswith("bench")}
+    assert set(everything.removeprefix("shortlist[").removesuffix("]").split(",")) == for_users
 
 
 def test_every_extra_has_a_purpose():

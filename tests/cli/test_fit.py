@@ -1,3 +1,5 @@
+import json
+
 import polars as pl
 import pytest
 
@@ -224,3 +226,23 @@ def test_contexts_of_several_parts(run, run_json, odd_csv, tmp_path):
     assert run_json("recommend", tmp_path / "m", "u6,never", f"u7,{day}", "--unknown", "skip")["skipped"] == [
         "u6,never"
     ]
+
+
+def test_weights_that_are_ignored_are_told_of_on_stderr(run, run_json, tmp_path):
+    (tmp_path / "e.csv").write_text("user,item,n\na,x,1\na,y,5\nb,x,2\n")
+    fit = ["fit", tmp_path / "e.csv", "--context", "user", "--item", "item", "--weight", "n", "--model", "ease"]
+    done = run(*fit, "--out", tmp_path / "m", "--json")
+    assert json.loads(done.stdout)["model"] == "EASE"
+    assert done.stderr.count("the weights of column 'n' are ignored") == 1
+    assert "--set weighting=log or --set weighting=raw" in done.stderr
+    assert "--set weighting=binary" in done.stderr
+    for one in ("log", "binary"):
+        assert "ignored" not in run(*fit, "--out", tmp_path / "m", "--set", f"weighting={one}").stderr
+
+
+def test_settings_that_change_nothing_are_refused(run, odd_csv, tmp_path):
+    for setting in (["--set", "block=8"], ["--set", "strength_as=label"]):
+        done = run("fit", odd_csv, *COLUMNS, *SMALL, *setting, "--out", tmp_path / "m", code=1)
+        assert "which changes nothing" in done.stderr
+    done = run("fit", odd_csv, *COLUMNS, *SMALL, "--patience", "2", "--out", tmp_path / "m", code=2)
+    assert "--validation" in done.stderr

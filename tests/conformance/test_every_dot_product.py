@@ -179,7 +179,7 @@ def test_wrong_confidence_says_so(model):
     item = HISTORIES[0][0]
     stranger = next(one for one in DATA.items.ids() if one not in HISTORIES[0])
     for wrong, message in (
-        ([], "0 entries for 1 histories"),
+        ([], "0 entries for 1 history;"),
         ({item: 0.5}, "expected one {item: confidence} per history"),
         ([0.5], "a number from 0 to 1"),
         ([{item: 1.5}], "from 0 to 1"),

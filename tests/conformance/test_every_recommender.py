@@ -324,7 +324,7 @@ def test_questions_that_are_no_lists(name):
     for weights in ({5: None}, {5: "x"}, {5: float("nan")}):
         with pytest.raises(sl.DataError, match="weights are finite numbers"):
             model.recommend(history=[weights])
-    with pytest.raises(sl.UnknownIdError, match="leave them out of the question"):
+    with pytest.raises(sl.UnknownIdError, match="leave unknown ids out"):
         model.rank([1], [[99]])
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import doctest
 import math
+import re
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from shortlist.data.features import matching
 from shortlist.data.features import table as module
 from shortlist.data.features.plan import refuse_like_names
 from shortlist.data.rows import fault
-from shortlist.errors import DataError, SettingError
+from shortlist.errors import DataError, SettingError, ShortlistError
 
 WEIRD = ["", " ", "a", "b", "b=c", "(missing)", "(rare)", "=", "é", "e\u0301", "日本", "a|b", "x" * 500, "null", "\x00"]
 VALUES = st.none() | st.sampled_from(WEIRD) | st.text(max_size=3)
@@ -178,16 +180,99 @@ def test_kinds_are_inferred_where_none_is_named():
         "nothing (missing)": 1,
     }
     assert repr(features).splitlines()[-1].split() == ["nothing", "categorical", "1", "2"]
-    with pytest.raises(DataError, match=r"column 'when' has type Datetime.*name the columns to use"):
+    with pytest.raises(DataError, match=r"column 'when' has type Datetime.*ignore='when'"):
         sl.Features.from_frame(frame.with_columns(when=pl.datetime(2020, 1, 1)), id="id")
     with pytest.raises(DataError, match="no column beside the id"):
         sl.Features.from_frame(frame.select("id"), id="id")
 
 
-def test_columns_that_are_not_named_are_left_out_and_shown():
-    features = sl.Features.from_frame({"id": [1], "a": ["x"], "b": [1], "c": [2]}, id="id", categorical="a")
-    assert features.feature_names == ("a=x", "a (missing)")
+TABLE = {"id": [1, 2], "a": ["x", "y"], "b": [1, 2], "c": [["p"], []]}
+
+
+@pytest.mark.parametrize(
+    ("named", "kinds"),
+    [
+        ({}, {"a": "categorical", "b": "numeric", "c": "multi_valued"}),
+        ({"multi_valued": "c"}, {"a": "categorical", "b": "numeric", "c": "multi_valued"}),
+        ({"multi_valued": {"a": "|"}}, {"a": "multi_valued", "b": "numeric", "c": "multi_valued"}),
+        ({"categorical": "b"}, {"a": "categorical", "b": "categorical", "c": "multi_valued"}),
+        ({"numeric": {"b": "log"}}, {"a": "categorical", "b": "numeric", "c": "multi_valued"}),
+        ({"multi_valued": "c", "ignore": ["a"]}, {"b": "numeric", "c": "multi_valued"}),
+    ],
+)
+def test_naming_a_column_says_its_kind_and_drops_no_other(named, kinds):
+    assert {field.name: field.kind for field in sl.Features.from_frame(TABLE, id="id", **named).fields} == kinds
+
+
+def test_ignored_columns_are_left_out_and_shown():
+    features = sl.Features.from_frame(TABLE, id="id", ignore=["b", "c"])
+    assert features.feature_names == ("a=x", "a=y", "a (missing)")
     assert repr(features).endswith("columns not used: b, c")
+    for wrong, message in [
+        ({"ignore": "d"}, "no column 'd'"),
+        ({"ignore": "id"}, "named in ignore and as the id"),
+        ({"ignore": "a", "categorical": "a"}, "named in ignore and as categorical"),
+        ({"ignore": ["a", "b", "c"]}, "no column beside the id"),
+    ]:
+        with pytest.raises(ShortlistError, match=message):
+            sl.Features.from_frame(TABLE, id="id", **wrong)
+
+
+VECTORS = [[0.25, -1.5, 3.0], [1.0, 0.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        pl.Series(VECTORS),
+        pl.Series(VECTORS, dtype=pl.Array(pl.Float32, 3)),
+        VECTORS,
+        np.array(VECTORS),
+        np.array(VECTORS, dtype=np.float16),
+        [VECTORS[0], None],
+    ],
+    ids=["list", "array", "lists", "matrix", "half", "gap"],
+)
+@pytest.mark.parametrize(
+    "make", [dict, pl.DataFrame, pd.DataFrame, pa.table], ids=["dict", "polars", "pandas", "arrow"]
+)
+def test_lists_of_floats_are_refused_with_a_way_out_that_works(make, vectors):
+    if make in (pd.DataFrame, pa.table):
+        vectors = [None if one is None else np.array(one) for one in vectors]
+    frame = make({"id": [1, 2], "v": vectors})
+    for named in ({}, {"multi_valued": "v"}, {"categorical": "v"}, {"numeric": "v"}):
+        with pytest.raises(
+            DataError, match="column 'v' holds lists of floats; dense vectors are not supported"
+        ) as told:
+            sl.Features.from_frame(frame, id="id", **named)
+    advice = re.search(r"frame\.with_columns\(.*\)\.drop\('v'\)", str(told.value))[0]
+    apart = eval(advice, {"pl": pl, "frame": pl.DataFrame(frame)})  # noqa: S307  # what the message says
+    assert [one.name for one in sl.Features.from_frame(apart, id="id").fields] == ["v0", "v1", "v2"]
+    with pytest.raises(DataError, match="no column beside the id"):
+        sl.Features.from_frame(frame, id="id", ignore="v")
+
+
+def test_objects_of_pandas_without_arrow_may_be_vectors():
+    cells = np.empty(2, object)
+    cells[:] = [np.array(one) for one in VECTORS]
+    with pytest.raises(DataError, match="dense vectors are not supported"):
+        sl.Features.from_frame({"id": [1, 2], "v": cells}, id="id")
+
+
+def test_lists_of_whole_floats_are_values_where_they_are_named():
+    frame = pl.DataFrame({"id": [1, 2], "tags": [[7.0, 8.0], [8.0, None]]})
+    assert sl.Features.from_frame(frame, id="id", multi_valued="tags")[2] == {"tags=8": 1}
+    with pytest.raises(DataError, match="dense vectors"):
+        sl.Features.from_frame(frame, id="id")
+
+
+def test_settings_for_kinds_that_are_not_there_are_refused():
+    frame = {"id": [1, 2], "a": [1, 2]}
+    with pytest.raises(SettingError, match="min_count is 5, but there are no categorical or multi-valued columns"):
+        sl.Features.from_frame(frame, id="id", min_count=5)
+    for normalize in ("norm", None):
+        with pytest.raises(SettingError, match="but there are no multi-valued columns"):
+            sl.Features.from_frame(frame, id="id", normalize=normalize)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +401,7 @@ def test_unknown_values_are_an_error_or_missing():
     assert encoded[8] == {"k (missing)": 1, "t=q": 1}
     assert encoded[9] == {"k (missing)": 1, "t (missing)": 1}
     assert encoded.unknown == {"k": 1, "t": 2}
-    assert "unknown values, marked as missing: k in 1 rows, t in 2 rows" in repr(encoded)
+    assert "unknown values, marked as missing: k in 1 row, t in 2 rows" in repr(encoded)
     assert encoded.select("t").unknown == {"t": 2}
     with pytest.raises(DataError, match="no column 't'; columns found: 'id', 'k'"):
         features.encode({"id": [1], "k": ["a"]})

@@ -125,8 +125,8 @@ def test_align_counts_what_does_not_match(items):
     assert [field.n_missing for field in aligned.fields] == [1, 2]
     assert (len(aligned), aligned.n_features, aligned.feature_names) == (3, items.n_features, items.feature_names)
     assert repr(aligned) == (
-        "AlignedFeatures(3 ids of i × 5 features, 1 ids without features (every field missing), "
-        "1 cold rows (ids not in the vocabulary))"
+        "AlignedFeatures(3 ids of i × 5 features, 1 id without features (every field missing), "
+        "1 cold row (ids not in the vocabulary))"
     )
     grown = items.align(events.extend(items=aligned.cold.ids).items)
     assert grown.n_without == 1

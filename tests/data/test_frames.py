@@ -234,7 +234,7 @@ def test_a_time_column_may_play_a_second_part():
         ),
         ({"u": ["a"], "x": [1]}, r"no column 'i'; columns found: 'u', 'x'"),
         ({}, r"no column 'u'; columns found: none"),
-        ({"u": [], "i": []}, r"column 'u': every id is null"),
+        ({"u": [], "i": []}, "the frame is empty: there are no rows"),
         (PLAIN.clear(), "there are no rows"),
         (pl.LazyFrame(schema={"u": pl.Int64, "i": pl.Int64}), "there are no rows"),
         (PLAIN.to_pandas().iloc[:0].astype({"u": "str"}), "there are no rows"),
@@ -312,7 +312,7 @@ def test_bad_weights(weight, cause):
     events = take(frame, weight="w", on_bad="drop")
     assert events.dropped == {f"'w' {cause}": 1}
     assert events.contexts.ids() == [1, 2]
-    assert repr(events).endswith(", 1 rows dropped)")
+    assert repr(events).endswith(", 1 row dropped)")
 
 
 @pytest.mark.parametrize("column", [["a", "b"], [True, False], [None, None], [[1], [2]]], ids=str)

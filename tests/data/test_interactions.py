@@ -104,7 +104,8 @@ def test_select(rows, data):
         assert small.to_polars().rows() == chosen
         assert small.contexts.ids() == sorted({u for u, *_ in chosen})
         assert small.items.ids() == sorted({i for _, i, *_ in chosen})
-        assert repr(small).startswith(f"Interactions({len(chosen):,} events")
+        size = f"{len(chosen):,} event" + ("" if len(chosen) == 1 else "s")
+        assert repr(small).startswith(f"Interactions({size} of")
 
 
 def test_extend():
@@ -136,7 +137,7 @@ def test_immutable_and_unknown():
 def test_repr():
     events = take([("a", 1, 2, 3), ("a", 1, 4, 9)], weight="w", time="t", aggregate="latest")
     assert repr(events) == (
-        "Interactions(2 events of 1 contexts (u) with 1 items (i), 1 distinct pairs, weights 2 … 4 (latest), 3 … 9)"
+        "Interactions(2 events of 1 context (u) with 1 item (i), 1 distinct pair, weights 2 … 4 (latest), 3 … 9)"
     )
 
 

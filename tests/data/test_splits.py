@@ -333,7 +333,7 @@ def test_leave_last_out_needs_events():
         pytest.raises(DataError, match="no context has more than 1180591620717411303424"),
     ):
         splits.leave_last_out(take([("a", 1, 1, 1), ("a", 2, 1, 2)]), n=2**70)
-    with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 events"):
+    with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 event,"):
         splits.leave_last_out(take([("a", 1, 1, 1), ("b", 2, 1, 2)]))
     with pytest.raises(SettingError, match="n=0; expected a whole number of at least 1"):
         splits.leave_last_out(take([("a", 1, 1, 1)]), 0)

@@ -27,15 +27,15 @@ def data() -> sl.Interactions:
 
 
 MODELS: dict[str, Any] = {
-    "binary": sl.IALS(dim=4, epochs=3),
+    "binary": sl.IALS(dim=4, epochs=3, weighting="binary"),
     "raw": sl.IALS(dim=4, epochs=3, weighting="raw", regularization=0.1),
     "log": sl.IALS(dim=4, epochs=3, weighting="log"),
-    "total": sl.IALS(dim=4, epochs=3, convention="total", unobserved_item_exponent=0.5),
+    "total": sl.IALS(dim=4, epochs=3, weighting="binary", convention="total", unobserved_item_exponent=0.5),
     "label": sl.IALS(dim=4, epochs=3, weighting="log", strength_as="label"),
-    "rank": sl.RankALS(dim=4, epochs=3),
-    "sampled": sl.BPR(dim=4, epochs=3),
+    "rank": sl.RankALS(dim=4, epochs=3, weighting="binary"),
+    "sampled": sl.BPR(dim=4, epochs=3, weighting="binary"),
     "sampled label": sl.SquareMF(dim=4, epochs=3, weighting="log", strength_as="label"),
-    "softmax": sl.SoftmaxMF(dim=4, epochs=3),
+    "softmax": sl.SoftmaxMF(dim=4, epochs=3, weighting="binary"),
 }
 for _one in MODELS.values():
     _one.fit(data(), threads=1)
@@ -79,6 +79,7 @@ def expected(events: list[Event], model: Any, half_life: float | None, decay_by:
 )
 def test_any_sequence_of_events(name, told, half_life, decay_by, max_events):
     model = MODELS[name]
+    decay_by = "time" if half_life is None else decay_by
     state = sl.UserState(model, half_life=half_life, decay_by=decay_by, max_events=max_events)
     kept: list[Event] = []
     for what, item, weight, time in told:
@@ -209,7 +210,7 @@ def test_rows_of_frames():
 
 def test_all_events_have_times_or_none():
     model = MODELS["binary"]
-    with pytest.raises(sl.DataError, match=r"have no time, but half_life is 3 in time; pass time=, or decay_by"):
+    with pytest.raises(sl.DataError, match=r"has no time, but half_life is 3 in time; pass time=, or decay_by"):
         sl.UserState(model, ["i0"], half_life=3.0)
     timed, plain = sl.UserState(model, [("i0", 1.0, 3.0)]), sl.UserState(model, ["i0"])
     for call in (
@@ -279,7 +280,7 @@ def test_the_embedding_is_kept_and_cannot_be_written_to():
 
 
 def test_a_model_that_is_fitted_again():
-    model = sl.IALS(dim=4, epochs=2).fit(data())
+    model = sl.IALS(dim=4, epochs=2, weighting="binary").fit(data())
     state = sl.UserState(model, ["i0", "i5"])
     assert state.embedding.any()
     more = sl.Interactions.from_frame({"u": [99, 99], "i": ["a new one", "i5"]}, context="u", item="i")
@@ -355,7 +356,7 @@ def test_wrong_settings(given, message):
 
 
 def test_models_without_embeddings():
-    for model in (sl.EASE().fit(data()), None):
+    for model in (sl.EASE(weighting="binary").fit(data()), None):
         with pytest.raises(sl.SettingError, match="a fitted recommender with embeddings"):
             sl.UserState(model)
 
@@ -375,3 +376,34 @@ def test_what_is_stored_is_checked(change):
 def test_repr():
     state = sl.UserState(MODELS["binary"], ["i0", "i1", "i0"], half_life=30, decay_by="events", max_events=1000)
     assert repr(state) == "UserState(3 events of 2 items, half-life 30 events, at most 1,000) under IALS"
+
+
+def test_how_events_fade_is_told_in_plain_words():
+    model = MODELS["binary"]
+    for how, words in [
+        ({"half_life": dt.timedelta(days=30)}, "half-life 30 days"),
+        ({"half_life": np.timedelta64(90, "m")}, "half-life 1.5 hours"),
+        ({"half_life": 2_592_000}, "half-life 2,592,000 in time"),
+        ({"half_life": 1, "decay_by": "events"}, "half-life 1 event"),
+    ]:
+        state = sl.UserState(model, **how)
+        assert repr(state) == f"UserState(0 events of 0 items, {words}) under IALS"
+        assert repr(state.with_model(model)) == repr(state)
+    with pytest.raises(sl.DataError, match="1 of 1 event has no time, but half_life is 30 days; pass time="):
+        sl.UserState(model, ["i0"], half_life=dt.timedelta(days=30))
+    assert repr(sl.UserState(model, ["i0"])) == "UserState(1 event of 1 item) under IALS"
+    with pytest.raises(sl.SettingError, match="changes nothing without half_life"):
+        sl.UserState(model, decay_by="events")
+    old = {**sl.UserState(model).to_dict(), "decay_by": "events"}  # as it could be stored before
+    assert sl.UserState.from_dict(model, old).half_life is None
+
+
+def test_a_model_without_embeddings_is_named_whole():
+    model = sl.ItemKNN(weighting="binary").fit(data())
+    with pytest.raises(sl.SettingError) as told:
+        sl.UserState(model)
+    assert str(told.value) == (
+        "model is of type ItemKNN, which has no embeddings; expected a fitted recommender with embeddings, such as "
+        "IALS or BPR. ItemKNN answers recommend(history=[[…]]) for anyone's items"
+    )
+    assert model.recommend(history=[["i0"]], n=1).ids

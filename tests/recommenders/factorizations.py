@@ -28,14 +28,15 @@ def events(n_contexts: int = 60, n_items: int = 30, seed: int = 0, *, weighted: 
 
 @st.composite
 def settings_of_ials(draw: Any) -> dict[str, Any]:
+    weighting = draw(st.sampled_from(["binary", "log"]))
     return {
         "dim": draw(st.integers(1, 9)),
         "epochs": draw(st.integers(1, 3)),
         "seed": draw(st.integers(0, 1000)),
         "regularization": draw(st.sampled_from([0.003, 0.1])),
         "unobserved_weight": draw(st.sampled_from([0.02, 0.3, 1.0])),
-        "weighting": draw(st.sampled_from(["binary", "log"])),
-        "strength_as": draw(st.sampled_from(["weight", "label"])),
+        "weighting": weighting,
+        "strength_as": "weight" if weighting == "binary" else draw(st.sampled_from(["weight", "label"])),
         "convention": draw(st.sampled_from(["added", "total"])),
         "unobserved_item_exponent": draw(st.sampled_from([0.0, 0.5, -1.0])),
         "unobserved_context_exponent": draw(st.sampled_from([0.0, -0.5, 1.0])),

@@ -17,15 +17,16 @@ from shortlist.solvers.multilinear import finish
 
 SQUARE = {"dim": 3, "epochs": 3, "regularization": 0.05, "regularization_exponent": 0.5, "weighting": "log"}
 RHOS = {"unobserved_item_exponent": 0.5, "unobserved_context_exponent": -0.3}
+PAIRWISE = {"unobserved_item_exponent": 0.5, "loss": "pairwise"}
 MODELS: dict[str, Callable[[], Any]] = {
     "RankALS": lambda: sl.RankALS(**SQUARE, item_exponent=0.4),
     "PARAFAC": lambda: sl.PARAFAC(**SQUARE, **RHOS),
     "PARAFAC, total": lambda: sl.PARAFAC(**SQUARE, **RHOS, convention="total"),
-    "PARAFAC, pairwise": lambda: sl.PARAFAC(**SQUARE, **RHOS, loss="pairwise"),
+    "PARAFAC, pairwise": lambda: sl.PARAFAC(**SQUARE, **PAIRWISE),
     "Tucker": lambda: sl.Tucker(**SQUARE, **RHOS),
-    "Tucker, pairwise": lambda: sl.Tucker(**SQUARE, **RHOS, loss="pairwise"),
+    "Tucker, pairwise": lambda: sl.Tucker(**SQUARE, **PAIRWISE),
     "FM": lambda: sl.FactorizationMachine(**SQUARE, **RHOS),
-    "FM, pairwise": lambda: sl.FactorizationMachine(**SQUARE, **RHOS, loss="pairwise"),
+    "FM, pairwise": lambda: sl.FactorizationMachine(**SQUARE, **PAIRWISE),
     "FeatureIALS": lambda: sl.FeatureIALS(**SQUARE, **RHOS),
 }
 
@@ -166,7 +167,7 @@ COLD: dict[str, Callable[[], Any]] = {
     "FeatureIALS, total": lambda: sl.FeatureIALS(**SQUARE, convention="total"),
     "FeatureIALS, plain total": lambda: sl.FeatureIALS(**SQUARE, **RHOS, convention="total"),
     "FM": lambda: sl.FactorizationMachine(**SQUARE, **RHOS),
-    "FM, pairwise": lambda: sl.FactorizationMachine(**SQUARE, **RHOS, loss="pairwise"),
+    "FM, pairwise": lambda: sl.FactorizationMachine(**SQUARE, **PAIRWISE),
 }
 
 

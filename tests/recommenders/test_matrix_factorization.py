@@ -15,6 +15,9 @@ from shortlist.recommenders.sampled import Sampled
 from shortlist.recommenders.space import Choice, Grows, Real, Whole
 from shortlist.sampling import AdaptiveRank, Everything, InBatch, Popularity, Rejection, Uniform
 
+# weights are beside the point here
+pytestmark = pytest.mark.filterwarnings("ignore:the weights of column:shortlist.errors.ShortlistWarning")
+
 SMALL = {"dim": 4, "epochs": 3, "learning_rate": 0.1}
 PRESETS = [
     (sl.BPR(**SMALL), {}),

@@ -7,6 +7,9 @@ import pytest
 
 import shortlist as sl
 
+# weights are beside the point here
+pytestmark = pytest.mark.filterwarnings("ignore:the weights of column:shortlist.errors.ShortlistWarning")
+
 RNG = np.random.default_rng(7)
 X = (RNG.random((50, 30)) < 0.25) * RNG.integers(1, 5, (50, 30)).astype(float)
 X[:, 29] = 0

@@ -11,6 +11,9 @@ from recommenders.factorizations import events, same
 from shortlist.recommenders.warm_start import grown, warm_embeddings
 from shortlist.solvers.als import initial_embeddings
 
+# weights are beside the point here
+pytestmark = pytest.mark.filterwarnings("ignore:the weights of column:shortlist.errors.ShortlistWarning")
+
 
 def scores(model):
     return model.context_embeddings_ @ model.item_embeddings_.T

@@ -221,7 +221,7 @@ def test_columns_of_the_data_keep_their_names():
     found = two(sl.EASE().fit(other)).retrieve(["u1"])
     assert found.to_polars().columns[:4] == ["rank", "score", "score_", "relative_score"]
     assert "rank_" in found.to_polars().columns
-    assert "Candidates(8 of EASE for 1 queries, 6 features: score" in repr(found)
+    assert "Candidates(8 of EASE for 1 query, 6 features: score" in repr(found)
     with pytest.raises(sl.SettingError, match="no feature is called 'x'"):
         found.column("x")
 

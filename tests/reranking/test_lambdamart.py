@@ -10,6 +10,7 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import ByFeature, planted
+from shortlist._words import count
 
 pytest.importorskip("lightgbm")
 
@@ -52,7 +53,7 @@ def test_it_says_which_features_decide(lesson):
     assert frame["feature"][0] == "item:season"
     assert frame["share"].sum() == pytest.approx(1)
     assert sorted(frame["feature"]) == sorted(candidates.feature_names)
-    assert f"fitted: {model.n_trees_} trees of {len(candidates.feature_names)} features" in repr(model)
+    assert f"fitted: {count(model.n_trees_, 'tree')} of {len(candidates.feature_names)} features" in repr(model)
     season = candidates.column("item:season") > 0
     assert model.score(candidates)[season].mean() > model.score(candidates)[~season].mean() + 0.05
 

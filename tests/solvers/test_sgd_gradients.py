@@ -63,8 +63,8 @@ def test_with_several_negatives(kind, loss):
     ("objective", "more"),
     [
         (Pointwise("logistic", negative_weight=0.3), {}),
-        (Pointwise("square", negative_weight=2.0), {"strength_as": "label"}),
-        (Pointwise("hinge", negative_weight=0.5), {"strength_as": "label", **WEIGHTED}),
+        (Pointwise("square", negative_weight=2.0), {"strength_as": "label", "weighting": "log"}),
+        (Pointwise("hinge", negative_weight=0.5), {"strength_as": "label", "weighting": "log", **WEIGHTED}),
         (Pointwise("logistic"), WEIGHTED),
         (Pointwise("logistic", 0.6, temperature=0.4), {}),
         (Pairwise("hinge", 2.5), {}),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shortlist._words import count
 from shortlist.cli.events import summary
 from shortlist.cli.output import Output
 from shortlist.cli.text import counted, shown
@@ -155,7 +156,7 @@ def show_events(told: dict[str, Any], say: Output, *, asked_for: bool) -> None:
     advice = "" if asked_for else "; fit and evaluate need --on-bad drop for that"
     times = told["times"]
     facts: list[tuple[str, object]] = [
-        ("events", f"{told['events']:,} of {told['contexts']:,} contexts with {told['items']:,} items"),
+        ("events", f"{told['events']:,} of {count(told['contexts'], 'context')} with {count(told['items'], 'item')}"),
         ("distinct pairs", f"{told['pairs']:,}; {told['repeated_share']:.1%} of the events repeat a pair"),
         ("times", "none" if times is None else f"{times['first']} … {times['last']}"),
         ("contexts with one event", f"{told['contexts_with_one_event']:.1%}"),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import options as opt
 from shortlist.cli.ids import lines_of
 from shortlist.cli.output import Output
@@ -116,15 +117,15 @@ def batch(
         return
     if done.skipped:
         first = ",".join(map(str, done.skipped[0])) if isinstance(done.skipped[0], tuple) else str(done.skipped[0])
-        say.note(f"not known and left out: {len(done.skipped):,} contexts, such as {first}")
+        say.note(f"not known and left out: {count(len(done.skipped), 'context')}, such as {first}")
     lines: list[tuple[str, object]] = [
         ("contexts", f"{done.contexts:,}"),
         ("recommendations", f"{done.rows:,}"),
     ]
     if done.short:
-        lines.append(("with fewer items", f"{done.short:,} contexts, where the filters left fewer"))
+        lines.append(("with fewer items", f"{count(done.short, 'context')}, where the filters left fewer"))
     if done.resumed:
-        lines.append(("from before", f"{done.resumed:,} contexts"))
+        lines.append(("from before", f"{count(done.resumed, 'context')}"))
     say.facts([*lines, ("seconds", f"{done.seconds:.1f}"), ("written to", f"{out}, {size / 1e6:,.1f} MB")])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import Found, Source
@@ -275,7 +276,7 @@ def show_contest(result: "Contest", say: Output) -> None:
     rows = [(row, row.result) for row in result.rows if row.result is not None]
     first = rows[0][1]
     metrics = [*first.accuracy, *first.beyond_accuracy]
-    say.title(f"Means over {first.contexts.height:,} contexts ± standard error, and what the lists are like")
+    say.title(f"Means over {count(first.contexts.height, 'context')} ± standard error, and what the lists are like")
     say.table(
         ["model", *metrics],
         [

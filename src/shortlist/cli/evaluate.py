@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import Source
@@ -152,7 +153,7 @@ def show_results(tried: list[Tried], comparison: "Comparison | None", say: Outpu
     if first.accuracy:
         columns = [*first.accuracy, "fit s"]
         rows = [[one.result.model, *map(one.result.figure, first.accuracy), f"{one.fit_seconds:.1f}"] for one in tried]
-        say.title(f"Means over {first.contexts.height:,} contexts ± standard error")
+        say.title(f"Means over {count(first.contexts.height, 'context')} ± standard error")
         say.table(["model", *columns], rows, right=columns)
         if comparison is not None:
             say.line()

@@ -41,6 +41,10 @@ _PHRASES = {
     "pass overwrite=True": "pass --overwrite",
     "the same call": "the same command",
     "use format='long'": "leave --lists out",
+    **{f"weighting='{one}'": f"--set weighting={one}" for one in ("binary", "log", "raw")},
+    "pass validation=split": "pass --validation",
+    "give their items as history=[[…]] instead of an id": "give their items with --history instead of an id",
+    "leave the column out with ignore=": "write the file without the column ",
     "by_time needs times": "--split time needs times",
     "leave_last_out needs times": "--split last needs times",
 }

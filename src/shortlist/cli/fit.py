@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import completing
 from shortlist.cli import options as opt
 from shortlist.cli.events import Found, Source, summary
@@ -169,10 +170,14 @@ def fit(
     if say.json:
         say.document(result)
         return
+    size = f"{count(events.n_contexts, 'context')} × {count(events.n_items, 'item')}"
     lines: list[tuple[str, object]] = [
         ("model", kind),
         ("settings", ", ".join(f"{name}={value}" for name, value in recommender.settings().items())),
-        ("fitted on", f"{events.n_contexts:,} contexts × {events.n_items:,} items, {events.n_pairs:,} distinct pairs"),
+        (
+            "fitted on",
+            f"{size}, {count(events.n_pairs, 'distinct pair')}",
+        ),
         ("seconds", f"{seconds:.1f}"),
     ]
     if loss is not None:
@@ -201,17 +206,9 @@ def read_features(path: str | None, ids: tuple[str, ...], splitting: dict[str, s
 
     names = list(ids)
     found = Features.read(path, id=names)
-    if any(field.name in splitting for field in found.fields):
-        kinds: dict[str, list[str]] = {"categorical": [], "numeric": []}
-        several: dict[str, str | None] = {}
-        for field in found.fields:
-            if field.name in splitting or field.kind == "multi_valued":
-                several[field.name] = splitting.get(field.name)
-            else:
-                kinds[field.kind].append(field.name)
-        found = Features.read(
-            path, id=names, multi_valued=several, categorical=kinds["categorical"], numeric=kinds["numeric"]
-        )
+    if several := {field.name: splitting[field.name] for field in found.fields if field.name in splitting}:
+        order = [field.name for field in found.fields]
+        found = Features.read(path, id=names, multi_valued=several).select(order)
     say.note(f"{path}: {found}")
     return found
 
@@ -220,7 +217,8 @@ def to_learn_from(found: Found, say: Output) -> "Interactions":
     """All events, but for those of a published test that is a file of its own."""
     if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
         events = found.everything
-        say.note(f"fitting on all {len(events):,} events: the files hold no test, and the published one is only a rule")
+        size = count(len(events), "event")
+        say.note(f"fitting on all {size}: the files hold no test, and the published one is only a rule")
         return events
     if found.split is not None:
         say.note(f"these are the events to learn from; the others are the test of {found.split.protocol}")
@@ -253,8 +251,8 @@ def choose_epochs(
     trained: Any = recommender  # only models that learn in epochs come here
     best, value = trained.best_epoch_, trained.training_[trained.best_epoch_ - 1].validation
     say.note(
-        f"of {len(trained.training_)} epochs on the training part of the split by {split.protocol}, number {best} is "
-        f"the best by {metric}: {value:.4f}; now as many on all events"
+        f"of {count(len(trained.training_), 'epoch')} on the training part of the split by {split.protocol}, number "
+        f"{best} is the best by {metric}: {value:.4f}; now as many on all events"
     )
     for name, setting in trained._ending_at(best).items():
         setattr(trained, name, setting)

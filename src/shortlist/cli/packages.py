@@ -9,10 +9,7 @@ _EXTRA = re.compile(r"extra\s*==\s*[\"']([^\"']+)[\"']")
 PURPOSES = {
     "torch": "training on a GPU",
     "ann": "approximate search in very large catalogues",
-    "serve": "the HTTP service",
     "tune": "search for good settings",
-    "ray": "training on a cluster",
-    "plot": "figures",
     "rerank": "a second stage that reranks, by LightGBM",
     "test": "the tests, and pandas and Arrow frames",
     "bench": "the benchmarks against other libraries",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli import options as opt
 from shortlist.cli.ids import listed, parsed, read_id
 from shortlist.cli.output import Output
@@ -154,7 +155,9 @@ def item_filter(
         return None
     ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
     if strange:
-        say.note(f"--{name}: {len(strange):,} of {len(texts):,} ids are not in the catalogue, such as {strange[0]!r}")
+        are = "is" if len(texts) == 1 else "are"
+        some = f"{len(strange):,} of {count(len(texts), 'id')}"
+        say.note(f"--{name}: {some} {are} not in the catalogue, such as {strange[0]!r}")
     return ids
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from shortlist._words import count
 from shortlist.cli.events import Found
 from shortlist.cli.output import Output
 from shortlist.errors import DataError
@@ -164,10 +165,11 @@ def show_split(split: "Split", say: Output) -> None:
     say.title(f"Split by {split.protocol}, repeats {'dropped' if split.repeats == 'drop' else 'kept'}")
     strangers = ", not in train: their history is folded in" if split.fold_in else ""
     dropped = [f"{count:,} {what}" for what, count in split.dropped.items() if count]
+    size = f"{count(train.n_contexts, 'context')} with {count(train.n_items, 'item')}"
     say.facts(
         [
-            ("train", f"{len(train):,} events of {train.n_contexts:,} contexts with {train.n_items:,} items"),
-            ("truth", f"{len(truth):,} pairs of {truth.n_contexts:,} contexts{strangers}"),
+            ("train", f"{count(len(train), 'event')} of {size}"),
+            ("truth", f"{count(len(truth), 'pair')} of {count(truth.n_contexts, 'context')}{strangers}"),
             ("dropped", dropped[0] if dropped else "nothing"),
             *(("", one) for one in dropped[1:]),
         ]

@@ -38,6 +38,7 @@ class Columns:
     item: str
     weight: str | None = None
     time: str | None = None
+    published: bool = False  # the data came with these roles, so that nobody asked for weights
 
     @classmethod
     def named(cls, context: str | Sequence[str], item: str, weight: str | None, time: str | None) -> Columns:
@@ -102,6 +103,10 @@ class _Troubles:
         ]
         drop = ", or pass on_bad='drop' to leave those rows out" if row == "event" else ""
         return f"{origin}: {'; '.join(lines)}. Mend the data{drop}"
+
+
+def _empty(origin: str) -> DataError:
+    return DataError(f"{origin} is empty: there are no rows; expected a row for each event")
 
 
 def _by_number(rows: list[int]) -> str:
@@ -196,6 +201,10 @@ def build(
     if missing:
         raise no_column(origin, missing[0], list(schema))
 
+    if any(schema[name] == pl.Null for name in (*columns.context, columns.item)):  # as of columns without a single row
+        with polars_errors(origin):
+            if not source.select(pl.len()).collect().item():
+                raise _empty(origin)
     integers: list[str] = []
     if on_bad == "drop":
         with polars_errors(origin):
@@ -270,7 +279,7 @@ def build(
         if troubles.rows:
             causes = ", ".join(f"{count:,} {what}" for what, count in troubles.dropped.items())
             raise DataError(f"{origin}: none of the {troubles.rows:,} rows is usable: {causes}")
-        raise DataError(f"{origin}: there are no rows")
+        raise _empty(origin)
     thin = bool(troubles.counts)
     contexts, context_codes = _finish_tuples(context, parts, thin) if pair else _finish(context, thin)
     items, item_codes = _finish(item, thin)

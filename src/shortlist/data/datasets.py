@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist.data.building import OnBad
+from shortlist._words import count
+from shortlist.data.building import Columns, OnBad, build
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Vocabulary
@@ -60,7 +61,8 @@ class Dataset:
         for name, one in (("split", self.split), ("validation", self.validation)):
             if one is not None:
                 lines.append(
-                    f"  {name}: {one.protocol}, {len(one.truth):,} pairs of {one.truth.n_contexts:,} contexts asked for"
+                    f"  {name}: {one.protocol}, {count(len(one.truth), 'pair')} of "
+                    f"{count(one.truth.n_contexts, 'context')} asked for"
                 )
         if self.candidates is not None:
             lines.append(f"  candidates: {len(self.candidates):,}, for evaluate_candidates")
@@ -96,7 +98,8 @@ weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SettingError(f"no data set is called {name!r:.80}{hint}; bundled: {', '.join(known)}")
     events = online_retail_events()
-    interactions = Interactions.from_frame(events, context="customer", item="product", weight="quantity", time="time")
+    columns = Columns(("customer",), "product", "quantity", "time", published=True)
+    interactions = Interactions._from_built(build(events.lazy(), columns, on_bad="raise"), columns, "sum")
     items = _part("items").select(product="stock_code", title="title", price="median_price")
     contexts = _part("users").select(customer="customer_id", country="country")
     return Dataset(_ONLINE_RETAIL, interactions, items, contexts)

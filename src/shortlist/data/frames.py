@@ -73,4 +73,6 @@ def refuse_mixed_zones(name: str, values: Iterable[Any]) -> None:
 
 def _is_missing(value: Any) -> bool:
     """NaN, NaT and NA: what pandas puts where there is nothing. None of them equals itself."""
+    if isinstance(value, np.ndarray):  # compared number by number
+        return False
     return type(value).__name__ == "NAType" or value != value  # noqa: PLR0124

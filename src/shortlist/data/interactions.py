@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import flag
+from shortlist._words import count
 from shortlist.data.building import Built, Columns, OnBad, build
 from shortlist.data.frames import column, refuse_mixed_zones, stream
 from shortlist.data.id_lists import is_frame
@@ -380,15 +381,15 @@ class Interactions:
     def __repr__(self) -> str:
         names = ", ".join(self.contexts.names)
         parts = [
-            f"Interactions({len(self):,} events of {self.n_contexts:,} contexts ({names}) "
-            f"with {self.n_items:,} items ({self.items.names[0]}), {self.n_pairs:,} distinct pairs"
+            f"Interactions({count(len(self), 'event')} of {count(self.n_contexts, 'context')} ({names}) "
+            f"with {count(self.n_items, 'item')} ({self.items.names[0]}), {count(self.n_pairs, 'distinct pair')}"
         ]
         if self.weights is not None and len(self):
             parts.append(f"weights {self.weights.min():g} … {self.weights.max():g} ({self.aggregate})")
         if self.times is not None and len(self):
             parts.append(" … ".join(shown(time, self.time_dtype) for time in (self.times.min(), self.times.max())))
         if self.dropped:
-            parts.append(f"{sum(self.dropped.values()):,} rows dropped")
+            parts.append(f"{count(sum(self.dropped.values()), 'row')} dropped")
         return ", ".join(parts) + ")"
 
 

@@ -112,6 +112,8 @@ def find_files(
         )
     for one in found:
         refuse_other_content(one, kind, row)
+    if separator is not None and kind not in ("csv", "tsv"):
+        raise SettingError(f"separator={separator!r} changes nothing for files of the format {kind}; leave it out")
     return Files(found, kind, separator or ("\t" if kind == "tsv" else ","), row=row)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._words import count
 from shortlist.data.interactions import Interactions, compacted, time_order
 from shortlist.data.rows import by_key, has_pairs
 from shortlist.data.times import as_length, first_at_or_after, first_within, is_temporal, shown
@@ -86,9 +87,9 @@ class Split:
         left_out = ", ".join(f"{count:,} {what}" for what, count in self.dropped.items() if count) or "nothing"
         return (
             f"Split by {self.protocol}, repeats {'dropped' if self.repeats == 'drop' else 'kept'}\n"
-            f"  train    {len(self.train):,} events of {self.train.n_contexts:,} contexts"
-            f" with {self.train.n_items:,} items\n"
-            f"  truth    {len(self.truth):,} pairs of {self.truth.n_contexts:,} contexts"
+            f"  train    {count(len(self.train), 'event')} of {count(self.train.n_contexts, 'context')}"
+            f" with {count(self.train.n_items, 'item')}\n"
+            f"  truth    {count(len(self.truth), 'pair')} of {count(self.truth.n_contexts, 'context')}"
             f"{' (not in train; their history is folded in)' if self.fold_in else ''}\n"
             f"  dropped  {left_out}"
         )
@@ -122,7 +123,7 @@ def by_time(
     >>> by_time(events, test=0.25)
     Split by time: test from 4, repeats dropped
       train    3 events of 2 contexts with 2 items
-      truth    1 pairs of 1 contexts
+      truth    1 pair of 1 context
       dropped  nothing
     """
     times = _times(events, "by_time")
@@ -155,7 +156,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     late = np.zeros(len(events), np.bool_)
     late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, min(n, len(events)), 0), sizes)
     if not late.any():
-        raise DataError(f"no context has more than {n} events, so nothing can be left out")
+        raise DataError(f"no context has more than {count(n, 'event')}, so nothing can be left out")
     short = int((sizes <= n).sum())
     return _weak(events, late, f"leaving each context's last {n} out", repeats, {"contexts with too few events": short})
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._words import count
 from shortlist.errors import SettingError, UnknownIdError
 from shortlist.metrics import parse_metric
 
@@ -93,7 +94,7 @@ class Evaluation(Mapping[str, float]):
         return len(self.values_by_metric)
 
     def __repr__(self) -> str:
-        lines = [f"{self.model}: {self.contexts.height:,} contexts, {self._told}", *self._lines(self.accuracy)]
+        lines = [f"{self.model}: {count(self.contexts.height, 'context')}, {self._told}", *self._lines(self.accuracy)]
         if self.beyond_accuracy:
             lines += ["beyond accuracy (more is neither better nor worse)", *self._lines(self.beyond_accuracy)]
         return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,20 @@ from shortlist.errors import SettingError
 
 Weighting: TypeAlias = Literal["binary", "log", "raw"]
 WEIGHTINGS = ("binary", "log", "raw")
+
+
+class _Unstated(str):
+    """A word that nobody wrote: the default of a setting. It equals the word, and can be told from it."""
+
+    __slots__ = ()
+
+
+BY_DEFAULT: Weighting = cast(Weighting, _Unstated("binary"))
+
+
+def is_stated(weighting: Weighting) -> bool:
+    """Whether someone wrote the weighting, rather than left it at the default of a recommender."""
+    return not isinstance(weighting, _Unstated)
 
 
 def strengths(

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import number, one_of, whole
+from shortlist._words import count, duration
 from shortlist.data.id_lists import as_list
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Recommendations
-from shortlist.recommenders.base import ItemLists
+from shortlist.recommenders.base import ItemLists, Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.given import refuse_frame
 from shortlist.recommenders.index import Index
@@ -95,12 +96,18 @@ class UserState:
         unknown: Literal["raise", "skip"] = "raise",
     ) -> None:
         self.model = _checked(model)
+        self._in_seconds = False  # whether the half-life was a timedelta
         if isinstance(half_life, dt.timedelta | np.timedelta64):
             if decay_by == "events":
                 raise SettingError(f"half_life is {half_life!r}, but decay_by is 'events'; expected a number of events")
             half_life = _seconds(half_life)
+            self._in_seconds = True
         self._half_life = None if half_life is None else float(number("half_life", half_life, above=True))
         self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
+        if self._half_life is None and decay_by == "events":
+            raise SettingError(
+                "decay_by is 'events', which changes nothing without half_life; pass half_life=, or leave it out"
+            )
         self._max_events = None if max_events is None else whole("max_events", max_events)
         self._unknown = one_of("unknown", unknown, ("raise", "skip"))
         self.skipped = 0  # events of items that the model does not know
@@ -117,6 +124,15 @@ class UserState:
     def half_life(self) -> float | None:
         """The age at which an event counts half, in seconds where it was a timedelta; None: events do not fade."""
         return self._half_life
+
+    @property
+    def _half_life_in_words(self) -> str:
+        assert self._half_life is not None
+        if self._in_seconds:
+            return duration(self._half_life)
+        number = f"{self._half_life:,.10g}"
+        unit = "in time" if self.decay_by == "time" else "event" if number == "1" else "events"
+        return f"{number} {unit}"
 
     @property
     def decay_by(self) -> str:
@@ -201,13 +217,11 @@ class UserState:
 
     def _check_times(self, new: list[float | None]) -> None:
         without = sum(time is None for time in new)
+        untimed = f"{without:,} of {count(len(new), 'event')} {'has' if len(new) == 1 else 'have'} no time"
         if self.half_life is not None and self.decay_by == "time" and without:
-            raise DataError(
-                f"{without:,} of {len(new):,} events have no time, but half_life is {self.half_life:g} in time; pass "
-                "time=, or decay_by='events'"
-            )
+            raise DataError(f"{untimed}, but half_life is {self._half_life_in_words}; pass time=, or decay_by='events'")
         if without and (self._times or without < len(new)):
-            raise DataError(f"{without:,} of {len(new):,} events have no time, but others have; expected all or none")
+            raise DataError(f"{untimed}, but others have; expected all or none")
         if self._codes and not self._times and without < len(new):
             raise DataError("the event has a time, but those before it have none; expected all or none")
 
@@ -349,7 +363,9 @@ class UserState:
             unknown: what becomes of items that it does not know; as here, unless given.
         """
         settings = self._settings() | ({} if unknown is None else {"unknown": unknown})
-        return UserState(model, self.events, **settings)
+        other = UserState(model, self.events, **settings)
+        other._in_seconds = self._in_seconds
+        return other
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and events in plain Python values, for JSON; `from_dict` reads them back. The model is not in it."""
@@ -366,6 +382,8 @@ class UserState:
         if not isinstance(events, list) or not all(isinstance(one, list | tuple) and len(one) == 3 for one in events):
             raise DataError("events: expected a list of [item, weight, time]")
         settings = {name: stored[name] for name in names[:-1]}
+        if settings["half_life"] is None:
+            del settings["decay_by"]  # nothing fades
         return cls(model, [Event(*one) for one in events], **settings)
 
     def _settings(self) -> dict[str, Any]:
@@ -375,9 +393,9 @@ class UserState:
         return len(self._codes)
 
     def __repr__(self) -> str:
-        told = f"{len(self):,} events of {len(set(self._codes)):,} items"
+        told = f"{count(len(self), 'event')} of {count(len(set(self._codes)), 'item')}"
         if self.half_life is not None:
-            told += f", half-life {self.half_life:g} {'events' if self.decay_by == 'events' else 'in time'}"
+            told += f", half-life {self._half_life_in_words}"
         if self.max_events is not None:
             told += f", at most {self.max_events:,}"
         return f"UserState({told}) under {type(self.model).__name__}"
@@ -385,10 +403,12 @@ class UserState:
 
 def _checked(model: object) -> DotProduct:
     if not isinstance(model, DotProduct):
-        raise SettingError(
-            f"model is {model!r:.80}; expected a fitted recommender with embeddings, such as IALS or BPR; others "
-            "answer recommend(history=[…])"
+        kind = type(model).__name__
+        found = f"model is of type {kind}, which has no embeddings; expected"
+        way_out = (
+            f". {kind} answers recommend(history=[[…]]) for anyone's items" if isinstance(model, Recommender) else ""
         )
+        raise SettingError(f"{found} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
     model._require_fit()
     return model
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
+from shortlist._words import count
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 
 ListFormat: TypeAlias = Literal["long", "lists"]
@@ -128,7 +129,7 @@ class Recommendations:
     def __repr__(self) -> str:
         shown, width = 10, 5
         names, queries = self._labels.names, self.queries[:shown]
-        lines = [f"Recommendations for {len(self):,} queries"]
+        lines = [f"Recommendations for {count(len(self), 'query', 'queries')}"]
         for k in range(min(len(self), shown)):
             query = ", ".join(map(str, queries[k])) if isinstance(queries[k], tuple) else str(queries[k])
             best = [f"{one} ({score:.3f})" for one, score in self[k][:width]]
@@ -136,7 +137,7 @@ class Recommendations:
             lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"
                          + (f"  … {more} more" if more > 0 else ""))  # fmt: skip
         if len(self) > shown:
-            lines.append(f"  … {len(self) - shown:,} more queries")
+            lines.append(f"  … {count(len(self) - shown, 'more query', 'more queries')}")
         return "\n".join(lines)
 
     def to_dicts(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,17 +17,21 @@ import polars as pl
 
 from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
+from shortlist._words import count
 from shortlist.data.features.table import Features
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows, fault
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
-from shortlist.errors import DataError, NotFittedError, SettingError, StorageError, UnknownIdError
+from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError, UnknownIdError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.given import (
-    WAY_OUT,
+    ANY,
+    EACH,
+    SKIP,
+    Advice,
     as_rows,
     check_unknown,
     refuse_frame,
@@ -36,6 +41,7 @@ from shortlist.recommenders.given import (
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor, watched
 from shortlist.recommenders.space import Space
+from shortlist.recommenders.unused import refuse_unused, unused_weights
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.retrieval.slates.base import Catalogue, Slate, check_slate
 from shortlist.scoring import BlockScorer
@@ -79,7 +85,7 @@ class Recommender(ABC):
     _described: ClassVar[bool] = False  # whether it learns from features too
 
     def __post_init__(self) -> None:
-        self._check()
+        self._check_settings()
         self._fitted = False
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
@@ -87,6 +93,18 @@ class Recommender(ABC):
     @abstractmethod
     def _check(self) -> None:
         """Refuse settings that make no sense."""
+
+    def _unused(self) -> dict[str, str]:
+        """Settings that change nothing, given what the others are: by name, why."""
+        return {}
+
+    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
+        """What this fit has no use for: a warning each."""
+        return unused_weights(self, interactions)
+
+    def _check_settings(self) -> None:
+        self._check()
+        refuse_unused(self, self._unused())
 
     @classmethod
     def space(cls) -> Space:
@@ -149,9 +167,9 @@ class Recommender(ABC):
             validation: a split whose `train` the interactions are. After epochs the model, as it would be if that
                 epoch were the last, is evaluated on it; the best epoch's model is what remains, and `best_epoch_`
                 tells which one it was.
-            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it has no
-                effect.
-            patience: stop when it has been evaluated so often without a better one; likewise.
+            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it is
+                refused, as are the next two.
+            patience: stop when it has been evaluated so often without a better one.
             every: evaluate after every so many epochs; by default after each, and for factorizations by sampling, whose
                 epochs are short, after every fifth.
             checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
@@ -178,8 +196,12 @@ class Recommender(ABC):
         )
         if not self._in_epochs:
             plan.refuse_for(type(self).__name__)
+        plan.refuse_without_validation()
         if not self._described:
             plan.refuse_features(type(self).__name__)
+        self._check_events(interactions, "fit")
+        for one in self._unused_on(interactions, plan):
+            warnings.warn(one, ShortlistWarning, stacklevel=2)
         return self._learn(interactions, plan, "fit", callbacks, progress, threads)
 
     def _learn(
@@ -193,7 +215,7 @@ class Recommender(ABC):
         step: Step | None = None,
     ) -> Self:
         self._check_events(interactions, who)
-        self._check()  # settings may have been changed since they were given
+        self._check_settings()  # they may have been changed since they were given
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
@@ -424,7 +446,7 @@ class Recommender(ABC):
         self._require_fit()
         n = whole("n", n)
         items = as_rows(items, self.items_, "items")
-        codes, known, skipped = self._known(self.items_, items, unknown, "item")
+        codes, known, skipped = self._known(self.items_, items, unknown, "item", SKIP)
         own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         queries = Queries(Labels(self.items_, codes), None, own, known, skipped)
         filters = self._filters(queries, True, allow, deny)
@@ -433,15 +455,17 @@ class Recommender(ABC):
 
     # --- questions into codes ----------------------------------------------------------------------------------------
 
-    def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
+    def _queries(
+        self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
+    ) -> Queries:
         self._require_fit()
         if (contexts is None) == (history is None):
             raise SettingError("pass either contexts (ids from the training data) or history=, one of the two")
         if history is not None:
-            return self._history_queries(history, unknown)
+            return self._history_queries(history, unknown, advice.items)
         assert contexts is not None
         contexts = as_rows(contexts, self.contexts_, "contexts")
-        codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context")
+        codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context", advice.contexts)
         return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
     @property
@@ -469,37 +493,38 @@ class Recommender(ABC):
     def _every_query(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
         """Queries of which none is left out: each has a list of items."""
         one_of("unknown", unknown, ("raise", "average"))
-        return self._queries(contexts, history, unknown)
+        return self._queries(contexts, history, unknown, EACH)
 
     @staticmethod
     def _known(
-        vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str
+        vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str, way_out: str
     ) -> tuple[Codes, npt.NDArray[np.bool_], list[Id]]:
         """The codes of the known ids, which ones they are, and the ids that were skipped."""
         check_unknown(unknown)
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
             ids = as_list(ids, f"a list of {what}s")
-        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=WAY_OUT)
+        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=way_out)
         known = codes >= 0
         return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
 
-    def _history_queries(self, history: History, unknown: Unknown) -> Queries:
+    def _history_queries(self, history: History, unknown: Unknown, way_out: str = SKIP) -> Queries:
         one_of("unknown", unknown, ("raise", "skip"))
         refuse_frame("history", history, "make Interactions.from_frame(frame, context=…, item=…) of it")
         if isinstance(history, Interactions):
             labels = Labels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
-            rows = self._with_own_items(history.by_context, history.items, unknown)
+            rows = self._with_own_items(history.by_context, history.items, unknown, way_out)
         else:
-            if isinstance(history, str | bytes | Mapping):
+            if isinstance(history, str | bytes | int | np.integer | Mapping):
+                one = history if isinstance(history, Mapping) else [history]
                 raise SettingError(
-                    f"history is a list with one history per query; got {history!r}; write [{history!r}]"
+                    f"history is {history!r}; expected a list with one history per query: write history={[one]!r}"
                 )
             listed = as_list(history, "a list with one history per query")
             labels = Labels(None, np.arange(len(listed), dtype=np.int32))
-            rows = rows_of_lists(listed, self.items_, unknown, "history {}", "item")
+            rows = rows_of_lists(listed, self.items_, unknown, "history {}", "item", way_out)
         return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
-    def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown) -> Rows:
+    def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown, way_out: str = SKIP) -> Rows:
         """Rows over other items, as rows over this model's."""
         if items is self.items_ or items == self.items_:
             return rows
@@ -509,7 +534,7 @@ class Recommender(ABC):
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
                 f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
-                f"catalogue; {WAY_OUT}"
+                f"catalogue; {way_out}"
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
         values = rows.values
@@ -521,11 +546,14 @@ class Recommender(ABC):
         refuse_frame("items", items, "one list of item ids per query")
         lists = as_list(items, "one list of items per query")
         if len(lists) != n_queries:
-            raise SettingError(f"{len(lists)} lists of items for {n_queries} queries; expected one list per query")
+            raise SettingError(
+                f"{count(len(lists), 'list')} of items for {count(n_queries, 'query', 'queries')}; "
+                "expected one list per query"
+            )
         for one in lists:
             refuse_frame("a list of items", one, "pass its column of item ids")
         lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
-        return [self.items_.encode(one, what="item", way_out=WAY_OUT) for one in lists]
+        return [self.items_.encode(one, what="item", way_out=EACH.items) for one in lists]
 
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
@@ -554,7 +582,10 @@ class Recommender(ABC):
         for one in listed:
             refuse_frame(f"a list of {name}", one, "pass its column of item ids")
         if len(listed) != len(asked):
-            raise SettingError(f"{name} has {len(listed)} lists for {len(asked)} queries; expected one per query")
+            raise SettingError(
+                f"{name} has {count(len(listed), 'list')} for {count(len(asked), 'query', 'queries')}; "
+                "expected one per query"
+            )
         rows = [self._known_items(name, as_list(one, "a list")) for one, known in zip(listed, asked) if known]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
@@ -573,7 +604,8 @@ class Recommender(ABC):
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
@@ -594,7 +626,7 @@ class Recommender(ABC):
     def _stored(self) -> StoredModel:
         """The model taken apart into what can be written down; `registry.restored` puts it together."""
         self._require_fit()
-        self._check()
+        self._check_settings()
         from shortlist.storage import StoredModel
 
         arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
@@ -656,7 +688,11 @@ class Recommender(ABC):
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        state = f" fitted on {len(self.contexts_):,} contexts × {len(self.items_):,} items" if self._fitted else ""
+        state = (
+            f" fitted on {count(len(self.contexts_), 'context')} × {count(len(self.items_), 'item')}"
+            if self._fitted
+            else ""
+        )
         return f"{type(self).__name__}({inner}){state}"
 
 

@@ -27,7 +27,7 @@ from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommen
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
-from shortlist.recommenders.given import as_rows, check_unknown, in_order
+from shortlist.recommenders.given import KNOWN_ONLY, as_rows, check_unknown, in_order
 from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
 from shortlist.recommenders.progress import steps
@@ -212,7 +212,7 @@ class _Question:
             everyone = np.ones(len(whom), np.bool_)
             queries = Queries(Labels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
         else:
-            queries = first._queries(whom, None, self.unknown)
+            queries = first._queries(whom, None, self.unknown, KNOWN_ONLY)
         filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
         with blas_threads(self.threads):
             return self.model._answer(queries, filters, self.n, self.slate, self.memory, self.threads)
@@ -295,7 +295,7 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
         if model._composes:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):
-                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown)
+                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown, KNOWN_ONLY)
                 _refuse_empty_cells(queries.labels)
                 answered += queries.labels.ids()
                 skipped += queries.skipped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,9 +16,10 @@ from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
-from shortlist.errors import DataError, SettingError, StorageError
+from shortlist.errors import DataError, SettingError, ShortlistWarning, StorageError
 from shortlist.recommenders.multilinear import Multilinear
 from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.unused import unused_weights
 from shortlist.recommenders.warm_start import grown
 from shortlist.solvers.epochs import Callback
 
@@ -86,6 +88,8 @@ class DescribedMultilinear(Multilinear):
         """
         self._require_fit()
         self._check_events(interactions, "partial_fit")
+        for one in unused_weights(self, interactions):
+            warnings.warn(one, ShortlistWarning, stacklevel=2)
         plan = Plan(
             start=self,
             epochs=epochs,
@@ -119,7 +123,8 @@ class DescribedMultilinear(Multilinear):
 
         >>> import shortlist as sl
         >>> shop = sl.datasets.load("online-retail")
-        >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=5)
+        >>> titles = sl.Features.from_frame(
+        ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=5)
         >>> model = sl.FeatureIALS(dim=8, epochs=2).fit(shop.interactions, item_features=titles)
         >>> new = titles.encode({"product": ["N1"], "title": ["RED RETROSPOT BAG"]}, unknown="missing")
         >>> "N1" in model.add_items(new).items_

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shortlist._settings import memory_bytes, one_of, whole
 from shortlist._threads import blas_threads
+from shortlist._words import count
 from shortlist.data.id_lists import as_list
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Unknown
@@ -130,7 +131,10 @@ class DotProduct(Recommender):
             raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}")
         listed = as_list(confidence, f"{expected} as confidence")
         if len(listed) != rows.n_rows:
-            raise SettingError(f"confidence has {len(listed)} entries for {rows.n_rows} histories; expected {expected}")
+            raise SettingError(
+                f"confidence has {count(len(listed), 'entry', 'entries')} for "
+                f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}"
+            )
         found = np.ones(len(rows), np.float32)
         for r, one in enumerate(listed):
             if not isinstance(one, Mapping):

@@ -14,7 +14,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
-from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender, largest_of
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
@@ -37,7 +37,7 @@ class EASE(Recommender):
     """
 
     regularization: float = 300.0
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
 
     _arrays: ClassVar[tuple[str, ...]] = ("item_weights_",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,11 @@ from shortlist._settings import number, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.splits import Split, among
-from shortlist.errors import DataError
+from shortlist.errors import DataError, ShortlistWarning
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
+from shortlist.recommenders.unused import unused_weights
 from shortlist.recommenders.warm_start import checked_start, grown
 from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, Past, run
 from shortlist.solvers.stopping import Stopping
@@ -229,6 +231,8 @@ class Factorization(DotProduct):
         self._require_fit()
         whole("epochs", epochs)
         self._check_events(interactions, "partial_fit")
+        for one in unused_weights(self, interactions):
+            warnings.warn(one, ShortlistWarning, stacklevel=2)
         plan = Plan(start=self, epochs=epochs)
         return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
 

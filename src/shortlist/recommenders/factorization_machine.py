@@ -213,7 +213,8 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
-    >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=20)
+    >>> titles = sl.Features.from_frame(
+    ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=20)
     >>> model = FactorizationMachine(dim=8, epochs=2, within=False).fit(shop.interactions, item_features=titles)
     >>> len(model.recommend([12347], n=5).ids[0])
     5

@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 from shortlist._settings import number
 from shortlist.data.features.table import Features
+from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.recommenders.described import DescribedMultilinear, described
 from shortlist.recommenders.multilinear import Both, Structure, by_ids
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.space import Real, Space
 from shortlist.scoring.multilinear import Described, Side, Table
@@ -146,7 +148,8 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
-    >>> titles = sl.Features.from_frame(shop.items, id="product", multi_valued={"title": " "}, min_count=5)
+    >>> titles = sl.Features.from_frame(
+    ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=5)
     >>> model = FeatureIALS(dim=8, epochs=2).fit(shop.interactions, item_features=titles)
     >>> len(model.recommend([12347], n=5).ids[0])
     5
@@ -157,6 +160,15 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
     def _check(self) -> None:
         super()._check()
         number("feature_strength", self.feature_strength)
+
+    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
+        unused = super()._unused_on(interactions, plan)
+        if plan.context_features is None and plan.item_features is None and self.feature_strength != 1:
+            unused.append(
+                f"feature_strength is {self.feature_strength!r}, which changes nothing: there are no features; pass "
+                "item_features= or context_features= to fit"
+            )
+        return unused
 
     @classmethod
     def space(cls) -> Space:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,20 @@ from shortlist.data.rows import SUM, Rows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
 
-WAY_OUT = "leave them out of the question; recommend and fold_in do so with unknown='skip'"
+SKIP = "pass unknown='skip' to leave them out"
+
+
+class Advice(NamedTuple):
+    """What to do about unknown ids, as it goes with the parameters of the method that was called."""
+
+    contexts: str
+    items: str
+
+
+_NEW = "for someone who was not in training, give their items as history=[[…]] instead of an id"
+ANY = Advice(f"{_NEW}; or {SKIP}", SKIP)  # for methods that may answer fewer queries than were asked
+EACH = Advice(f"{_NEW}; or leave unknown ids out", "leave unknown ids out")  # for methods that answer every query
+KNOWN_ONLY = Advice(SKIP, SKIP)  # for methods without history=
 
 
 def check_unknown(unknown: Unknown) -> None:
@@ -68,7 +81,7 @@ def rows_of_lists(
     unknown: Unknown,
     name: str,
     what: str,
-    way_out: str = WAY_OUT,
+    way_out: str = SKIP,
 ) -> Rows:
     """Rows of listed ids, or of {id: weight}; repeats add up.
 
@@ -82,7 +95,10 @@ def rows_of_lists(
             lists.append(one)
             continue
         if isinstance(one, str | bytes) or not isinstance(one, Iterable):
-            raise SettingError(f"{name.format(k)} is {one!r}; expected a list of {what} ids, or {{id: weight}}")
+            raise SettingError(
+                f"{name.format(k)} is {one!r:.80}; expected a list of {what} ids, or {{id: weight}}; write "
+                f"[{one!r:.80}] for a list of one"
+            )
         refuse_frame(name.format(k), one, f"pass its column of {what} ids")
         lists.append(as_list(one, f"a list of {what} ids"))
         if isinstance(one, Mapping):

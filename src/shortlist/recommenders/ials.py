@@ -86,6 +86,12 @@ class IALS(Alternating):
                 f"device is {self.device!r}, which only solver='eigen' can use; solver is {self.solver!r}"
             )
 
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        if self.solver != "block":
+            unused["block"] = f"it is for solver='block', and solver is {self.solver!r}"
+        return unused
+
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:
         solver = import_module(f"shortlist.solvers.{self.solver}")
         half_step: HalfStep = solver.half_step

@@ -60,6 +60,13 @@ class MatrixFactorization(Sampled):
         whole("batch", self.batch)
         super()._check()
 
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        objective = self.composition().objective
+        if not isinstance(objective, Softmax):
+            unused["batch"] = f"it is for Softmax, and objective is {objective}"
+        return unused
+
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments; parts as text."""
         parts = self.composition()._asdict()
@@ -301,6 +308,13 @@ class SoftmaxMF(Sampled):
     def _check(self) -> None:
         whole("batch", self.batch)
         super()._check()
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        unused.pop("n_negatives", None)  # 0 says that there is no sampling
+        if not self.n_negatives:
+            unused["beta"] = "n_negatives is 0, so no negatives are drawn"
+        return unused
 
     def _check_negatives(self, objective: Any) -> None:
         whole("n_negatives", self.n_negatives, 0, MOST_DRAWS)

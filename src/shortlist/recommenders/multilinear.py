@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of, whole
+from shortlist._words import count
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
@@ -24,7 +25,7 @@ from shortlist.recommenders.answers import Labels
 from shortlist.recommenders.base import FLOAT32_MAX, History, Queries, largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
-from shortlist.recommenders.given import as_rows, check_unknown
+from shortlist.recommenders.given import ANY, Advice, as_rows, check_unknown
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
 from shortlist.recommenders.warm_start import checked_start, refuse_strangers
@@ -122,6 +123,12 @@ class Multilinear(Factorization):
         one_of("solver", self.solver, self._solvers)
         whole("steps", self.steps)
         self.objective()
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        if self.solver == "cd":
+            unused["steps"] = "it is for conjugate gradients, and solver is 'cd'"
+        return unused
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
@@ -266,7 +273,9 @@ class Multilinear(Factorization):
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
 
-    def _queries(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
+    def _queries(
+        self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
+    ) -> Queries:
         self._require_fit()
         if not self._composes:
             check_unknown(unknown)
@@ -278,14 +287,14 @@ class Multilinear(Factorization):
             )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
         if contexts is None or history is not None or single or not self._composes:
-            return super()._queries(contexts, history, "raise" if unknown == "average" else unknown)
+            return super()._queries(contexts, history, "raise" if unknown == "average" else unknown, advice)
         listed = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
         codes = self.contexts_.encode(listed, unknown="mark")
         parts = self._structure.asked(_columns_of(listed, len(self.contexts_.names)))
         known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
         known |= codes >= 0
         if unknown != "skip" and not known.all():
-            raise self._unknown_parts(listed, parts, known, unknown)
+            raise self._unknown_parts(listed, parts, known, unknown, advice)
         asked = [one for one, fine in zip(listed, known) if fine]
         skipped = [one for one, fine in zip(listed, known) if not fine]
         codes = codes[known]
@@ -297,20 +306,20 @@ class Multilinear(Factorization):
         return self._structure.composes and self.contexts_.is_tuple
 
     def _unknown_parts(
-        self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown
+        self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
     ) -> UnknownIdError:
         k = int(np.argmin(known))
         names, example = self.contexts_.names, self.contexts_._one(0)
-        first, count = listed[k], f"{int((~known).sum()):,} of {len(known):,} contexts"
+        first, some = listed[k], f"{int((~known).sum()):,} of {count(len(known), 'context')}"
         if not isinstance(first, tuple) or len(first) != len(names):
-            return UnknownIdError(f"unknown context {first!r}: {count} are not tuples like {example!r}")
+            return UnknownIdError(f"unknown context {first!r}: {some} are not tuples like {example!r}")
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
-        way_out = "pass unknown='skip' to leave them out"
+        way_out = advice.contexts
         if unknown == "raise":
             way_out += ", or unknown='average' to take an average for a part that is not known"
         which = "have no part that is known" if unknown == "average" else "have a part that is not known"
         return UnknownIdError(
-            f"unknown context {first!r}: {count} {which}, here {' and '.join(wrong)}; contexts are like {example!r}; "
+            f"unknown context {first!r}: {some} {which}, here {' and '.join(wrong)}; contexts are like {example!r}; "
             f"{way_out}"
         )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shortlist._settings import one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
-from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
@@ -31,12 +31,19 @@ class Neighbours(Recommender):
     asymmetry: float = 0.5
     k1: float = 1.2
     b: float = 0.75
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
 
     def _check(self) -> None:
         whole("neighbours", self.neighbours)
         one_of("weighting", self.weighting, WEIGHTINGS)
         self._how_near()
+
+    def _unused(self) -> dict[str, str]:
+        bm25 = self.similarity == "bm25"
+        whose = "'cosine' or 'tfidf'" if bm25 else "'bm25'"
+        names = ("shrinkage", "asymmetry") if bm25 else ("k1", "b")
+        why = f"it is for similarity={whose}, and similarity is {self.similarity!r}"
+        return super()._unused() | dict.fromkeys(names, why)
 
     @classmethod
     def space(cls) -> Space:

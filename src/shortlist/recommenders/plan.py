@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -63,8 +63,21 @@ class Plan:
 
     def refuse_for(self, name: str) -> None:
         """For recommenders that do not learn in epochs: say so where something of this was asked for."""
-        asked = {"validation": self.validation, "every": self.every, "checkpoint": self.checkpoint, "start": self.start}
-        refuse_epochs(name, **asked)
+        asked = {"validation": self.validation, "checkpoint": self.checkpoint, "start": self.start}
+        refuse_epochs(name, **asked, **self._changed())
+
+    def refuse_without_validation(self) -> None:
+        """Say so where something was asked for that only validation has a use for."""
+        if self.validation is None and (given := self._changed()):
+            raise SettingError(
+                f"{' and '.join(f'{name}={value!r}' for name, value in given.items())} changes nothing without "
+                "validation; pass validation=split, or leave it out"
+            )
+
+    def _changed(self) -> dict[str, object]:
+        """How to validate, as far as someone said it."""
+        how = {one.name: one.default for one in fields(self) if one.name in ("metric", "patience", "every")}
+        return {name: getattr(self, name) for name, usual in how.items() if getattr(self, name) != usual}
 
 
 def refuse_epochs(name: str, **asked: object) -> None:

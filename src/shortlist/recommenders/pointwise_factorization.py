@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
-from shortlist.objectives.weighting import Weighting
+from shortlist.objectives.weighting import BY_DEFAULT, Weighting
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.space import Grows, Real, Space
+from shortlist.recommenders.unused import unused_labels
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -19,7 +20,7 @@ class PointwiseFactorization(Factorization):
     regularization_exponent: float = 1.0
     unobserved_item_exponent: float = 0.0
     unobserved_context_exponent: float = 0.0
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
     strength_as: StrengthAs = "weight"
     observed_weight: float = 1.0
     convention: Convention = "added"
@@ -27,6 +28,9 @@ class PointwiseFactorization(Factorization):
     def _check(self) -> None:
         super()._check()
         self._pointwise()
+
+    def _unused(self) -> dict[str, str]:
+        return super()._unused() | unused_labels(self)
 
     @classmethod
     def space(cls) -> Space:

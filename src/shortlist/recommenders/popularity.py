@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shortlist._settings import one_of
 from shortlist.data.interactions import Interactions
-from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.progress import Monitor
@@ -30,7 +30,7 @@ class Popularity(Recommender):
     [['jam']]
     """
 
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
 
     _arrays: ClassVar[tuple[str, ...]] = ("item_scores_",)
 

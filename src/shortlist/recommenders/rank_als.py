@@ -10,7 +10,7 @@ import numpy as np
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.objectives.pairwise_square import PairwiseSquare
-from shortlist.objectives.weighting import Weighting
+from shortlist.objectives.weighting import BY_DEFAULT, Weighting
 from shortlist.recommenders.multilinear import Both, Multilinear, Structure, by_ids
 from shortlist.recommenders.space import Grows, Real, Space
 from shortlist.scoring.multilinear import Side, Table
@@ -84,8 +84,14 @@ class RankALS(Multilinear):
     regularization: float = 0.003
     regularization_exponent: float = 1.0
     item_exponent: float = 0.0
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
     solver: str = "cg"
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        if self.solver == "als":
+            unused["steps"] = "it is for conjugate gradients, and solver is 'als'"
+        return unused
 
     @classmethod
     def space(cls) -> Space:

@@ -21,11 +21,13 @@ from shortlist.objectives import LambdaRank, Pairwise, Penalty, Pointwise, Softm
 from shortlist.objectives.lambdas import Lambdas
 from shortlist.objectives.losses import CODES as LOSSES
 from shortlist.objectives.omega import Omega
-from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
+from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.space import Choice, Grows, Real, Space, When
+from shortlist.recommenders.unused import unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler
 from shortlist.sampling.everything import Everything
@@ -119,7 +121,7 @@ class Sampled(Factorization):
     biases: bool = False
     normalize: bool = False
     n_negatives: int = 1
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
     strength_as: StrengthAs = "weight"
     positive_context_exponent: float = 0.0
     positive_item_exponent: float = 0.0
@@ -169,6 +171,25 @@ class Sampled(Factorization):
             raise SettingError(f"{sampler} has no lists for cosines with biases; leave normalize or biases out")
         if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
             raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused() | unused_labels(self)
+        objective, sampler, _ = self.composition()
+        if self.schedule == "constant":
+            unused["horizon"] = "the learning rate stays as it is, since schedule is 'constant'"
+        if not self.biases:
+            unused["bias_regularization"] = "biases is False"
+        if isinstance(objective, Softmax):
+            unused["regularization_exponent"] = f"under {objective} a row counts as often as it is observed"
+            if isinstance(sampler, Everything | InBatch):
+                unused["n_negatives"] = f"{sampler} draws none"
+        return unused
+
+    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
+        unused = super()._unused_on(interactions, plan)
+        if plan.start is not None and self.init != "random":
+            unused.append(f"init is {self.init!r}, which changes nothing: the fit begins from start; leave init out")
+        return unused
 
     def _check_negatives(self, objective: Objective) -> None:
         whole("n_negatives", self.n_negatives, most=MOST_DRAWS)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shortlist.data.rows import Rows, fault
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import StorageError
-from shortlist.objectives.weighting import Weighting, strengths
+from shortlist.objectives.weighting import BY_DEFAULT, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.scoring.sparse import SparseScorer
 
@@ -23,7 +23,7 @@ class SparseItems(Recommender):
     A history, known or new, is answered directly, without folding in.
     """
 
-    weighting: Weighting = "binary"
+    weighting: Weighting = BY_DEFAULT
 
     # Row i of W, `weight_items_[weight_bounds_[i]:weight_bounds_[i + 1]]`: the items that say something for i.
     weight_bounds_: ClassVar[npt.NDArray[np.int64]]

@@ -24,6 +24,13 @@ class SquareFactorization(PointwiseFactorization, Multilinear):
         super()._check()
         one_of("loss", self.loss, ("pointwise", "pairwise"))
 
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        if self.loss == "pairwise":
+            names = ("unobserved_weight", "unobserved_context_exponent", "strength_as", "observed_weight", "convention")
+            unused |= dict.fromkeys(names, "it is for loss='pointwise', and loss is 'pairwise'")
+        return unused
+
     def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]
         """The loss that is minimised, as an object."""
         one_of("loss", self.loss, ("pointwise", "pairwise"))  # asked for before `_check`

@@ -12,11 +12,14 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import number, whole
+from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.recommenders.multilinear import Both, Structure, by_ids, means, part_codes, parts_of
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.space import Choice, Real, Space
 from shortlist.recommenders.square_factorization import SquareFactorization
+from shortlist.recommenders.unused import defaults
 from shortlist.scoring.multilinear import Parafac, Side, Table, neutral_core
 from shortlist.scoring.multilinear import Tucker as TuckerSide
 from shortlist.solvers.als import initial_embeddings
@@ -131,6 +134,17 @@ class TensorFactorization(SquareFactorization):
     def _check(self) -> None:
         super()._check()
         number("part_strength", self.part_strength)
+
+    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
+        unused = super()._unused_on(interactions, plan)
+        usual = defaults(self)
+        for name in ("part_strength", "part_dim") if len(interactions.contexts.names) == 1 else ():
+            if name in usual and getattr(self, name) != usual[name]:
+                unused.append(
+                    f"{name} is {getattr(self, name)!r}, which changes nothing: it is for the parts of a context after "
+                    f"the first, and contexts have the one part {interactions.contexts.names[0]!r}"
+                )
+        return unused
 
     @classmethod
     def space(cls) -> Space:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._words import count
 from shortlist.data.vocabulary import Codes, Id, rows_at
 from shortlist.errors import SettingError
 from shortlist.recommenders.base import Queries, Recommender
@@ -142,6 +143,7 @@ class Candidates:
     def __repr__(self) -> str:
         shown = ", ".join(self.feature_names[:10]) + (", …" if len(self.feature_names) > 10 else "")
         return (
-            f"Candidates({len(self):,} of {type(self.first).__name__} for {self.n_queries:,} queries, "
-            f"{len(self.feature_names)} features{': ' + shown if shown else ''})"
+            f"Candidates({len(self):,} of {type(self.first).__name__} for "
+            f"{count(self.n_queries, 'query', 'queries')}, "
+            f"{count(len(self.feature_names), 'feature')}{': ' + shown if shown else ''})"
         )

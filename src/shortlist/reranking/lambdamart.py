@@ -14,7 +14,9 @@ import polars as pl
 
 from shortlist._settings import number, whole
 from shortlist._threads import thread_count
+from shortlist._words import count
 from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
+from shortlist.recommenders.unused import refuse_unused
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.trees import Trees, from_lightgbm
 
@@ -84,6 +86,8 @@ class LambdaMART:
             raise SettingError(f"validation is {self.validation!r}; expected a share of the queries, below 1")
         whole("patience", self.patience)
         whole("seed", self.seed, 0, 2**31 - 1)
+        if not self.validation:
+            refuse_unused(self, {"patience": "validation is 0, so nothing says when to stop"})
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -221,7 +225,11 @@ class LambdaMART:
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         known = self._learnt
-        state = "" if known is None else f" fitted: {len(known.trees)} trees of {len(known.feature_names)} features"
+        state = (
+            ""
+            if known is None
+            else f" fitted: {count(len(known.trees), 'tree')} of {count(len(known.feature_names), 'feature')}"
+        )
         return f"LambdaMART({inner}){state}"
 
 

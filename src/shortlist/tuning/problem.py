@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.space import Choice, Dimension, Space
+from shortlist.recommenders.unused import defaults
 from shortlist.solvers.epochs import Epoch
 from shortlist.tuning.validation import sampled, validation_of
 
@@ -95,7 +97,14 @@ class Problem:
 
     def recommender(self, settings: Mapping[str, Any]) -> Recommender:
         """With these settings, not fitted."""
-        return type(self.template)(**{**self.template.settings(), **settings})
+        return type(self.template)(**self.completed(settings))
+
+    def completed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """These settings and the template's others; the default of those that change nothing beside them."""
+        model = copy(self.template)
+        vars(model).update(settings)
+        usual = defaults(model)
+        return {**model.settings(), **{name: usual[name] for name in model._unused()}}
 
     def start(self, settings: Mapping[str, Any]) -> Recommender:
         """A model with these settings to begin others from, at its best epoch."""
@@ -169,7 +178,7 @@ def made(model: str | type[Recommender] | Recommender) -> Recommender:
     if isinstance(model, type) and issubclass(model, Recommender):
         return model()
     if isinstance(model, Recommender):
-        model._check()
+        model._check_settings()
         return type(model)(**model.settings())  # theirs to change meanwhile
     raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
 
@@ -183,8 +192,9 @@ def searched(template: Recommender, given: Mapping[str, Dimension | None] | None
     if weighted:
         own["weighting"] = Choice("binary", "log")
     settings = template.settings()
-    defaults = {one.name: one.default for one in fields(template) if one.default is not MISSING}
-    own = {name: one for name, one in own.items() if name in settings and settings[name] == defaults.get(name)}
+    usual, unused = defaults(template), template._unused()
+    own = {name: one for name, one in own.items() if name in settings and settings[name] == usual.get(name)}
+    own = {name: one for name, one in own.items() if name not in unused or getattr(one, "when", None)}
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise SettingError(f"space is {given!r:.80}; expected a mapping from settings to Real, Whole, Choice or Grows")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shortlist._settings import flag
+from shortlist._words import count
 from shortlist.tuning.result import Trial
 
 
@@ -32,7 +33,7 @@ class Watch:
             for trial in trials:
                 self._compare(trial)
             if trials:
-                self._show(self._share(len(trials), spent), f"{len(trials)} trials before")
+                self._show(self._share(len(trials), spent), f"{count(len(trials), 'trial')} before")
 
     def epoch(self, number: int, epoch: int, epochs: int, value: float) -> None:
         """A trial has come so far."""

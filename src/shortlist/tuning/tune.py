@@ -18,6 +18,7 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError, ShortlistWarning
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.plan import Plan, refuse_epochs
 from shortlist.recommenders.space import Dimension
 from shortlist.tuning.engine import optuna
 from shortlist.tuning.journal import opened
@@ -110,6 +111,8 @@ def tune(
     flag("refit", refit)
     flag("warm_start", warm_start)
     template = made(model)
+    if not template._in_epochs and patience != Plan.patience:
+        refuse_epochs(type(template).__name__, patience=patience)
     workers = min(workers, ROUND, thread_count(threads))
     each = thread_count(threads) // workers if workers > 1 else threads
     problem = Problem.of(
@@ -186,7 +189,7 @@ def tune(
 
 def _settings(problem: Problem, chosen: Mapping[str, Any], epoch: int | None) -> dict[str, Any]:
     """All settings of a recommender with these chosen, to end with what was its best epoch, if it has epochs."""
-    settings = {**problem.template.settings(), **chosen}
+    settings = problem.completed(chosen)
     return settings if epoch is None else settings | problem.recommender(settings)._ending_at(epoch)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._words import count
 from shortlist.data.features.fields import Field
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
@@ -68,6 +69,7 @@ class AlignedFeatures:
     def __repr__(self) -> str:
         names = ", ".join(self.vocabulary.names)
         return (
-            f"AlignedFeatures({len(self):,} ids of {names} × {self.n_features:,} features, {self.n_without:,} ids "
-            f"without features (every field missing), {len(self.cold):,} cold rows (ids not in the vocabulary))"
+            f"AlignedFeatures({count(len(self), 'id')} of {names} × {count(self.n_features, 'feature')}, "
+            f"{count(self.n_without, 'id')} "
+            f"without features (every field missing), {count(len(self.cold), 'cold row')} (ids not in the vocabulary))"
         )

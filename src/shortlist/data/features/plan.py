@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from shortlist._settings import one_of, whole
 from shortlist.data.features.fields import Field, Kind, Normalize, Scale, inferred_kind
 from shortlist.data.features.numbers import NumericField
-from shortlist.data.features.reading import Table, id_columns
-from shortlist.data.features.values import ValuesField
+from shortlist.data.features.reading import Table, Wanted, id_columns
+from shortlist.data.features.values import ValuesField, refuse_vectors
 from shortlist.errors import DataError, SettingError
 
 Names: TypeAlias = str | Sequence[str]
@@ -19,13 +19,14 @@ Names: TypeAlias = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a user says about a table: the columns of the id, the kind of the others, and how they are encoded.
+    """What a user says about a table: the columns of the id, the kind of others, and how they are encoded.
 
-    `kinds` is None where nothing is said about kinds: then they are inferred from the table.
+    Columns that `kinds` does not name get the kind that is inferred from the table.
     """
 
     ids: tuple[str, ...]
-    kinds: dict[str, Kind] | None
+    kinds: dict[str, Kind]
+    ignore: tuple[str, ...]
     separators: Mapping[str, str | None]
     scales: Mapping[str, Scale]
     min_count: int | Mapping[str, int]
@@ -38,6 +39,7 @@ class Plan:
         categorical: Names,
         multi_valued: Names | Mapping[str, str | None],
         numeric: Names | Mapping[str, Scale],
+        ignore: Names,
         min_count: int | Mapping[str, int],
         normalize: Normalize | None,
     ) -> Plan:
@@ -61,6 +63,11 @@ class Plan:
                         "by themselves"
                     )
                 kinds[name] = kind
+        ignored = tuple(dict.fromkeys(_names("ignore", ignore)))
+        for name in ignored:
+            if name in kinds or name in ids:
+                role = "the id" if name in ids else kinds[name]
+                raise SettingError(f"column {name!r} is named in ignore and as {role}; take it out of one of them")
         separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
         for name, separator in separators.items():
             if separator is not None and (not isinstance(separator, str) or not separator):
@@ -74,25 +81,34 @@ class Plan:
             whole(f"min_count[{name!r}]" if name else "min_count", count)
         if normalize is not None:
             one_of("normalize", normalize, ("sum", "norm"))
-        return cls(ids, kinds or None, separators, scales, min_count, normalize)
+        return cls(ids, kinds, ignored, separators, scales, min_count, normalize)
 
     @property
-    def names(self) -> list[str] | None:
-        """The columns to read beside the id; None for all."""
-        return None if self.kinds is None else list(self.kinds)
+    def wanted(self) -> Wanted:
+        """The columns to read: those that are named, and all others but the ignored ones."""
+        return Wanted(tuple(self.kinds), self.ignore)
 
     def fit(self, table: Table) -> list[Field]:
         """The fields of a table."""
-        kinds = _inferred(table) if self.kinds is None else self.kinds
+        kinds = {**self.kinds, **_inferred(table, self.kinds)}
+        if not kinds:
+            raise DataError(f"{table.origin}: there is no column beside the id; expected what is known about it")
         if isinstance(self.min_count, Mapping):
             for name in self.min_count:
                 if kinds.get(name, "numeric") == "numeric":
                     raise SettingError(f"min_count names {name!r}, which is no categorical or multi-valued column")
+        elif self.min_count > 1 and set(kinds.values()) == {"numeric"}:
+            raise SettingError(
+                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns; leave it out"
+            )
+        if self.normalize != "sum" and "multi_valued" not in kinds.values():
+            raise SettingError(f"normalize is {self.normalize!r}, but there are no multi-valued columns; leave it out")
         refuse_like_names(list(kinds))
         return [self._field(name, kind, table) for name, kind in kinds.items()]
 
     def _field(self, name: str, kind: Kind, table: Table) -> Field:
         column = table.columns[name]
+        refuse_vectors(column, table.origin, named=name in self.kinds)
         if kind == "numeric":
             scale = self.scales.get(name, "standard")
             return NumericField.fit(column, scale=scale, from_text=table.from_text, origin=table.origin)
@@ -116,20 +132,19 @@ def _names(kind: str, columns: Any) -> list[str]:
     return names
 
 
-def _inferred(table: Table) -> dict[str, Kind]:
+def _inferred(table: Table, named: Mapping[str, Kind]) -> dict[str, Kind]:
+    """The kinds of the columns that nobody named."""
     kinds: dict[str, Kind] = {}
     for name, column in table.columns.items():
-        if name in table.ids.names:
+        if name in table.ids.names or name in named:
             continue
         kind = inferred_kind(column, from_text=table.from_text)
         if kind is None:
             raise DataError(
-                f"{table.origin}: column {name!r} has type {column.dtype}, which says nothing about its kind; name the "
-                "columns to use with categorical=, multi_valued= and numeric="
+                f"{table.origin}: column {name!r} has type {column.dtype}, which says nothing about its kind; say it "
+                f"with categorical=, multi_valued= or numeric=, or leave the column out with ignore={name!r}"
             )
         kinds[name] = kind
-    if not kinds:
-        raise DataError(f"{table.origin}: there is no column beside the id; expected what is known about it")
     return kinds
 
 

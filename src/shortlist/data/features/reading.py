@@ -30,7 +30,7 @@ class Table:
     Attributes:
         ids: the ids, a row each.
         columns: the other columns that were asked for, by name.
-        unused: the columns nobody asked for.
+        unused: the columns that were left out.
         from_text: whether it comes from a file in which everything is text.
         origin: what to call it in messages.
         dropped: rows that could not be used and were left out, by cause.
@@ -47,6 +47,19 @@ class Table:
         return len(self.ids)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns to take beside the ids.
+
+    Attributes:
+        names: columns that must be there.
+        ignore: columns to leave out; all others are taken. None: no others are taken.
+    """
+
+    names: Sequence[str] = ()
+    ignore: Sequence[str] | None = None
+
+
 def id_columns(given: str | Sequence[str]) -> tuple[str, ...]:
     """Check the name of the column of ids, or the names of several."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
@@ -57,8 +70,8 @@ def id_columns(given: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_bad: OnBad) -> Table:
-    """The columns `names` (None: all there are) of whatever frame the user has, beside its ids."""
+def table_of(frame: Any, ids: tuple[str, ...], wanted: Wanted, on_bad: OnBad) -> Table:
+    """The wanted columns of whatever frame the user has, beside its ids."""
     origin = "the frame"
     make: Callable[[Any, list[str], tuple[str, ...]], pl.DataFrame]
     if isinstance(frame, Mapping):
@@ -75,7 +88,7 @@ def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_b
         with polars_errors(origin):
             found = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
             make = _from_polars
-    needed, unused = _needed(found, ids, names, origin, getattr(getattr(frame, "index", None), "names", ()))
+    needed, unused = _needed(found, ids, wanted, origin, getattr(getattr(frame, "index", None), "names", ()))
     with polars_errors(origin):
         return _checked(make(frame, needed, ids), ids, unused, on_bad, origin)
 
@@ -83,18 +96,18 @@ def table_of(frame: Any, ids: tuple[str, ...], names: Sequence[str] | None, on_b
 def read_table(
     path: str | Path,
     ids: tuple[str, ...],
-    names: Sequence[str] | None,
+    wanted: Wanted,
     on_bad: OnBad,
     format: Format | None = None,  # noqa: A002
     separator: str | None = None,
 ) -> Table:
-    """The columns `names` (None: all there are) of a file, a folder or a pattern, beside its ids."""
+    """The wanted columns of a file, a folder or a pattern, beside its ids."""
     require_polars_threads("reading features from a file")
     files = find_files(path, format, separator)
     # The ids are read as those of interactions are: in the same types, and with the same eye for what is wrong with a
     # file. Null ones, and lines with too few fields, are counted here.
     types = build_from_files(files, Columns(ids, ids[0]), "drop").contexts.frame.schema
-    needed, unused = _needed(column_names(files), ids, names, files.name)
+    needed, unused = _needed(column_names(files), ids, wanted, files.name)
     with polars_errors(files.name):
         if files.format in ("csv", "tsv"):
             return _read_text(files, ids, needed, unused, on_bad, types)
@@ -138,14 +151,15 @@ def _read_text(
 
 
 def _needed(
-    found: list[Any], ids: tuple[str, ...], names: Sequence[str] | None, origin: str, index: Sequence[Any] = ()
+    found: list[Any], ids: tuple[str, ...], wanted: Wanted, origin: str, index: Sequence[Any] = ()
 ) -> tuple[list[str], tuple[str, ...]]:
     """The columns to read, each once, and the ones left unused."""
-    needed = list(dict.fromkeys([*ids, *(found if names is None else names)]))
-    for name in needed:
+    others = () if wanted.ignore is None else [name for name in found if name not in wanted.ignore]
+    needed = list(dict.fromkeys([*ids, *wanted.names, *others]))
+    for name in [*needed, *(wanted.ignore or ())]:
         if not isinstance(name, str):
             raise DataError(f"{origin}: a column is called {name!r}; names must be text")
-        if name == "*" or (name.startswith("^") and name.endswith("$")):
+        if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
             raise DataError(f"{origin}: a column is called {name!r}, which polars takes for a pattern; rename it")
         if name not in found:
             columns = ", ".join(map(repr, found)) or "none"

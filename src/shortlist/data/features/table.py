@@ -13,13 +13,14 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._settings import one_of
+from shortlist._words import count
 from shortlist.data.building import OnBad
 from shortlist.data.features.aligned import AlignedFeatures
 from shortlist.data.features.fields import Field, Normalize, Scale, Unknown
 from shortlist.data.features.matching import comparable, respelled
 from shortlist.data.features.matrix import Triples, counted, matrix, placed, taken, triples
 from shortlist.data.features.plan import Names, Plan, refuse_like_names
-from shortlist.data.features.reading import Table, read_table, table_of
+from shortlist.data.features.reading import Table, Wanted, read_table, table_of
 from shortlist.data.features.storage import Parts, put_together, taken_apart
 from shortlist.data.id_lists import ids_of_frame, is_table
 from shortlist.data.reading import Format
@@ -90,6 +91,7 @@ class Features:
         categorical: Names = (),
         multi_valued: Names | Mapping[str, str | None] = (),
         numeric: Names | Mapping[str, Scale] = (),
+        ignore: Names = (),
         min_count: int | Mapping[str, int] = 1,
         normalize: Normalize | None = "sum",
         on_bad: OnBad = "raise",
@@ -98,10 +100,11 @@ class Features:
     ) -> Features:
         """Read features from CSV, TSV, Parquet or JSON lines: one file, a folder, or a glob pattern.
 
-        Columns that are not named are left unused, which `repr` says. Where none is named at all, every column beside
-        the id is used: numbers as numeric; text, categories, booleans and dates as categorical; lists as multi-valued.
-        In text files (CSV, TSV) a column is numeric where all of its cells are written as numbers are, else
-        categorical.
+        Every column beside the id becomes a field: `categorical`, `multi_valued` and `numeric` only say of which kind
+        the columns that they name are, and only `ignore` leaves columns out. The kind of the others is inferred:
+        numbers are numeric; text, categories, booleans and dates are categorical; lists are multi-valued. In text files
+        (CSV, TSV) a column is numeric where all of its cells are written as numbers are, else categorical. Lists of
+        floats are refused: dense vectors are not supported.
 
         Args:
             path: the file, the folder (all data files in it and below) or a pattern such as `"items/*.parquet"`.
@@ -112,6 +115,7 @@ class Features:
                 (blanks around a value do not count). A value that is repeated in a cell counts once.
             numeric: columns of numbers. `{"price": "log"}` takes the logarithm of 1 + x before it is standardised,
                 `"raw"` leaves it as it is, `"standard"` is the default.
+            ignore: columns to leave out; `repr` lists them.
             min_count: values that fewer rows have share one feature, "rare"; for all fields, or `{"genres": 5}`.
             normalize: what the weights of a row's k values in a multi-valued field are: 1/k (`"sum"`: their sum is 1,
                 so the row gets the mean of its values' embeddings, and a field counts as much as a categorical one),
@@ -122,8 +126,8 @@ class Features:
             separator: of text files; a comma, in TSV a tab.
         """
         one_of("on_bad", on_bad, ("raise", "drop"))
-        plan = Plan.of(id, categorical, multi_valued, numeric, min_count, normalize)
-        return cls._fit(read_table(path, plan.ids, plan.names, on_bad, format, separator), plan)
+        plan = Plan.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
+        return cls._fit(read_table(path, plan.ids, plan.wanted, on_bad, format, separator), plan)
 
     @classmethod
     def from_frame(
@@ -134,6 +138,7 @@ class Features:
         categorical: Names = (),
         multi_valued: Names | Mapping[str, str | None] = (),
         numeric: Names | Mapping[str, Scale] = (),
+        ignore: Names = (),
         min_count: int | Mapping[str, int] = 1,
         normalize: Normalize | None = "sum",
         on_bad: OnBad = "raise",
@@ -147,8 +152,8 @@ class Features:
           year    numeric (mean 1998, std 3.5)  2         0
         """
         one_of("on_bad", on_bad, ("raise", "drop"))
-        plan = Plan.of(id, categorical, multi_valued, numeric, min_count, normalize)
-        return cls._fit(table_of(frame, plan.ids, plan.names, on_bad), plan)
+        plan = Plan.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
+        return cls._fit(table_of(frame, plan.ids, plan.wanted, on_bad), plan)
 
     def encode(self, source: Any, *, unknown: Unknown = "raise", on_bad: OnBad = "raise") -> Features:
         """Other rows with the same fields: new items, say, for a model that was fitted with these features.
@@ -161,11 +166,11 @@ class Features:
         """
         one_of("unknown", unknown, ("raise", "missing"))
         one_of("on_bad", on_bad, ("raise", "drop"))
-        ids, names = self._vocabulary.names, [field.name for field in self.fields]
+        ids, wanted = self._vocabulary.names, Wanted([field.name for field in self.fields])
         if isinstance(source, str | Path):
-            table = read_table(source, ids, names, on_bad)
+            table = read_table(source, ids, wanted, on_bad)
         else:
-            table = table_of(source, ids, names, on_bad)
+            table = table_of(source, ids, wanted, on_bad)
         return self._encoded(table, self.fields, unknown)
 
     @classmethod
@@ -430,17 +435,18 @@ class Features:
     def __repr__(self) -> str:
         names = ", ".join(self._vocabulary.names)
         lines = [
-            f"Features({len(self):,} rows by {names}, {self.n_features:,} features in {len(self.fields):,} fields)"
+            f"Features({count(len(self), 'row')} by {names}, {count(self.n_features, 'feature')} in "
+            f"{count(len(self.fields), 'field')})"
         ]
         table = [("field", "kind", "features", "missing rows")]
         table += [(one.name, str(one), f"{one.n_columns:,}", f"{one.n_missing:,}") for one in self.fields]
         widths = [max(len(row[k]) for row in table) for k in range(4)]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         if self._unknown:
-            counts = ", ".join(f"{name} in {count:,} rows" for name, count in self._unknown.items())
+            counts = ", ".join(f"{name} in {count(n, 'row')}" for name, n in self._unknown.items())
             lines.append(f"  unknown values, marked as missing: {counts}")
         if self._unused:
             lines.append(f"  columns not used: {', '.join(self._unused)}")
         if self._dropped:
-            lines.append(f"  {sum(self._dropped.values()):,} rows dropped")
+            lines.append(f"  {count(sum(self._dropped.values()), 'row')} dropped")
         return "\n".join(lines)

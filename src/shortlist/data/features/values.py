@@ -111,6 +111,28 @@ class ValuesField(Field):
         return super().__str__() + (f" ({', '.join(notes)})" if notes else "")
 
 
+def refuse_vectors(column: pl.Series, origin: str, *, named: bool) -> None:
+    """Refuse lists of floats, which are vectors: each distinct number would become a feature of its own.
+
+    Where the user `named` the column's kind, lists of whole floats pass: gaps turn integers into floats.
+    """
+    dtype = column.dtype
+    if not isinstance(dtype, pl.List | pl.Array) or not (dtype.inner.is_float() or dtype.inner.is_decimal()):
+        return
+    numbers = column.drop_nulls().explode().cast(pl.Float64).drop_nulls()
+    if named and numbers.len() and (numbers == numbers.round()).all():
+        return
+    part = f"pl.col({column.name!r}).{'arr' if isinstance(dtype, pl.Array) else 'list'}"
+    lengths = column.arr.len() if isinstance(dtype, pl.Array) else column.list.len()
+    width = int(lengths.max() or 0)  # type: ignore[arg-type]
+    split = f"[{part}.get(k).alias({column.name!r} + str(k)) for k in range({width})]"
+    raise DataError(
+        f"{origin}: column {column.name!r} holds lists of floats; dense vectors are not supported. Split them into "
+        f"numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or leave the column out "
+        f"with ignore={column.name!r}"
+    )
+
+
 class _Cells(NamedTuple):
     """The values of all cells as text: repeats included, nothing for empty cells."""
 

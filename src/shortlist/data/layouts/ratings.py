@@ -17,7 +17,7 @@ from shortlist.data.rows import has_pairs
 from shortlist.errors import DataError, SettingError
 
 PARTS = (USER, ITEM, RATING, TIME)
-COLUMNS = Columns((USER,), ITEM, RATING, TIME)
+COLUMNS = Columns((USER,), ITEM, RATING, TIME, published=True)
 
 
 def read_ratings(
