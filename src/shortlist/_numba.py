@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from shortlist._signals import HeldSignals
+
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
 _LEAN = {"_nrt": False, "forceinline": True}
@@ -45,6 +47,22 @@ def fast_lean_kernel(function: F) -> F:
 def _compiled(function: F, **options: Any) -> F:
     options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return cast("F", numba.njit(cache=True, **options)(function))
+        compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to keep a cache in, as in a read-only container: compile in every process
-        return cast("F", numba.njit(**options)(function))
+        compiled = numba.njit(**options)(function)
+    if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
+        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+    return cast("F", compiled)
+
+
+def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba calls at the first call with new types, to compile or to load from the cache; signals wait for it.
+
+    Later calls find the machine code without any Python, so they cost what they did.
+    """
+
+    def compile_uninterrupted(*args: Any, **kwargs: Any) -> Any:
+        with HeldSignals():
+            return compile_for_args(*args, **kwargs)
+
+    return compile_uninterrupted

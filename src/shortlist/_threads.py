@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
+from shortlist._signals import HeldSignals
 from shortlist.errors import SettingError
 
 Step: TypeAlias = Callable[[int, int], object]  # called with how many rows are done, and of how many
@@ -111,12 +112,16 @@ def blas_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    count = thread_count(threads)
-    _guard.enter(count)
+    count, entered = thread_count(threads), False
     try:
+        with HeldSignals():
+            _guard.enter(count)
+            entered = True
         yield
     finally:
-        _guard.leave(count)
+        if entered:
+            with HeldSignals():
+                _guard.leave(count)
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
@@ -142,8 +147,9 @@ def run_chunks(
 ) -> None:
     """Call `work(start, stop)` for every chunk, from a queue that idle threads take from; BLAS is single-threaded.
 
-    The first exception stops the queue and is raised here. `step` is told after each chunk how far it is, by one thread
-    at a time.
+    The first exception stops the queue and is raised here once the chunks that have begun are finished. Ctrl-C does the
+    same, however often it is pressed: no thread is left inside a kernel. `step` is told after each chunk how far it is,
+    by one thread at a time.
     """
     if step is not None:
         work = _told(work, chunks, step)
@@ -164,7 +170,7 @@ def run_chunks(
 
     def drain() -> None:
         _guard.limit_this_thread()
-        while True:
+        while held.error is None:
             with lock:
                 chunk = next(queue, None)
             if chunk is None:
@@ -175,14 +181,14 @@ def run_chunks(
                 give_up()
                 raise
 
-    with single_threaded_blas(), ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
-        futures = [pool.submit(drain) for _ in range(n_threads)]
+    with HeldSignals() as held:
+        _guard.enter(1)
         try:
-            for future in futures:
-                future.result()
-        except BaseException:  # Ctrl-C arrives here: the threads end with the chunk they are at
-            give_up()
-            raise
+            with ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
+                for future in [pool.submit(drain) for _ in range(n_threads)]:
+                    future.result()
+        finally:
+            _guard.leave(1)
 
 
 def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step) -> Callable[..., object]:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._settings import flag, memory_bytes, one_of, whole
+from shortlist._signals import HeldSignals
 from shortlist._threads import blas_threads
 from shortlist._version import __version__
 from shortlist.data.vocabulary import Codes, Id, Unknown
@@ -169,11 +170,14 @@ def write_lists(
                 for start in range(resumed, len(whom), size):
                     answer = ask(whom[start : start + size])  # while the block before is written
                     if pending is not None:
-                        pending.result()
+                        with HeldSignals():
+                            pending.result()
                         step(start, len(whom))
-                    pending = writer.submit(_write, draft, file, answer, format, n)
+                    with HeldSignals():
+                        pending = writer.submit(_write, draft, file, answer, format, n)
                 if pending is not None:
-                    pending.result()
+                    with HeldSignals():
+                        pending.result()
                 step(len(whom), len(whom))
             draft.finish(file.tail(empty, draft.blocks))
         about = [one.about for one in draft.blocks]
