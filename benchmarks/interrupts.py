@@ -3,13 +3,13 @@
     python benchmarks/interrupts.py [--interrupts 500] [--at-once 2] [--seed 0]
 
 Starts fits in processes of their own, through the command line and through Python, and sends each SIGINT at a random
-moment; one in four gets a second one soon after. A run is good if it ends within 60 s, with exit code 130, with Python's
-own end on Ctrl-C (signal 2), or with 0 where it was done before. Anything else is shown with the end of its standard
-error, and makes this script fail.
+moment; one in four gets a second one soon after. A run is good if it ends within 60 s, with exit code 130, with
+Python's own end on Ctrl-C (signal 2), or with 0 where it was done before. Anything else is shown with the end of its
+standard error, and makes this script fail.
 
-Kernels are what is easily broken, so nearly every interrupt should meet one that is compiled or loaded. Each kind of run
-has a cache of kernels of its own, empty at first. An interrupted run leaves in it what it compiled, so the next one comes
-further. Half of the runs that are done before their signal empty it again; the other half leave a warm cache.
+Most interrupts should meet a kernel that is compiled or loaded. So each kind of run has a cache of kernels of its own,
+empty at first. An interrupted run leaves in it what it compiled, and the next run comes further. When a run is done
+before its signal, its cache is emptied, or, every other time, left as it is.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ class HeldSignals:
     """Hold back the first exception that a signal handler raises inside the `with` block, and raise it at its end.
 
     `error` is that exception, so that a loop can end early. Handlers that raise nothing work as always. Outside the
-    main thread this does nothing: no handler ever runs there. Blocks may be nested; an object serves once.
+    main thread this does nothing: no handler ever runs there. Of nested blocks the outermost one gets the exception. An
+    object serves once.
     """
 
     def __init__(self) -> None:

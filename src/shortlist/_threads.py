@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -202,3 +202,29 @@ def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]],
             step(done[0], total)
 
     return work_and_tell
+
+
+class Background:
+    """Run one job at a time in a thread of its own; no signal leaves a job running when the `with` block ends."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._job: Future[object] | None = None
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with HeldSignals():
+            self._pool.shutdown()
+
+    def start(self, work: Callable[..., object], *args: Any) -> None:
+        """Start a job; whoever starts another one waits for this one first."""
+        with HeldSignals():
+            self._job = self._pool.submit(work, *args)
+
+    def wait(self) -> None:
+        """Wait for the job, if there is one; its exception is raised here."""
+        with HeldSignals():
+            if self._job is not None:
+                self._job.result()
