@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import signal
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from numba.core import event
 
 from interrupts import uncached_kernel
-from shortlist._signals import HeldSignals
+from shortlist._signals import HeldSignals, InterruptedWork
 
 
 class Raised(BaseException):
@@ -30,21 +31,37 @@ def sigint():
     signal.signal(signal.SIGINT, before)
 
 
-class InterruptingListener(event.Listener):
-    def on_start(self, event):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+class Interrupting(event.Listener):
+    """Interrupts at the event of a given number, twice, and counts how many events come after that."""
 
-    on_end = on_start
+    def __init__(self, number=0):
+        self.number, self.before, self.after = number, 0, 0
+
+    def on_start(self, _):
+        self.before += 1
+        if self.before - 1 == self.number:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            self.after = 1
+        elif self.after:
+            self.after += 1
+
+    def on_end(self, _):
+        pass
 
 
-@pytest.mark.parametrize("kind", ["numba:compile", "numba:compiler_lock", "numba:llvm_lock"])
-def test_an_interrupt_waits_until_a_kernel_is_compiled(kind, sigint):
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("numba:compiler_lock", 0), ("numba:run_pass", 0), ("numba:run_pass", 12), ("numba:llvm_lock", 0)],
+)
+def test_an_interrupt_ends_compilation_between_two_passes(kind, number, sigint):
     sigint(signal.default_int_handler)
-    compiled = uncached_kernel()
-    with event.install_listener(kind, InterruptingListener()), pytest.raises(KeyboardInterrupt):
+    compiled, listener = uncached_kernel(), Interrupting(number)
+    with event.install_listener(kind, listener), pytest.raises(KeyboardInterrupt):
         compiled(np.ones(3))
-    assert len(compiled.signatures) == 1
+    assert listener.after, "the interrupt came inside a pass"
+    assert listener.after == 1 or kind != "numba:run_pass"
+    assert not compiled.signatures
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert compiled(np.ones(3)) == 3
 
@@ -86,13 +103,46 @@ def test_the_first_error_of_a_handler_is_raised_at_the_end(sigint):
     assert signal.getsignal(signal.SIGINT) is raising
 
 
-def test_the_outermost_block_gets_the_error(sigint):
+def test_an_inner_block_ends_early_and_the_outer_one_gets_the_error(sigint):
     sigint(raising)
     with pytest.raises(Raised), HeldSignals() as outer:  # noqa: PT012
-        with HeldSignals() as inner:
+        with pytest.raises(InterruptedWork), HeldSignals() as inner:  # noqa: PT012
             signal.raise_signal(signal.SIGINT)
-        assert inner.error is None
-        assert isinstance(outer.error, Raised)
+            assert isinstance(inner.error, Raised)
+        assert outer.error is inner.error
+
+
+def test_a_thread_that_works_for_a_block_ends_early(sigint):
+    sigint(raising)
+    ends = []
+
+    def work(held):
+        if held:
+            held.join()
+        with HeldSignals() as inner:
+            ends.append(inner.error)
+        ends.append("done")
+
+    def run(held=None):
+        thread = threading.Thread(target=ignoring_interrupts, args=(work, held))
+        thread.start()
+        thread.join()
+
+    with pytest.raises(Raised), HeldSignals() as held:  # noqa: PT012
+        run(held)
+        assert ends == [None, "done"]
+        signal.raise_signal(signal.SIGINT)
+        ends.clear()
+        run(held)
+        assert ends == [held.error]
+        ends.clear()
+        run()  # which works for somebody else
+        assert ends == [None, "done"]
+
+
+def ignoring_interrupts(work, held):
+    with suppress(InterruptedWork):
+        work(held)
 
 
 def test_the_error_of_the_work_is_told_too(sigint):

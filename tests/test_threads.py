@@ -213,7 +213,7 @@ def test_interrupts_wait_for_the_job_in_the_background(waits):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for one thread")
-def test_a_kernel_that_a_thread_compiles_is_compiled_in_spite_of_interrupts():
+def test_an_interrupt_ends_the_compilation_in_a_thread():
     interrupts = Interrupts()
 
     class Listener(event.Listener):
@@ -231,7 +231,7 @@ def test_a_kernel_that_a_thread_compiles_is_compiled_in_spite_of_interrupts():
     with interrupts, event.install_listener("numba:compile", Listener()), pytest.raises(KeyboardInterrupt):
         run_chunks(work, CHUNKS, threads=2)
     assert not interrupts.left_early
-    assert len(compiled.signatures) == 1
+    assert not compiled.signatures
     run_chunks(work, CHUNKS, threads=2)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 
-from shortlist._signals import HeldSignals
+from shortlist._signals import HeldSignals, stop_if_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
@@ -56,7 +57,7 @@ def _compiled(function: F, **options: Any) -> F:
 
 
 def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
-    """What Numba calls at the first call with new types, to compile or to load from the cache; signals wait for it.
+    """What Numba calls at the first call with new types, to compile or to load from the cache; signals are held back.
 
     Later calls find the machine code without any Python, so they cost what they did.
     """
@@ -66,3 +67,19 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
             return compile_for_args(*args, **kwargs)
 
     return compile_uninterrupted
+
+
+class _BetweenPasses(event.Listener):  # type: ignore[misc]
+    """Ends a compilation early between two passes of the compiler, where Numba expects errors.
+
+    The kernels that a large kernel calls are compiled one after the other, which takes up to a minute in all.
+    """
+
+    def on_start(self, event: event.Event) -> None:
+        stop_if_interrupted()
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing: Numba tells this also where the pass ended with an error."""
+
+
+event.register("numba:run_pass", _BetweenPasses())

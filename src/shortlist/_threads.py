@@ -184,7 +184,7 @@ def run_chunks(
     with HeldSignals() as held:
         _guard.enter(1)
         try:
-            with ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
+            with ThreadPoolExecutor(n_threads, "shortlist", initializer=held.join) as pool:
                 for future in [pool.submit(drain) for _ in range(n_threads)]:
                     future.result()
         finally:

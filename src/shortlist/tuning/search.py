@@ -202,7 +202,7 @@ class Search:
             for trial in wanted:
                 self._one(trial, before)
             return
-        with HeldSignals() as held, ThreadPoolExecutor(self._workers, thread_name_prefix="tune") as pool:
+        with HeldSignals() as held, ThreadPoolExecutor(self._workers, "tune", initializer=held.join) as pool:
             futures = [pool.submit(self._one, trial, before) for trial in wanted]
             while wait(futures, timeout=0.1).not_done:
                 if held.error is not None:  # Ctrl-C: the trials end with the epoch they are at
