@@ -69,7 +69,7 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
     return compile_uninterrupted
 
 
-class _BetweenPasses(event.Listener):  # type: ignore[misc]
+class _BetweenPasses(event.Listener):
     """Ends a compilation early between two passes of the compiler, where Numba expects errors.
 
     The kernels that a large kernel calls are compiled one after the other, which takes up to a minute in all.
@@ -82,4 +82,4 @@ class _BetweenPasses(event.Listener):  # type: ignore[misc]
         """Nothing: Numba tells this also where the pass ended with an error."""
 
 
-event.register("numba:run_pass", _BetweenPasses())
+event.register("numba:run_pass", _BetweenPasses())  # type: ignore[no-untyped-call]
