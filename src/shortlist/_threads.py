@@ -41,7 +41,7 @@ class _BlasGuard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wanted: list[int] = []  # by everyone who is inside
+        self._wanted: dict[object, int] = {}  # by everyone who is inside
         self._before: list[int] = []
         self._controller: Any = None
         if hasattr(os, "register_at_fork"):
@@ -51,7 +51,7 @@ class _BlasGuard:
         """In a forked child nobody is inside, whoever was inside in the parent."""
         self._lock = threading.Lock()
         if self._wanted:
-            self._wanted = []
+            self._wanted = {}
             self._set(self._before)
 
     def _libraries(self) -> list[Any]:
@@ -73,21 +73,34 @@ class _BlasGuard:
             if hasattr(library, "clear_controlling_thread"):
                 library.clear_controlling_thread(force=True)
 
-    def enter(self, count: int) -> None:
+    @contextmanager
+    def limit(self, count: int) -> Iterator[None]:
         """Keep BLAS to `count` threads, or to as few as anyone inside wants; never more than the user allows."""
+        guest = object()
+        try:
+            self._enter(guest, count)
+            yield
+        finally:
+            try:
+                self._leave(guest)
+            except BaseException:  # Ctrl-C: the user's setting must come back all the same
+                self._leave(guest)
+                raise
+
+    def _enter(self, guest: object, count: int) -> None:
         with self._lock:
             if not self._wanted:
                 self._before = [library.get_num_threads() for library in self._libraries()]
-            self._wanted.append(count)
+            self._wanted[guest] = count
             self._apply()
 
-    def leave(self, count: int) -> None:
+    def _leave(self, guest: object) -> None:
         with self._lock:
-            self._wanted.remove(count)
+            self._wanted.pop(guest, None)
             self._apply()
 
     def _apply(self) -> None:
-        self._set([min([before, *self._wanted]) for before in self._before])
+        self._set([min([before, *self._wanted.values()]) for before in self._before])
 
     def limit_this_thread(self) -> None:
         """For a thread of our own pool: MKL and BLAS over OpenMP keep their setting per thread."""
@@ -112,16 +125,8 @@ def blas_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    count, entered = thread_count(threads), False
-    try:
-        with HeldSignals():
-            _guard.enter(count)
-            entered = True
+    with _guard.limit(thread_count(threads)):
         yield
-    finally:
-        if entered:
-            with HeldSignals():
-                _guard.leave(count)
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
@@ -181,14 +186,13 @@ def run_chunks(
                 give_up()
                 raise
 
-    with HeldSignals() as held:
-        _guard.enter(1)
-        try:
-            with ThreadPoolExecutor(n_threads, "shortlist", initializer=held.join) as pool:
-                for future in [pool.submit(drain) for _ in range(n_threads)]:
-                    future.result()
-        finally:
-            _guard.leave(1)
+    with (
+        HeldSignals() as held,
+        single_threaded_blas(),
+        ThreadPoolExecutor(n_threads, "shortlist", initializer=held.join) as pool,
+    ):
+        for future in [pool.submit(drain) for _ in range(n_threads)]:
+            future.result()
 
 
 def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step) -> Callable[..., object]:
