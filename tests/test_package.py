@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import signal
 import subprocess
 import sys
 
@@ -27,6 +28,25 @@ def run(code: str, *arguments: str) -> str:
 
 def test_importing_loads_nothing_heavy():
     assert run(f"import sys, shortlist; print({HEAVY!r} & set(sys.modules))").strip() == "set()"
+
+
+def test_ctrl_c_waits_for_an_import(monkeypatch):
+    imported = []
+
+    def interrupted(name):
+        signal.raise_signal(signal.SIGINT)
+        imported.append(name)
+        return importlib.import_module(name)
+
+    monkeypatch.delitem(vars(sl), "Popularity", raising=False)
+    monkeypatch.setattr(sl, "import_module", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sl.Popularity  # noqa: B018
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(imported) == 1
 
 
 def test_every_public_name_is_there_and_documented():

@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numba.core import event
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import shortlist as sl
-from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
+from interrupts import Interrupts, uncached_kernel
+from shortlist._threads import Background, _guard, balanced_chunks, run_chunks, single_threaded_blas, thread_count
 from shortlist._threads import blas_threads as blas_limit
+
+CHUNKS = [(k, k + 1) for k in range(9)]
 
 
 def blas_threads() -> set[int]:
@@ -178,3 +183,84 @@ def test_thread_count(monkeypatch):
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(sl.SettingError, match="threads is"):
             thread_count(wrong)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for one thread")
+def test_interrupts_wait_for_chunks_that_have_begun_and_begin_no_others():
+    begun, interrupts = [], Interrupts()
+
+    def work(start, _stop):
+        begun.append(start)
+        if start == 0:
+            interrupts.send()
+        else:
+            interrupts.sent.wait(30)
+
+    with interrupts, pytest.raises(KeyboardInterrupt):
+        run_chunks(work, CHUNKS, threads=2)
+    assert not interrupts.left_early
+    assert set(begun) <= {0, 1}
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for one thread")
+@pytest.mark.parametrize("waits", [True, False])
+def test_interrupts_wait_for_the_job_in_the_background(waits):
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), Background("test") as job:  # noqa: PT012
+        job.start(interrupts.send)
+        if waits:
+            job.wait()
+    assert not interrupts.left_early
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for one thread")
+def test_an_interrupt_ends_the_compilation_in_a_thread():
+    interrupts = Interrupts()
+
+    class Listener(event.Listener):
+        def on_start(self, _):
+            interrupts.send()
+
+        def on_end(self, _):
+            pass
+
+    compiled = uncached_kernel()
+
+    def work(start, stop):
+        assert compiled(np.arange(start, stop)) == start
+
+    with interrupts, event.install_listener("numba:compile", Listener()), pytest.raises(KeyboardInterrupt):
+        run_chunks(work, CHUNKS, threads=2)
+    assert not interrupts.left_early
+    assert not compiled.signatures
+    run_chunks(work, CHUNKS, threads=2)
+
+
+def test_a_handler_that_raises_nothing_stops_no_chunks():
+    seen, before = [], signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        run_chunks(lambda start, _: (seen.append(start), signal.raise_signal(signal.SIGINT)), CHUNKS, threads=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sorted(seen) == [start for start, _ in CHUNKS]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_interrupt_on_the_way_in_or_out_leaves_blas_as_it_was(inside, monkeypatch):
+    apply, interrupts = _guard._apply, []
+
+    def interrupted():
+        if not interrupts and bool(_guard._wanted) is inside:
+            interrupts.append(1)
+            signal.raise_signal(signal.SIGINT)
+        apply()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with threadpool_limits(2, user_api="blas"), monkeypatch.context() as patch:
+            patch.setattr(_guard, "_apply", interrupted)
+            with pytest.raises(KeyboardInterrupt), single_threaded_blas():
+                assert blas_threads() == {1}
+            assert blas_threads() == {2}
+            assert not _guard._wanted
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -14,6 +14,7 @@ Names are loaded when they are first used, so that importing the package costs n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from shortlist._signals import HeldSignals
 from shortlist._version import __version__
 
 if TYPE_CHECKING:
@@ -149,12 +150,12 @@ __all__ = [  # noqa: RUF022
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = import_module(_MODULES[name])
-    elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    else:
+    home = _MODULES.get(name) or _HOME.get(name)
+    if home is None:
         raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
+    with HeldSignals():  # NumPy cannot be imported again in this process if Ctrl-C breaks off its first import
+        module = import_module(home)
+    value: Any = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

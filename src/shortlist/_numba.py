@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
+
+from shortlist._signals import HeldSignals, stop_if_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
@@ -45,6 +48,38 @@ def fast_lean_kernel(function: F) -> F:
 def _compiled(function: F, **options: Any) -> F:
     options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return cast("F", numba.njit(cache=True, **options)(function))
+        compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to keep a cache in, as in a read-only container: compile in every process
-        return cast("F", numba.njit(**options)(function))
+        compiled = numba.njit(**options)(function)
+    if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
+        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+    return cast("F", compiled)
+
+
+def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba calls at the first call with new types, to compile or to load from the cache; signals are held back.
+
+    Later calls find the machine code without any Python, so they cost what they did.
+    """
+
+    def compile_uninterrupted(*args: Any, **kwargs: Any) -> Any:
+        with HeldSignals():
+            return compile_for_args(*args, **kwargs)
+
+    return compile_uninterrupted
+
+
+class _BetweenPasses(event.Listener):
+    """Ends a compilation early between two passes of the compiler, where Numba expects errors.
+
+    The kernels that a large kernel calls are compiled one after the other, which takes up to a minute in all.
+    """
+
+    def on_start(self, event: event.Event) -> None:
+        stop_if_interrupted()
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing: Numba tells this also where the pass ended with an error."""
+
+
+event.register("numba:run_pass", _BetweenPasses())  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._settings import whole
+from shortlist._signals import HeldSignals
 from shortlist.errors import SettingError
 
 Step: TypeAlias = Callable[[int, int], object]  # called with how many rows are done, and of how many
@@ -40,7 +41,7 @@ class _BlasGuard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wanted: list[int] = []  # by everyone who is inside
+        self._wanted: dict[object, int] = {}  # by everyone who is inside
         self._before: list[int] = []
         self._controller: Any = None
         if hasattr(os, "register_at_fork"):
@@ -50,7 +51,7 @@ class _BlasGuard:
         """In a forked child nobody is inside, whoever was inside in the parent."""
         self._lock = threading.Lock()
         if self._wanted:
-            self._wanted = []
+            self._wanted = {}
             self._set(self._before)
 
     def _libraries(self) -> list[Any]:
@@ -72,21 +73,34 @@ class _BlasGuard:
             if hasattr(library, "clear_controlling_thread"):
                 library.clear_controlling_thread(force=True)
 
-    def enter(self, count: int) -> None:
+    @contextmanager
+    def limit(self, count: int) -> Iterator[None]:
         """Keep BLAS to `count` threads, or to as few as anyone inside wants; never more than the user allows."""
+        guest = object()
+        try:
+            self._enter(guest, count)
+            yield
+        finally:
+            try:
+                self._leave(guest)
+            except BaseException:  # Ctrl-C: the user's setting must come back all the same
+                self._leave(guest)
+                raise
+
+    def _enter(self, guest: object, count: int) -> None:
         with self._lock:
             if not self._wanted:
                 self._before = [library.get_num_threads() for library in self._libraries()]
-            self._wanted.append(count)
+            self._wanted[guest] = count
             self._apply()
 
-    def leave(self, count: int) -> None:
+    def _leave(self, guest: object) -> None:
         with self._lock:
-            self._wanted.remove(count)
+            self._wanted.pop(guest, None)
             self._apply()
 
     def _apply(self) -> None:
-        self._set([min([before, *self._wanted]) for before in self._before])
+        self._set([min([before, *self._wanted.values()]) for before in self._before])
 
     def limit_this_thread(self) -> None:
         """For a thread of our own pool: MKL and BLAS over OpenMP keep their setting per thread."""
@@ -111,12 +125,8 @@ def blas_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    count = thread_count(threads)
-    _guard.enter(count)
-    try:
+    with _guard.limit(thread_count(threads)):
         yield
-    finally:
-        _guard.leave(count)
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
@@ -142,8 +152,9 @@ def run_chunks(
 ) -> None:
     """Call `work(start, stop)` for every chunk, from a queue that idle threads take from; BLAS is single-threaded.
 
-    The first exception stops the queue and is raised here. `step` is told after each chunk how far it is, by one thread
-    at a time.
+    The first exception stops the queue and is raised here once the chunks that have begun are finished. Ctrl-C does the
+    same, however often it is pressed: no thread is left inside a kernel. `step` is told after each chunk how far it is,
+    by one thread at a time.
     """
     if step is not None:
         work = _told(work, chunks, step)
@@ -164,7 +175,7 @@ def run_chunks(
 
     def drain() -> None:
         _guard.limit_this_thread()
-        while True:
+        while held.error is None:
             with lock:
                 chunk = next(queue, None)
             if chunk is None:
@@ -175,14 +186,13 @@ def run_chunks(
                 give_up()
                 raise
 
-    with single_threaded_blas(), ThreadPoolExecutor(n_threads, thread_name_prefix="shortlist") as pool:
-        futures = [pool.submit(drain) for _ in range(n_threads)]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:  # Ctrl-C arrives here: the threads end with the chunk they are at
-            give_up()
-            raise
+    with (
+        HeldSignals() as held,
+        single_threaded_blas(),
+        ThreadPoolExecutor(n_threads, "shortlist", initializer=held.join) as pool,
+    ):
+        for future in [pool.submit(drain) for _ in range(n_threads)]:
+            future.result()
 
 
 def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step) -> Callable[..., object]:
@@ -196,3 +206,29 @@ def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]],
             step(done[0], total)
 
     return work_and_tell
+
+
+class Background:
+    """Run one job at a time in a thread of its own; no signal leaves a job running when the `with` block ends."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._job: Future[object] | None = None
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with HeldSignals():
+            self._pool.shutdown()
+
+    def start(self, work: Callable[..., object], *args: Any) -> None:
+        """Start a job; whoever starts another one waits for this one first."""
+        with HeldSignals():
+            self._job = self._pool.submit(work, *args)
+
+    def wait(self) -> None:
+        """Wait for the job, if there is one; its exception is raised here."""
+        with HeldSignals():
+            if self._job is not None:
+                self._job.result()

@@ -1,5 +1,7 @@
 import json
+import signal
 import warnings
+from contextlib import suppress
 
 import pytest
 
@@ -154,6 +156,21 @@ def test_panics_that_are_no_exceptions(run, odd_model, monkeypatch):
 
     monkeypatch.setattr("shortlist.storage.read_manifest", broken)
     assert "a Rust panic" in fails(run, "inspect", odd_model, code=70)
+
+
+def test_an_error_after_ctrl_c_is_the_end_that_was_asked_for(run, odd_model, monkeypatch):
+    def swallowed(*_):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("no machine code")
+
+    monkeypatch.setattr("shortlist.storage.read_manifest", swallowed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert run("inspect", odd_model, code=130).stderr == "interrupted\n"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_too_little_memory(run, odd_model, monkeypatch):

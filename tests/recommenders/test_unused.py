@@ -12,6 +12,7 @@ import shortlist as sl
 from shortlist.objectives.weighting import is_stated
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.recommenders.space import When
+from shortlist.storage import save_model
 from shortlist.tuning import Choice, Grows, Real, Whole
 
 FRAME = {"user": ["a", "a", "b", "b", "c"], "item": ["x", "y", "x", "z", "y"], "w": [1, 5, 2, 1, 3]}
@@ -165,3 +166,18 @@ def test_spaces_are_about_settings_that_matter(name):
 def test_patience_of_a_search_is_for_models_that_learn_in_epochs():
     with pytest.raises(sl.SettingError, match="EASE does not learn in epochs, so there is no patience"):
         sl.tune("ease", sl.datasets.synthetic(60, 30, 600), trials=1, patience=1, progress=False)
+
+
+def test_models_saved_with_a_setting_that_changes_nothing_still_load(tmp_path):
+    """Earlier versions took such settings."""
+    model = sl.IALS(dim=4, epochs=2).fit(events())
+    stored = model._stored()
+    stored.settings["block"] = 32
+    save_model(tmp_path / "model", stored)
+    loaded = sl.load(tmp_path / "model")
+    assert loaded.block == 64
+    np.testing.assert_array_equal(loaded.item_embeddings_, model.item_embeddings_)
+    stored.settings["dim"] = 0
+    save_model(tmp_path / "broken", stored)
+    with pytest.raises(sl.StorageError, match="dim is 0"):
+        sl.load(tmp_path / "broken")

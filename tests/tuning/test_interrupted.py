@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 import pytest
 
 import shortlist as sl
+from interrupts import Interrupts
 from recommenders.factorizations import events
 from shortlist.tuning.journal import Journal
 from shortlist.tuning.problem import Problem
@@ -194,6 +196,27 @@ def test_an_interrupt_is_no_failed_attempt(tmp_path, monkeypatch):
             patch.setattr(Problem, "attempt", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 sl.tune("itemknn", split, trials=3, study=path, refit=False)
+    tuned = sl.tune("itemknn", split, trials=3, study=path, refit=False)
+    assert [one.state for one in tuned.trials] == ["complete"] * 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for one thread")
+def test_interrupts_wait_for_trials_in_threads(tmp_path, monkeypatch):
+    path = tmp_path / "study"
+    split = sl.splits.by_time(events(80, 24), test=0.2)
+    attempt, numbers, interrupts = Problem.attempt, itertools.count(), Interrupts()
+
+    def interrupted(self, *args):
+        if next(numbers) == 0:
+            interrupts.send()
+        interrupts.sent.wait(30)
+        return attempt(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Problem, "attempt", interrupted)
+        with interrupts, pytest.raises(KeyboardInterrupt):
+            sl.tune("itemknn", split, trials=3, study=path, refit=False, workers=2)
+    assert not interrupts.left_early
     tuned = sl.tune("itemknn", split, trials=3, study=path, refit=False)
     assert [one.state for one in tuned.trials] == ["complete"] * 3
 

@@ -15,11 +15,14 @@ standard error, so that standard output is a result or nothing.
 import errno
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, TextIO, TypeGuard
 
 import typer
@@ -73,7 +76,7 @@ class Session:
 def guarded(session: Session) -> Iterator[None]:
     """Run a command; its errors end here."""
     try:
-        with warnings.catch_warnings():
+        with _interrupts_are_seen(), warnings.catch_warnings():
             warnings.simplefilter("always", ShortlistWarning)
             _show_warnings_in_a_line()
             yield
@@ -110,6 +113,33 @@ def guarded(session: Session) -> Iterator[None]:
             raise typer.Exit(1) from error
         _report_bug(session, error)
         raise typer.Exit(_BUG) from error
+
+
+@contextmanager
+def _interrupts_are_seen() -> Iterator[None]:
+    """Raise KeyboardInterrupt for an error after Ctrl-C: code in C sometimes swallows the one and fails with another.
+
+    NumPy does so while it is imported, for example.
+    """
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, for example
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except BaseException as error:
+        if interrupts and not isinstance(error, (KeyboardInterrupt, *_PASSED)):
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def flushed() -> int:

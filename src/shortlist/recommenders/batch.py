@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -18,7 +17,7 @@ import polars as pl
 
 from shortlist._fork import require_polars_threads
 from shortlist._settings import flag, memory_bytes, one_of, whole
-from shortlist._threads import blas_threads
+from shortlist._threads import Background, blas_threads
 from shortlist._version import __version__
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.vocabulary import Codes, Id, Unknown
@@ -166,17 +165,15 @@ def write_lists(
             draft.remove()
         else:
             title = f"{'going on with' if resumed else 'writing'} {target.name}"
-            with steps(title, "contexts", progress) as step, ThreadPoolExecutor(1, "shortlist-writer") as writer:
+            with steps(title, "contexts", progress) as step, Background("shortlist-writer") as writer:
                 step(resumed, len(whom))
-                pending: Future[None] | None = None
                 for start in range(resumed, len(whom), size):
                     answer = ask(whom[start : start + size])  # while the block before is written
-                    if pending is not None:
-                        pending.result()
+                    writer.wait()
+                    if start > resumed:
                         step(start, len(whom))
-                    pending = writer.submit(_write, draft, file, answer, format, n)
-                if pending is not None:
-                    pending.result()
+                    writer.start(_write, draft, file, answer, format, n)
+                writer.wait()
                 step(len(whom), len(whom))
             draft.finish(file.tail(empty, draft.blocks))
         about = [one.about for one in draft.blocks]

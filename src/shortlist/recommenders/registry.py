@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from os import PathLike
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.unused import defaults
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,7 +102,7 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
     if stored.kind not in REGISTRY:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
     try:
-        model = recommender_class(stored.kind)(**stored.settings)
+        model = _made(recommender_class(stored.kind), stored.settings)
         model._restore_more(stored)
         if stored.tables.keys() != {"contexts", "items"}:
             found = ", ".join(sorted(stored.tables)) or "none"
@@ -114,6 +115,22 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
         what = f"the settings or ids of this {stored.kind} are not usable"
         raise StorageError(f"{path}: {what}: {reason(error)}") from error
     return model
+
+
+def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
+    """A recommender with these settings; those that change nothing, which earlier versions took, are left out."""
+    try:
+        return kind(**settings)
+    except SettingError:
+        bare = kind.__new__(kind)
+        vars(bare).update(defaults(kind) | dict(settings))
+        try:
+            unused = bare._unused()
+        except (AttributeError, KeyError):
+            unused = {}
+        if not unused:
+            raise
+        return kind(**{name: value for name, value in settings.items() if name not in unused})
 
 
 def _vocabulary(name: str, frame: pl.DataFrame) -> Vocabulary:

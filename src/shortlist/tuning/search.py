@@ -12,6 +12,7 @@ from typing import Any
 
 from shortlist._clock import working_seconds
 from shortlist._settings import number, whole
+from shortlist._signals import HeldSignals
 from shortlist.errors import DataError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.space import Grows, Space, Value
@@ -204,13 +205,11 @@ class Search:
             for trial in wanted:
                 self._one(trial, before)
             return
-        with ThreadPoolExecutor(self._workers, thread_name_prefix="tune") as pool:
+        with HeldSignals() as held, ThreadPoolExecutor(self._workers, "tune", initializer=held.join) as pool:
             futures = [pool.submit(self._one, trial, before) for trial in wanted]
-            try:
-                wait(futures)
-            except BaseException:  # Ctrl-C arrives here: the trials end with the epoch they are at
-                self._enough.set()
-                raise
+            while wait(futures, timeout=0.1).not_done:
+                if held.error is not None:  # Ctrl-C: the trials end with the epoch they are at
+                    self._enough.set()
             for future in futures:
                 future.result()
 
