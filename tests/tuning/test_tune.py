@@ -328,7 +328,7 @@ def test_what_is_told(split, capsys):
         ({"workers": 0}, sl.SettingError, "workers is 0"),
         ({"seed": -1}, sl.SettingError, "seed is -1"),
         ({"sample": 0}, sl.SettingError, "sample is 0"),
-        ({"patience": 0}, sl.SettingError, "patience is 0"),
+        ({"model": "ials", "patience": 0}, sl.SettingError, "patience is 0"),
         ({"refit": "no"}, sl.SettingError, "refit is 'no'; expected True or False"),
         ({"warm_start": 1}, sl.SettingError, "warm_start is 1; expected True or False"),
         ({"metric": "coverage@20"}, sl.SettingError, "expected a metric of accuracy"),

@@ -304,6 +304,8 @@ class Interactions:
 
     def _places(self, keep: Any) -> npt.NDArray[np.bool_] | npt.NDArray[np.int64]:
         """A mask or places of events, once they have been found to be that."""
+        if isinstance(keep, slice):
+            return np.arange(len(self))[keep]
         try:
             found = np.asarray(keep)
         except (TypeError, ValueError):  # lists of several lengths

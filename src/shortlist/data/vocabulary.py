@@ -290,6 +290,8 @@ def is_id(one: Id) -> bool:
 def _refuse_single(ids: object, what: str) -> None:
     if isinstance(ids, str | bytes | int | np.integer):
         raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
+    if is_frame(ids):
+        return
     if not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and not ids.ndim):
         raise SettingError(f"expected a list of {what}s, got {ids!r:.80}")
 

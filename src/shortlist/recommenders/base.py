@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import require_polars_threads
 from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
 from shortlist._words import count
@@ -617,6 +618,7 @@ class Recommender(ABC):
         from shortlist.recommenders.registry import require_loadable, require_registered, restored
         from shortlist.storage import save_model
 
+        require_polars_threads("saving a model")
         stored = self._stored()
         require_registered(self)
         require_loadable(path, stored, restored)

@@ -84,12 +84,13 @@ class DotProduct(Recommender):
     ) -> npt.NDArray[np.float32]:
         """Embeddings of contexts that need not have been in the training data, from their histories (section 6.3).
 
-        The context's part of the loss that the model was fitted with is minimised, the items being as they are. Models
-        with a square loss over all pairs do it exactly, so that a context of the training data gets the row that `fit`
-        ended with. `SoftmaxMF` stops near the minimum. Models that learn from sampled negatives (`SquareMF` too) take
-        `fold_in_epochs` passes with falling steps, which end some way from it. (Who had which features, or which parts
-        a context has beside the first, a history does not say: where there are such, a training context's row is not
-        that of its history.) For every model:
+        The context's part of the loss that the model was fitted with is minimised, the items being as they are. Under a
+        square loss that is exact: over all pairs (`IALS` and its like) a context of the training data gets the row that
+        `fit` ended with, and with sampled negatives (`SquareMF`) the minimum of the mean over all draws. `SoftmaxMF`
+        stops near the minimum. Other models that learn from sampled negatives take `fold_in_epochs` passes with falling
+        steps, which end some way from it. (Who had which features, or which parts a context has beside the first, a
+        history does not say: where there are such, a training context's row is not that of its history.) For every
+        model:
 
         * The answer is float32, contexts × d, a row a history; rows of an empty history are zero, and zero scores mean
           the popular items.

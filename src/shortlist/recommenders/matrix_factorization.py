@@ -307,6 +307,7 @@ class SoftmaxMF(Sampled):
 
     def _check(self) -> None:
         whole("batch", self.batch)
+        number("beta", self.beta)
         super()._check()
 
     def _unused(self) -> dict[str, str]:

@@ -29,7 +29,7 @@ from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.space import Choice, Grows, Real, Space, When
 from shortlist.recommenders.unused import unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
-from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler
+from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.everything import Everything
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.pair import unit_rows
@@ -39,6 +39,7 @@ from shortlist.solvers.optimizers import CODES as OPTIMIZERS
 from shortlist.solvers.optimizers import OptimizerName, State, alike
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
 from shortlist.solvers.sgd_tables import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
+from shortlist.solvers.square_fold_in import SquareFoldIn
 
 Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank
@@ -104,7 +105,8 @@ class Sampled(Factorization):
         init: how start values are found: `"random"`, N(0, (init_scale/√d)²), or `"svd"`, from the leading singular
             vectors of the observed pairs, each row of length `init_scale`. Biases begin at 0.
         init_scale: see `init`.
-        fold_in_epochs: passes over a history to find the embedding of a context that was not there in training.
+        fold_in_epochs: passes over a history to find the embedding of a context that was not there in training. The
+            pointwise square loss needs none: its minimum is solved for.
         seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
             several threads do not wait for each other, and the model varies a little from run to run.
     """
@@ -179,6 +181,8 @@ class Sampled(Factorization):
             unused["horizon"] = "the learning rate stays as it is, since schedule is 'constant'"
         if not self.biases:
             unused["bias_regularization"] = "biases is False"
+        if self._is_solved_for():
+            unused["fold_in_epochs"] = f"under {objective} contexts are solved for, not learnt in passes"
         if isinstance(objective, Softmax):
             unused["regularization_exponent"] = f"under {objective} a row counts as often as it is observed"
             if isinstance(sampler, Everything | InBatch):
@@ -367,13 +371,23 @@ class Sampled(Factorization):
         self._folding: Any = None
 
     def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
-        """Contexts with these histories, the items being as they are: see `shortlist.solvers.sgd.fold_in`."""
+        """Contexts with these histories, the items being as they are.
+
+        See `solvers.sgd.fold_in`, `solvers.square_fold_in` and `solvers.softmax_fold_in`.
+        """
         self._require_form()
         objective, sampler, _ = self.composition()
         if isinstance(objective, Softmax):
             from shortlist.recommenders.sampled_softmax import softmax_fold_in
 
             found = softmax_fold_in(self, histories, threads)
+        elif self._is_solved_for():
+            assert isinstance(sampler, Sampler)
+            rules = self._rules(self._own_basis, histories.masses)
+            if self._folding is None:
+                negatives = folding_sampler(sampler, self._own_basis.by_context)
+                self._folding = SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, rules)
+            found = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
         else:
             assert isinstance(sampler, Sampler)
             if self._folding is None:
@@ -394,6 +408,12 @@ class Sampled(Factorization):
                 threads=threads,
             )
         return unit_rows(found, self._cosine)
+
+    def _is_solved_for(self) -> bool:
+        """Whether a context's part of the loss is a square on average, with negatives from a fixed distribution."""
+        objective, sampler, weight = self.composition()
+        square = isinstance(objective, Pointwise) and objective.loss == "square" and not self.normalize
+        return square and weight is None and isinstance(sampler, Uniform | Popularity | InBatch)
 
     def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
         raise SettingError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._fork import require_polars_threads
 from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
@@ -414,6 +415,7 @@ class TwoStage(Composed):
         from shortlist.reranking.storage import restored
         from shortlist.storage import save_model
 
+        require_polars_threads("saving a model")
         stored = self._stored()
         self.describer.check()
         require_registered(self.first, *self.describer.models.values())

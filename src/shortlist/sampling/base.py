@@ -127,6 +127,11 @@ class Negatives(ABC):
         total = weights.sum()
         return np.asarray(weights / total) if total > 0 else weights
 
+    def base_probabilities(self) -> npt.NDArray[np.float64]:
+        """The probability of every item before anything is excluded, of a sampler that asks for no context."""
+        weights = self._weights(None)
+        return np.asarray(weights / weights.sum())
+
     @abstractmethod
     def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
         """One item for each of these pairs of the batch, excluded or not."""

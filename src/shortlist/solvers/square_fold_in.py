@@ -1,0 +1,96 @@
+"""The context that a history asks for under the pointwise square loss with sampled negatives: the minimum itself."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._threads import single_threaded_blas
+from shortlist.data.rows import Rows
+from shortlist.sampling.base import Negatives
+from shortlist.solvers.basis import eigenbasis
+from shortlist.solvers.multilinear import ENOUGH, MANY
+from shortlist.solvers.row_products import product
+from shortlist.solvers.sgd_tables import Rules
+from shortlist.solvers.single_rows import improve
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+_LEAST = 1e-6  # of the largest λ of a coordinate: what stands for a smaller one, so that all have a scale
+
+
+class SquareFoldIn:
+    """Contexts by their histories, with negatives from a fixed distribution q over all items.
+
+    Over an epoch, steps on a context's pairs lower on average
+
+        Σ_i g_i·[ α_i(ŷ_i/τ − y_i)² + m·ω_c·α̃·E_j (ŷ_j/τ − y⁻)² ] + ½·(1 + m)·(Σ_i g_i)·‖θ‖²_λ
+
+    with g the confidence of a pair and j drawn from q outside of what is excluded. Given the items, that is a square in
+    θ, the coordinates of the context and its bias. What depends on the items only is made once, in the eigenbasis of
+    Σ_j q_jψ_jψ_jᵀ; a row then takes conjugate gradients until its residual is next to nothing.
+
+    Where less is left of a history than of one item, the minimum is scaled down with it: a history that fades out ends
+    at zero, as the empty one does.
+
+    Args:
+        items: (items × width); behind the `dim` coordinates [b, 1] where there are biases.
+        dim: how many coordinates there are.
+        negatives: the sampler, whose q depends on no context but for what it excludes.
+        rules: what a step is; what is by context is taken from the rules of a call.
+    """
+
+    def __init__(self, items: Floats, dim: int, negatives: Negatives, rules: Rules) -> None:
+        self._width, self._dim, self._exclude = items.shape[1], dim, negatives.exclude
+        q = negatives.base_probabilities()
+        self._q = q
+        self._free = np.array([*range(dim), *([dim + 1] if self._width > dim else [])])
+        self._biases = items[:, dim].astype(np.float64) if self._width > dim else np.zeros(len(items))
+        ridges = rules.context_ridges[self._free].astype(np.float64)
+        self._ridge = float(ridges.max())
+        scale = np.sqrt(self._ridge / np.maximum(ridges, _LEAST * self._ridge)) if self._ridge else np.ones(len(ridges))
+        Psi = items[:, self._free] * scale
+        with single_threaded_blas():
+            spectrum, Q = eigenbasis((Psi.T * q) @ Psi)
+            self._psi: Floats = np.ascontiguousarray(Psi @ Q, np.float32)
+            # The slope at θ = 0 that all items together give where each is a negative.
+            self._pull = (q * (rules.negative_label / rules.sharpness - self._biases)) @ Psi @ Q
+        self._spectrum, self._back = spectrum.astype(np.float32), (scale[:, None] * Q).T.astype(np.float32)
+
+    def __call__(self, histories: Rows, strengths: Floats, rules: Rules, threads: int | None = None) -> Floats:
+        """The rows of these histories; strengths by pair in their order, or one for all."""
+        n, i, square = histories.n_rows, histories.indices, float(rules.sharpness) ** 2
+        row_of = np.repeat(np.arange(n), histories.lengths)
+        g = np.ones(len(i)) if histories.confidence is None else histories.confidence.astype(np.float64)
+        strength = np.broadcast_to(strengths, len(i)).astype(np.float64)
+        of_context = np.broadcast_to(rules.context_weights, n).astype(np.float64)
+        a = g * square * of_context[row_of] * np.broadcast_to(rules.item_weights, histories.n_columns)[i]
+        label: Any = strength if rules.strength_is_label else 1.0
+        if not rules.strength_is_label:
+            a = a * strength
+        q, mass = self._q[i], np.bincount(row_of, g, n)
+        drawn = g * square * rules.n_negatives * float(rules.negative_weight) * of_context[row_of]  # of each pair
+        left = 1 - (np.bincount(row_of, g * q, n)[row_of] if self._exclude == "history" else q)
+        some = left > 1e-9
+        drawn = np.where(some, drawn, 0) / np.where(some, left, 1)
+        dense = np.bincount(row_of, drawn, n)
+        not_drawn = g * q * dense[row_of] if self._exclude == "history" else q * drawn
+        touched = 1 + rules.n_negatives * np.bincount(row_of, g * some, n) / np.maximum(mass, 1e-30)
+        offset, tau = self._biases[i], 1 / float(rules.sharpness)
+        lin = a * (tau * label - offset) - not_drawn * (tau * rules.negative_label - offset)
+        ridge = 0.5 * mass * touched * np.broadcast_to(rules.context_scales, n) * self._ridge
+        weights = _single(a - not_drawn), _single(lin), _single(dense), self._spectrum
+        more, theta = _single(dense[:, None] * self._pull), np.zeros((n, len(self._free)), np.float32)
+        improve(histories, *weights, self._psi, _single(ridge), more, theta, MANY, ENOUGH, threads)
+        theta *= np.minimum(mass, 1)[:, None].astype(np.float32)
+        out = np.zeros((n, self._width), np.float32)
+        out[:, self._free] = product(theta, self._back)
+        if self._width > self._dim:
+            out[:, self._dim] = 1
+        out[histories.lengths == 0] = 0
+        return out
+
+
+def _single(array: npt.NDArray[Any]) -> Floats:
+    return array.astype(np.float32)
