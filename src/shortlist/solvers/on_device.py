@@ -149,7 +149,6 @@ class DeviceSolver:
                 _rotate(embeddings, Q.float() if clear else Q)
             if not clear:
                 _drop_noise(spectrum, other, own)
-            spectrum = spectrum.float()
             own[side.empty] = 0
             side.solve(other, own, spectrum, limits)
 
@@ -183,6 +182,7 @@ class _Side:
 
     def solve(self, other: Tensor, own: Tensor, spectrum: Tensor, limits: Limits) -> None:
         """Set every row of `own` by CG; `other` is in the eigenbasis of its Gramian, whose eigenvalues are given."""
+        spectrum = spectrum.float()
         if self._fused is not None:
             self._fused.solve(self, other, own, spectrum, limits)
             return

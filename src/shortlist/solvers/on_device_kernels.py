@@ -163,7 +163,7 @@ def _solve_short(
     enough = tolerance * vz
     w = x
     step = 0
-    while (step < max_steps) & (vz > enough) & (vz > 1e-10 * tl.sum(P * w * w)):
+    while (step < max_steps) & (vz > enough) & (vz > 1e-12 * tl.sum(P * w * w)):
         Ap, _ = _pass(
             first, last, p, indices, excess, excess_step, target, target_step, other, D, BLOCK_D, BLOCK_N, False
         )
@@ -293,7 +293,7 @@ def _advance(
         tl.store(vs + at, v, mask=real)
         tl.store(ps + at, p, mask=real)
         tl.store(vzs + k, vz)
-        tl.store(moving + k, ((vz > enough) & (vz > 1e-10 * tl.sum(P * w * w))).to(tl.int32))
+        tl.store(moving + k, ((vz > enough) & (vz > 1e-12 * tl.sum(P * w * w))).to(tl.int32))
 
 
 @_jit
