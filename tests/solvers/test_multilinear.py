@@ -282,16 +282,15 @@ def test_epochs_bring_the_loss_down(model, loss, method):
 )
 def test_more_dimensions_than_the_rank_and_hardly_any_lambda(model, loss, method):
     """No epoch raises the loss, and neither does the end: nothing is known along directions without curvature."""
-    for regularization in (0.0, 1e-10, 1e-8, 1e-6, 1e-4):
-        for seed in (0, 1):
-            made, contexts, items, told = problem(seed, model, loss, dim=17, regularization=regularization)
-            kind = PairwiseAlternation if method == "rows" else Multilinear
-            loop = kind(made, contexts, items, "cd" if method == "cd" else "als", 3)
-            losses = [brute(contexts, items, told)]
-            for step in [loop.epoch] * 6 + [loop.finish]:
-                step()
-                losses.append(brute(contexts, items, told))
-            assert (np.diff(losses) <= 1e-4 * np.abs(losses[:-1]) + 1e-4).all(), (regularization, seed, losses)
+    for regularization in (0.0, 1e-10, 1e-7):
+        made, contexts, items, told = problem(0, model, loss, dim=17, regularization=regularization)
+        kind = PairwiseAlternation if method == "rows" else Multilinear
+        loop = kind(made, contexts, items, "cd" if method == "cd" else "als", 3)
+        losses = [brute(contexts, items, told)]
+        for step in [loop.epoch] * 6 + [loop.finish]:
+            step()
+            losses.append(brute(contexts, items, told))
+        assert (np.diff(losses) <= 1e-4 * np.abs(losses[:-1]) + 1e-4).all(), (regularization, losses)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
