@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from problems import dense_loss, make, problems
 from shortlist.errors import DataError, SettingError
 from shortlist.solvers import eigen, on_device, on_device_kernels
-from shortlist.solvers.limits import Limits
+from shortlist.solvers.limits import END, Limits
 from shortlist.solvers.systems import row_system, solve_rows_reference
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'shortlist[torch]'")
@@ -78,7 +78,7 @@ def twin(rows, terms, other, own, relaxation, tolerance, max_steps):
         z = v / P
         p, start = z, v @ z
         for _ in range(max_steps):
-            if v @ z <= max(tolerance**2 * start, 1e-10 * (P * w * w).sum()):
+            if v @ z <= max(tolerance**2 * start, END**2 * (P * w * w).sum()):
                 break
             length = (v @ z) / (p @ A @ p)
             w = w + length * p

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from shortlist._threads import run_chunks, single_threaded_blas
 from shortlist.errors import SettingError
 from shortlist.objectives.pointwise import Terms, gramian
-from shortlist.solvers.limits import CLEAR, NOISE
+from shortlist.solvers.limits import CLEAR, NOISE, least_ridge
 
 Array: TypeAlias = npt.NDArray[Any]
 _BLOCK = 2048  # rows rotated at once
@@ -59,9 +59,9 @@ def rotate(embeddings: npt.NDArray[np.float32], Q: Array, threads: int | None = 
 
 def is_clear(values: Array, terms: Terms) -> bool:
     """Whether eigenvalues of a Gramian summed in float32, largest first, are precise enough for these rows."""
-    if len(values) == 0 or values[-1] > CLEAR * values[0]:
+    if values[-1] > CLEAR * values[0]:
         return True
-    return bool(terms.ridge.min(initial=np.inf) > CLEAR * values[0] * terms.dense.max(initial=0.0))
+    return least_ridge(terms.ridge) > CLEAR * float(values[0]) * float(terms.dense.max(initial=0.0))
 
 
 def diagonalise(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import DataError, SettingError
-from shortlist.solvers.limits import CLEAR, END, FROZEN, NEAR, NOISE, ON_THE_WAY, TO_THE_END, Limits
+from shortlist.solvers.limits import CLEAR, END, FROZEN, NEAR, NOISE, ON_THE_WAY, TO_THE_END, Limits, least_ridge
 
 try:
     torch: Any = import_module("torch")
@@ -167,7 +167,7 @@ class _Side:
         arrays = terms.excess, terms.target, terms.ridge, terms.dense, terms.omega
         self.excess, self.target, self.ridge, self.dense, self.omega = (_put(one, device) for one in arrays)
         self.empty = _put(np.flatnonzero(rows.lengths == 0), device)
-        self._least_ridge = float(terms.ridge.min(initial=np.inf))
+        self._least_ridge = least_ridge(terms.ridge)
         self._most_dense = float(terms.dense.max(initial=0.0))
         self._fused = None
         if fused:
