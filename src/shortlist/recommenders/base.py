@@ -170,7 +170,7 @@ class Recommender(ABC):
                 tells which one it was.
             metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it is
                 refused, as are the next two.
-            patience: stop when it has been evaluated so often without a better one.
+            patience: stop after this many evaluations without improvement.
             every: evaluate after every so many epochs; by default after each, and for factorizations by sampling, whose
                 epochs are short, after every fifth.
             checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
