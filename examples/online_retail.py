@@ -9,7 +9,7 @@ data = sl.datasets.load("online-retail")
 split = sl.splits.by_time(data.interactions, test=0.1, repeats="drop")
 print(split, "\n")
 
-model = sl.IALS(dim=64, regularization=0.003, unobserved_weight=1.0, epochs=6).fit(split.train)
+model = sl.IALS().fit(split.train)
 popularity = sl.Popularity().fit(split.train)
 print(sl.compare(sl.evaluate(model, split), sl.evaluate(popularity, split)), "\n")
 

@@ -73,9 +73,17 @@ def run(page: str, folder: Path) -> str:
     return printed
 
 
-@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/guide.md", marks=pytest.mark.slow)])
-def test_code_blocks_run(page, folder, capsys):
-    assert run(page, folder)
+def test_the_readme_runs_as_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shell = run("README.md", tmp_path)
+    assert "ndcg@20" in capsys.readouterr().out
+    assert "22423" in shell
+    assert {one.name for one in tmp_path.iterdir()} >= {"lists.parquet", "lists-of-all.parquet", "orders.csv", "models"}
+
+
+@pytest.mark.slow
+def test_the_guide_runs(folder, capsys):
+    assert run("docs/guide.md", folder)
 
 
 def test_the_tutorial_runs(folder, capsys):

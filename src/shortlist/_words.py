@@ -1,4 +1,6 @@
-"""Numbers with their nouns, for messages."""
+"""Numbers with their nouns and settings with their values, for messages."""
+
+from collections.abc import Iterable, Mapping
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
@@ -20,3 +22,22 @@ def duration(seconds: float) -> str:
     unit, size = next((one for one in units if seconds >= one[1]), ("second", 1))
     number = f"{seconds / size:.4g}"
     return f"{number} {unit}{'' if number == '1' else 's'}"
+
+
+def listed(settings: Mapping[str, object]) -> str:
+    """Settings as they are written in a call.
+
+    >>> listed({"dim": 64, "solver": "eigen"})
+    "dim=64, solver='eigen'"
+    """
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def joined(words: Iterable[str]) -> str:
+    """Words as a sentence lists them.
+
+    >>> joined(["dim", "epochs", "seed"]), joined(["dim"])
+    ('dim, epochs and seed', 'dim')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

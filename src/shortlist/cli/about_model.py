@@ -44,6 +44,7 @@ def _document(
         "what": "model",
         "kind": manifest.kind,
         "settings": manifest.settings,
+        "derived": _derived(manifest),
         **sizes,
         "tables": {
             name: {
@@ -72,7 +73,9 @@ def _show(
     say: Output,
 ) -> None:
     facts: list[tuple[str, object]] = [("model", manifest.kind)]
-    facts += [(f"  {name}", value) for name, value in manifest.settings.items()]
+    derived = _derived(manifest)
+    for name, value in manifest.settings.items():
+        facts.append((f"  {name}", f"{value} (from the data)" if name in derived else value))
     for name, entry in manifest.tables.items():
         kinds = ", ".join(f"{column}: {kind}" for column, kind in entry.columns)
         facts.append((name, f"{entry.rows:,} ({kinds}){_such_as(samples[name], entry.rows)}"))
@@ -92,6 +95,12 @@ def _show(
     say.table(
         ["file", "bytes"], [[name, f"{entry.bytes:,}"] for name, entry in manifest.files.items()], right=["bytes"]
     )
+
+
+def _derived(manifest: "Manifest") -> list[str]:
+    """Return the names of the settings that were left out, so that they followed from the data."""
+    found = manifest.extra.get("derived", [])
+    return [name for name in found if name in manifest.settings] if isinstance(found, list) else []
 
 
 def _such_as(sample: list[Any] | None, rows: int) -> str:

@@ -158,6 +158,7 @@ def fit(
     result: dict[str, Any] = {
         "model": kind,
         "settings": recommender.settings(),
+        "derived": list(recommender.derived_),
         "data": {**summary(events), "layout": found.layout},
         "fit_seconds": seconds,
         "path": out,
@@ -174,6 +175,7 @@ def fit(
     lines: list[tuple[str, object]] = [
         ("model", kind),
         ("settings", ", ".join(f"{name}={value}" for name, value in recommender.settings().items())),
+        *([("from the data", ", ".join(recommender.derived_))] if recommender.derived_ else []),
         (
             "fitted on",
             f"{size}, {count(events.n_pairs, 'distinct pair')}",

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,15 @@ from shortlist._settings import whole
 from shortlist.data.interactions import Interactions
 from shortlist.data.rows import Rows
 from shortlist.data.vocabulary import Id
-from shortlist.errors import SettingError
+from shortlist.errors import NotFittedError, SettingError
 from shortlist.objectives.omega import Omega
+from shortlist.objectives.pointwise import PointwiseSquare
 from shortlist.recommenders.base import largest_of
+from shortlist.recommenders.derived import effective_rank, square_loss_settings
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.given import rows_of_lists
+from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
@@ -28,10 +32,44 @@ from shortlist.solvers.basis import Diagonal
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.systems import at, row_system
 
+_MANY = 16  # items and dimensions from which on a few directions are too few
+_FEW = 2.5
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Alternating(PointwiseFactorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a recommender adds how a side is improved."""
+
+    _derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
+
+    dim: int | None = None  # type: ignore[assignment]
+    regularization: float | None = None  # type: ignore[assignment]
+    unobserved_weight: float | None = None  # type: ignore[assignment]
+
+    def _derive(self, interactions: Interactions, plan: Plan) -> dict[str, Any]:
+        settings = square_loss_settings(self, interactions)
+        if isinstance(plan.start, DotProduct) and plan.start._fitted:
+            settings["dim"] = max(settings["dim"], plan.start._latent)
+        return settings
+
+    def objective(self) -> PointwiseSquare:
+        """Return the loss that is minimised, as an object."""
+        if left_out := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
+            raise NotFittedError(f"{left_out[0]} follows from the data; fit the {type(self).__name__} first, or set it")
+        return super().objective()
+
+    def _doubts(self) -> list[str]:
+        if len(self.item_embeddings_) < _MANY or self._width < _MANY or len(self.derived_) == len(self._derivable):
+            return []
+        directions = effective_rank(self.item_embeddings_)
+        if directions > _FEW:
+            return []
+        return [
+            f"the {self._width} dimensions of the items' embeddings have shrunk to about {directions:.1f}, so that all "
+            f"contexts get the popular items: regularization={self.regularization:g} is too much beside "
+            f"unobserved_weight={self.unobserved_weight:g}; make either smaller, or leave both out, and they follow "
+            "from the data"
+        ]
 
     @abstractmethod
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:
@@ -45,7 +83,7 @@ class Alternating(PointwiseFactorization):
     def _start(
         self, interactions: Interactions, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
-        items = initial_embeddings(interactions.n_items, self.dim, self.init_scale, self.seed)
+        items = initial_embeddings(interactions.n_items, self._width, self.init_scale, self.seed)
         if start is None:
             return None, items
         return warm_embeddings(start, interactions, items, self.objective(), threads)

@@ -18,7 +18,7 @@ import polars as pl
 from shortlist._fork import require_polars_threads
 from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Step, blas_threads
-from shortlist._words import count
+from shortlist._words import count, joined, listed
 from shortlist.data.features.table import Features
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.interactions import Interactions
@@ -84,10 +84,12 @@ class Recommender(ABC):
     _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
     _in_epochs: ClassVar[bool] = False  # whether it learns in epochs, as its settings then say how many
     _described: ClassVar[bool] = False  # whether it learns from features too
+    _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None; with values that are checked in their place
 
     def __post_init__(self) -> None:
-        self._check_settings()
+        self.derived_: dict[str, Any] = {}
         self._fitted = False
+        self._check_settings()
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
@@ -103,9 +105,20 @@ class Recommender(ABC):
         """What this fit has no use for: a warning each."""
         return unused_weights(self, interactions)
 
+    def _doubts(self) -> list[str]:
+        """What came of this fit that its user will hardly want: a warning each."""
+        return []
+
+    def _derive(self, interactions: Interactions, plan: Plan) -> dict[str, Any]:
+        """Return the values of settings that are None, from the data: by name."""
+        return {}
+
     def _check_settings(self) -> None:
-        self._check()
-        refuse_unused(self, self._unused())
+        left_out = {name: one for name, one in self._derivable.items() if getattr(self, name) is None}
+        filled = copy.copy(self)
+        vars(filled).update(left_out)
+        filled._check()
+        refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in left_out})
 
     @classmethod
     def space(cls) -> Space:
@@ -203,7 +216,10 @@ class Recommender(ABC):
         self._check_events(interactions, "fit")
         for one in self._unused_on(interactions, plan):
             warnings.warn(one, ShortlistWarning, stacklevel=2)
-        return self._learn(interactions, plan, "fit", callbacks, progress, threads)
+        self._learn(interactions, plan, "fit", callbacks, progress, threads)
+        for one in self._doubts():
+            warnings.warn(one, ShortlistWarning, stacklevel=2)
+        return self
 
     def _learn(
         self,
@@ -222,12 +238,30 @@ class Recommender(ABC):
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         model = copy.copy(self)  # self stays as it is until the fit has succeeded
-        with watched(type(self).__name__, listeners, progress) as monitor, blas_threads(threads):
+        if plan.start is not self:  # which goes on with the settings it has
+            model._settle(interactions, plan)
+        told = f"{listed(model.derived_)}, from the data" if model.derived_ else ""
+        with watched(type(self).__name__, listeners, progress, told) as monitor, blas_threads(threads):
             model._fit(interactions, plan, monitor if step is None else replace(monitor, step=step), threads)
             model._remember(interactions)
             model._refuse_diverged()
         vars(self).update(vars(model))
         return self
+
+    def _settle(self, interactions: Interactions, plan: Plan) -> None:
+        """Derive the settings that are left out; what an earlier fit derived is derived again."""
+        vars(self).update(self._left_out())
+        found = self._derive(interactions, plan)
+        self.derived_ = {name: found[name] for name in self._derivable if getattr(self, name) is None}
+        vars(self).update(self.derived_)
+
+    def _left_out(self) -> dict[str, None]:
+        """Return None for each setting that a fit derived and nobody has set since."""
+        return {name: None for name, value in self.derived_.items() if getattr(self, name) == value}
+
+    def _given(self) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given."""
+        return self.settings() | self._left_out()
 
     @staticmethod
     def _check_events(interactions: Interactions, who: str) -> None:
@@ -603,7 +637,7 @@ class Recommender(ABC):
     # --- storage -----------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments; after `fit`, those that were left out have their derived values."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
@@ -637,7 +671,8 @@ class Recommender(ABC):
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
         tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
-        stored = StoredModel(kind=type(self).__name__, settings=self.settings(), arrays=arrays, tables=tables)
+        extra = {"derived": list(self.derived_)} if self.derived_ else {}
+        stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
         self._store_more(stored)
         return stored
 
@@ -689,13 +724,12 @@ class Recommender(ABC):
             return self._largest()
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        state = (
-            f" fitted on {count(len(self.contexts_), 'context')} × {count(len(self.items_), 'item')}"
-            if self._fitted
-            else ""
-        )
-        return f"{type(self).__name__}({inner}){state}"
+        state = ""
+        if self._fitted:
+            state = f" fitted on {count(len(self.contexts_), 'context')} × {count(len(self.items_), 'item')}"
+            if self.derived_:
+                state += f", {joined(self.derived_)} from the data"
+        return f"{type(self).__name__}({listed(self.settings())}){state}"
 
 
 def _merged(

@@ -37,9 +37,13 @@ class IALS(Alternating):
     `strength_as` and the exponents change.
 
     Args:
-        dim: d, the length of the embeddings. More is better, up to the hundreds, if λ is tuned with it.
-        regularization: λ; with ν = 1 try 0.001 to 0.1.
-        unobserved_weight: α₀, the weight of every pair beside what observed pairs have; try 0.01 to 1.
+        dim: d, the length of the embeddings; 256 where it is left out. More helps only where λ and α₀ suit.
+        regularization: λ. Left out, it is 0.01 at ν = 1, and less where `unobserved_weight` is set to more than
+            follows from the data. Try a third of that and three times as much.
+        unobserved_weight: α₀, the weight of every pair beside what observed pairs have. Left out, it is
+            10·|S| / (|C||I|), times the mean α of the pairs: all pairs of C × I weigh ten times what the observed ones
+            do. Try a third of that and three times as much; at a λ that is too large for α₀ the embeddings shrink
+            until little but popularity is left, and `fit` warns.
         epochs: passes over both sides, at most: `fit` may stop earlier where it has a validation split.
         regularization_exponent: ν; 0 is the same λ for every row, then on a scale of 1 to 100.
         unobserved_item_exponent: ρ in ω_i ∝ (number of the item's contexts)^ρ. Above 0, popular items that were not
@@ -57,6 +61,8 @@ class IALS(Alternating):
         block: how many dimensions at a time, for the solver `"block"`.
         device: where the epochs run: `"cpu"`, or with PyTorch and the solver `"eigen"` a GPU, `"cuda"` or `"cuda:1"`
             (`"torch-cpu"` is the same code without one). Answers come from the CPU in any case.
+
+    `fit` derives what is left out; `derived_` has it, and so have the repr, the log and a saved model.
 
     After `fit`, `training_` lists the epochs with the loss in its parts; a loaded model has none. With a validation
     split `best_epoch_` is the number of the epoch that remains, else None; the last loss in the list is then that of

@@ -25,16 +25,20 @@ class Monitor:
 
 
 @contextmanager
-def watched(title: str, callbacks: Sequence[Callback], progress: bool | None = None) -> Iterator[Monitor]:
+def watched(
+    title: str, callbacks: Sequence[Callback], progress: bool | None = None, first: str = ""
+) -> Iterator[Monitor]:
     """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
 
     On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
-    or a line for each tenth of the parts.
+    or a line for each tenth of the parts. The text `first` has a line before them.
     """
     terminal = sys.stderr.isatty()
     if not (terminal if progress is None else flag("progress", progress)):
         yield Monitor(callbacks)
         return
+    if first:
+        sys.stderr.write(f"{title}: {first}\n")
     if not terminal:
         told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
         yield Monitor(told, tenths(title))

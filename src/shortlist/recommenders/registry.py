@@ -109,12 +109,23 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
             raise StorageError(f"it has these tables of ids: {found:.200}; expected contexts and items")
         contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
         model._restore(stored, contexts, items)
+        model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     except (TypeError, ValueError, OverflowError, ShortlistError) as error:
         what = f"the settings or ids of this {stored.kind} are not usable"
         raise StorageError(f"{path}: {what}: {reason(error)}") from error
     return model
+
+
+def _derived(stored: StoredModel, model: Recommender) -> list[str]:
+    """Return the names of the settings that the fit derived from the data."""
+    names = stored.extra.get("derived", [])
+    if not isinstance(names, list) or not all(name in model._derivable for name in names):
+        raise StorageError(f"its derived settings are {names!r:.200}; expected some of {[*model._derivable]}")
+    if missing := [name for name in model._derivable if getattr(model, name) is None]:
+        raise StorageError(f"{missing[0]} is None; a fitted {type(model).__name__} has a value")
+    return names
 
 
 def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:

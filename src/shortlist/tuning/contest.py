@@ -327,7 +327,8 @@ def _tried(entrant: Recommender, split: Split, validation: Split, metrics: list[
     model = _fitted(kind, row.settings, row.start, split.train, how["threads"])
     fit_seconds = working_seconds() - began
     result = evaluate(model, split, metrics, seed=how["seed"], threads=how["threads"])
-    return replace(row, model=model, fit_seconds=fit_seconds, result=result)
+    settings = {**row.settings, **model.derived_}
+    return replace(row, model=model, settings=settings, fit_seconds=fit_seconds, result=result)
 
 
 def _fitted(

@@ -104,7 +104,13 @@ class Problem:
         model = copy(self.template)
         vars(model).update(settings)
         usual = defaults(model)
-        return {**model.settings(), **{name: usual[name] for name in model._unused()}}
+        return {**model._given(), **{name: usual[name] for name in model._unused()}}
+
+    def usual(self) -> dict[str, Any]:
+        """The template's settings, with those that follow from the data."""
+        model = copy(self.template)
+        model._settle(self.split.train, Plan())
+        return model.settings()
 
     def start(self, settings: Mapping[str, Any]) -> Recommender:
         """A model with these settings to begin others from, at its best epoch."""
@@ -179,7 +185,7 @@ def made(model: str | type[Recommender] | Recommender) -> Recommender:
         return model()
     if isinstance(model, Recommender):
         model._check_settings()
-        return type(model)(**model.settings())  # theirs to change meanwhile
+        return type(model)(**model._given())  # theirs to change meanwhile
     raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
 
 

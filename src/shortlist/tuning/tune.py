@@ -145,7 +145,7 @@ def tune(
             journal,
             watch,
             budget,
-            Proposals(chosen, template.settings(), seed),
+            Proposals(chosen, problem.usual(), seed),
             workers=workers,
             warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
             checkpoints=None if study is None else Path(study),
