@@ -18,6 +18,10 @@ import csv
 import itertools
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +31,7 @@ STUDIES = Path(__file__).parent / "studies"
 CUT = 20
 MOST_ASKED = 5000
 Settings: TypeAlias = dict[str, Any]
+Part: TypeAlias = dict[str, np.ndarray]
 SOURCES = {  # data sets that come from the same place leave together
     "ml-1m-ncf": "ml-1m",
     "ml-1m-sasrec": "ml-1m",
@@ -40,6 +45,18 @@ SOURCES = {  # data sets that come from the same place leave together
     "lastfm-hetrec2011": "lastfm",
     "s3rec-lastfm": "lastfm",
 }
+
+
+@dataclass(frozen=True)
+class Task:
+    """A fit on a variant."""
+
+    file: Path
+    name: str
+    model: str
+    settings: Settings
+    device: str | None
+    most: int | None
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -70,7 +87,7 @@ def prepare(data: Path, out: Path) -> None:
         pairs = whole.group_by("c", "i").agg(pl.col("t").min()).sort("c", "i")
         contexts, items, times = (pairs[name].to_numpy() for name in "cit")
         held = {"random": np.random.default_rng(0).random(len(pairs)) < 0.2}
-        if time_of == "timestamp" and folder.name != "ml-1m-sasrec":
+        if time_of == "timestamp":
             held["time"] = times >= np.quantile(when, 0.9)
         if folder.name == "ml-1m-sasrec" or time_of == "position":
             last = pairs.with_columns(last=(pl.col("t").rank("ordinal").over("c") == pl.len().over("c")))
@@ -89,7 +106,7 @@ def names_of(loaded: Any) -> list[str]:
     return [name for name in loaded.files if name.rpartition(" ")[2] in ("random", "time", "last")]
 
 
-def variant(loaded: Any, name: str, most: int | None = None) -> dict[str, np.ndarray]:
+def variant(loaded: Any, name: str, most: int | None = None) -> Part:
     """Train, and what is asked for, by codes of the contexts and items of train.
 
     `most`: of how many pairs at most, of contexts drawn at random.
@@ -139,46 +156,56 @@ def ials() -> Iterator[Settings]:
         yield {"dim": dim, "regularization": ridge, "unobserved_weight": alpha0, "epochs": 8}
     for kappa, ridge in ((6, 0.01), (10, 0.01), (16, 0.01), (10, 0.006), (10, 0.016)):
         yield {"dim": 256, "regularization": ridge, "unobserved_weight": f"{kappa}*n/I", "epochs": 16}
+    for dim, epochs in ((256, 8), (128, 16), (512, 16)):
+        yield {"dim": dim, "regularization": 0.01, "unobserved_weight": "10*n/I", "epochs": epochs}
+    for exponent in (-0.25, 0.25):
+        usual = {"dim": 256, "regularization": 0.01, "unobserved_weight": "10*n/I", "epochs": 16}
+        yield usual | {"unobserved_item_exponent": exponent}
     yield {"dim": 256, "regularization": 0.01, "unobserved_weight": "200*1/I", "epochs": 16}
 
 
 def bpr() -> Iterator[Settings]:
-    """The settings of before, then 20 that are the same on all data."""
-    yield {}
+    """20 settings that are the same on all data; the first are those of before."""
     svd, linear = {"init": "svd", "init_scale": 1.0}, {"schedule": "linear", "epochs": 30}
-    for rate, ridge in itertools.product((0.1, 0.2), (0.005, 0.01, 0.02, 0.04)):
-        yield {"learning_rate": rate, "regularization": ridge, **svd, **linear}
-    for ridge in (0.002, 0.005, 0.01, 0.02):
-        yield {"optimizer": "adagrad", "learning_rate": 0.03, "regularization": ridge, **svd, **linear}
-    for rate in (0.03, 0.1):
-        yield {"optimizer": "adagrad", "learning_rate": rate, "regularization": 0.01, **linear}
-    for ridge in (0.002, 0.01):
-        yield {"optimizer": "adam", "learning_rate": 0.003, "regularization": ridge, **svd, **linear}
-    yield {"learning_rate": 0.2, "regularization": 0.005, **linear}
-    yield {"learning_rate": 0.2, "regularization": 0.02, **linear}
-    yield {"learning_rate": 0.2, "regularization": 0.01, "dim": 128, **svd, **linear}
-    yield {"optimizer": "adagrad", "learning_rate": 0.03, "regularization": 0.005, "dim": 128, **svd, **linear}
+    adagrad = {"optimizer": "adagrad"} | svd | linear
+    yield {"dim": 64, "optimizer": "sgd", "learning_rate": 0.05, "regularization": 0.01, "epochs": 50}
+    yield {"dim": 64, "optimizer": "sgd", "learning_rate": 0.2, "regularization": 0.02} | linear
+    for rate, ridge in ((0.03, 0.002), (0.03, 0.005), (0.03, 0.02), (0.01, 0.005), (0.1, 0.005), (0.1, 0.02)):
+        yield {"dim": 128, "learning_rate": rate, "regularization": ridge} | adagrad
+    for dim, ridge in itertools.product((64, 256), (0.005, 0.02)):
+        yield {"dim": dim, "learning_rate": 0.03, "regularization": ridge} | adagrad
+    for dim in (128, 256):
+        yield {"dim": dim, "learning_rate": 0.03, "regularization": 0.01} | adagrad | {"epochs": 10}
+    for rate, ridge in ((0.1, 0.02), (0.2, 0.01), (0.2, 0.02)):
+        yield {"dim": 128, "optimizer": "sgd", "learning_rate": rate, "regularization": ridge} | svd | linear
+    yield {"dim": 128, "optimizer": "adam", "learning_rate": 0.003, "regularization": 0.01} | svd | linear
+    yield {"dim": 128, "optimizer": "adagrad", "learning_rate": 0.1, "regularization": 0.01} | linear
+    yield {"dim": 128, "learning_rate": 0.03, "regularization": 0.005} | adagrad | {"init_scale": 0.3}
 
 
 def warp() -> Iterator[Settings]:
-    """The settings of before, then 20 that are the same on all data."""
-    yield {}
+    """20 settings that are the same on all data; the first are those of before."""
     svd, linear = {"init": "svd", "init_scale": 1.0}, {"schedule": "linear", "epochs": 20}
-    for rate, ridge in itertools.product((0.01, 0.03, 0.1), (0.0, 0.002)):
-        yield {"learning_rate": rate, "regularization": ridge, **svd, **linear}
-        yield {"learning_rate": rate, "regularization": ridge, **linear}
-    for rate, ridge in itertools.product((0.02, 0.05), (0.0, 0.005)):
-        yield {"optimizer": "sgd", "learning_rate": rate, "regularization": ridge, **svd, **linear}
-    yield {"learning_rate": 0.03, "init": "svd", "init_scale": 0.3, **linear}
-    yield {"learning_rate": 0.03, "init": "svd", "init_scale": 2.0, **linear}
-    yield {"learning_rate": 0.03, "dim": 128, **svd, **linear}
-    yield {"learning_rate": 0.03, **svd, "schedule": "linear", "epochs": 8}
+    yield {"dim": 64, "optimizer": "adagrad", "learning_rate": 0.05, "epochs": 50}
+    for dim, rate in itertools.product((64, 128), (0.01, 0.03, 0.1)):
+        yield {"dim": dim, "learning_rate": rate} | svd | linear
+    for rate, ridge in ((0.01, 0.002), (0.03, 0.002), (0.03, 0.01)):
+        yield {"dim": 128, "learning_rate": rate, "regularization": ridge} | svd | linear
+    for rate in (0.03, 0.1):
+        yield {"dim": 64, "learning_rate": rate} | linear
+    for rate in (0.003, 0.01, 0.03):
+        yield {"dim": 256, "learning_rate": rate} | svd | linear
+    for epochs in (5, 10):
+        yield {"dim": 128, "learning_rate": 0.02} | svd | linear | {"epochs": epochs}
+    yield {"dim": 128, "optimizer": "sgd", "learning_rate": 0.01} | svd | linear
+    for scale in (0.3, 2.0):
+        yield {"dim": 128, "learning_rate": 0.03} | svd | linear | {"init_scale": scale}
 
 
 GRIDS = {"IALS": ials, "BPR": bpr, "WARP": warp}
 
 
-def filled(settings: Settings, part: dict[str, np.ndarray]) -> Settings:
+def filled(settings: Settings, part: Part) -> Settings:
     """The settings, where one is a rule for the data, with its value: "10*n/I" is 10 · mean history / items."""
     n_contexts, n_items = (int(one) for one in part["shape"])
     known = {"n": len(part["indices"]) / n_contexts, "1": 1.0}
@@ -192,50 +219,85 @@ def filled(settings: Settings, part: dict[str, np.ndarray]) -> Settings:
 # --- search ----------------------------------------------------------------------------------------------------------
 
 
-def by_context(model: Any, part: dict[str, np.ndarray]) -> np.ndarray:
-    """NDCG@20 of each context that is asked for, what it had in training left out."""
-    asked, starts = part["asked"], part["truth_indptr"]
-    gains = 1 / np.log2(np.arange(CUT) + 2)
-    best = np.concatenate([[0], np.cumsum(gains)])
-    found = np.zeros(len(asked))
-    for begin in range(0, len(asked), 1000):
-        answer = model.recommend(asked[begin : begin + 1000], n=CUT, threads=1)
-        for row, ids in enumerate(answer.ids, begin):
-            truth = part["truth_indices"][starts[row] : starts[row + 1]]
-            hits = np.isin(ids, truth)
-            found[row] = gains[: len(hits)][hits].sum() / best[min(CUT, len(truth))]
-    return found
-
-
-def search(args: argparse.Namespace) -> None:
-    """Fit the grid on every variant, smallest first; keep the lines."""
+@lru_cache(maxsize=1)
+def events_and_part(file: Path, name: str, most: int | None) -> tuple[Any, Part]:
+    """The events to learn from, and what is asked for."""
     import scipy.sparse as sp
 
     import shortlist as sl
 
+    part = variant(np.load(file), name, most)
+    pairs = np.ones(len(part["indices"]), np.float32), part["indices"], part["indptr"]
+    return sl.Interactions.from_csr(sp.csr_array(pairs, shape=tuple(part["shape"]))), part
+
+
+def best_items(model: Any, part: Part) -> np.ndarray:
+    """The best items of each context that is asked for, what it had in training left out."""
+    asked = np.array_split(part["asked"], len(part["asked"]) // 1000 + 1)
+    ids = [list(row) + [-1] * (CUT - len(row)) for some in asked for row in model.recommend(some, n=CUT, threads=1).ids]
+    return np.array(ids)
+
+
+def best_items_on_device(model: Any, part: Part, device: str) -> np.ndarray:
+    """As `best_items`, by a GPU."""
+    import torch
+
+    contexts, items = (
+        torch.tensor(side, device=device) for side in (model.context_embeddings_, model.item_embeddings_)
+    )
+    found = []
+    for some in np.array_split(part["asked"], len(part["asked"]) // 500 + 1):
+        scores = contexts[torch.tensor(some, device=device)] @ items.T
+        seen = [part["indices"][part["indptr"][row] : part["indptr"][row + 1]] for row in some]
+        rows = np.repeat(np.arange(len(some)), [len(row) for row in seen])
+        columns = np.concatenate(seen).astype(np.int64)
+        scores[torch.tensor(rows, device=device), torch.tensor(columns, device=device)] = -torch.inf
+        found.append(scores.topk(CUT).indices.cpu().numpy())
+    return np.concatenate(found)
+
+
+def line_of(task: Task) -> dict[str, str]:
+    """Fit, and NDCG@20 of the contexts that are asked for, what they had in training left out."""
+    import shortlist as sl
+
+    events, part = events_and_part(task.file, task.name, task.most)
+    on_device = {"device": task.device} if task.device else {}
+    began = time.process_time()
+    model = getattr(sl, task.model)(**filled(task.settings, part), **on_device).fit(events, threads=1)
+    seconds = time.process_time() - began
+    ids = best_items_on_device(model, part, task.device) if task.device else best_items(model, part)
+    gains = 1 / np.log2(np.arange(CUT) + 2)
+    ideal = np.concatenate([[0], np.cumsum(gains)])
+    starts = part["truth_indptr"]
+    values = np.zeros(len(ids))
+    for row, best in enumerate(ids):
+        truth = part["truth_indices"][starts[row] : starts[row + 1]]
+        values[row] = gains[np.isin(best, truth)].sum() / ideal[min(CUT, len(truth))]
+    error = values.std() / np.sqrt(len(values))
+    line = {"variant": task.name, "settings": text_of(task.settings), "ndcg": f"{values.mean():.5f}"}
+    return line | {"error": f"{error:.5f}", "seconds": f"{seconds:.2f}"}
+
+
+def search(args: argparse.Namespace) -> None:
+    """Fit the grid on every variant and keep the lines, the largest variants first where several processes do it."""
     loaded = np.load(args.file)
     names = sorted(names_of(loaded), key=lambda name: len(loaded[f"{name.rpartition(' ')[0]} items"]))
-    if args.only:
-        names = [name for name in names if any(part in name for part in args.only)]
-    out = args.out or STUDIES / f"defaults-{args.model.lower()}.csv"
-    done = {(line["variant"], line["settings"]) for line in read(out)}
-    for name in names:
-        todo = [settings for settings in GRIDS[args.model]() if (name, text_of(settings)) not in done]
-        if not todo:
-            continue
-        part = variant(loaded, name, args.most)
-        pairs = np.ones(len(part["indices"]), np.float32), part["indices"], part["indptr"]
-        events = sl.Interactions.from_csr(sp.csr_array(pairs, shape=tuple(part["shape"])))
-        for settings in todo:
-            began = time.process_time()
-            model = getattr(sl, args.model)(**filled(settings, part)).fit(events, threads=1)
-            seconds = time.process_time() - began
-            values = by_context(model, part)
-            error = values.std() / np.sqrt(len(values))
-            line = {"variant": name, "settings": text_of(settings), "ndcg": f"{values.mean():.5f}"}
-            line |= {"error": f"{error:.5f}", "seconds": f"{seconds:.2f}"}
-            keep(out, line)
-            print(*line.values(), flush=True)
+    names = [name for name in names if not args.only or any(part in name for part in args.only)]
+    if args.workers > 1:
+        names.reverse()
+    tasks = []
+    for kind in args.models:
+        out = args.out / f"defaults-{kind.lower()}.csv"
+        done = {(line["variant"], line["settings"]) for line in read(out)}
+        some = (Task(args.file, name, kind, one, args.device, args.most) for name in names for one in GRIDS[kind]())
+        tasks += [(out, task) for task in some if (task.name, text_of(task.settings)) not in done]
+    if args.workers > 1:
+        tasks.sort(key=lambda pair: names.index(pair[1].name))
+    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+        running = {pool.submit(line_of, task): out for out, task in tasks}
+        for each in as_completed(running):
+            keep(running[each], each.result())
+            print(running[each].stem, *each.result().values(), flush=True)
 
 
 def text_of(settings: Settings) -> str:
@@ -269,9 +331,11 @@ def main() -> None:
     one.add_argument("--out", type=Path, required=True)
     one = commands.add_parser("search")
     one.add_argument("file", type=Path)
-    one.add_argument("--model", choices=list(GRIDS), default="IALS")
+    one.add_argument("--models", choices=list(GRIDS), nargs="+", default=["IALS"])
+    one.add_argument("--workers", type=int, default=1, help="processes; each fits with one thread")
+    one.add_argument("--device", help="for IALS: a GPU, such as cuda")
     one.add_argument("--most", type=int, help="pairs of a data set, of contexts drawn at random")
-    one.add_argument("--out", type=Path, help="by default benchmarks/studies/defaults-MODEL.csv")
+    one.add_argument("--out", type=Path, default=STUDIES, help="a folder for the files, defaults-MODEL.csv")
     one.add_argument("--only", nargs="+", help="variants whose name has one of these in it")
     args = parser.parse_args()
     if args.command == "prepare":

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import kernel
+from shortlist._threads import single_threaded_blas
 from shortlist.data.rows import by_key
 from shortlist.objectives.pointwise import LossParts
 from shortlist.scoring.multilinear import Block, FeatureBlock, ScaledBlock, Side, TableBlock
@@ -185,6 +186,9 @@ class Multilinear(WholeRows):
         items: the side of the items.
         method: `"als"` or `"cd"`.
         steps: of conjugate gradients, for each block in an epoch.
+
+    BLAS has one thread here: some of its kernels sum in another order where more threads share a product, and the
+    result must not depend on them. The threads are the kernels' own.
     """
 
     joint = True
@@ -192,6 +196,7 @@ class Multilinear(WholeRows):
     def __init__(self, loss: SquareLoss, contexts: Side, items: Side, method: Method, steps: int) -> None:
         self._loss, self._contexts, self._items, self._method, self._steps = loss, contexts, items, method, steps
 
+    @single_threaded_blas()
     def epoch(self) -> None:
         """One pass over both sides."""
         Psi = self._items.embeddings()
@@ -207,6 +212,7 @@ class Multilinear(WholeRows):
                 least_squares_step(block, quadratic, Phi, self._steps)
         side.settle()
 
+    @single_threaded_blas()
     def finish(self) -> None:
         """Solve to the end for the last block of the contexts: their ids, or those of their first part."""
         finish(self._loss.of_contexts(self._items.embeddings()), self._contexts)
