@@ -2,6 +2,7 @@
 
     python benchmarks/defaults.py prepare --data ../shared/data --out defaults.npz
     python benchmarks/defaults.py search defaults.npz                (into benchmarks/studies/defaults-ials.csv)
+    python benchmarks/defaults.py versus defaults.npz                (beside implicit, which must be installed)
     python benchmarks/defaults.py table                              (from there)
 
 `prepare` holds out a part of every data set: 20 % of the pairs at random; where there are times, also the newest 10 %
@@ -154,7 +155,7 @@ def ials() -> Iterator[Settings]:
         *((64, ridge, alpha0) for ridge in wide for alpha0 in alphas),
     ):
         yield {"dim": dim, "regularization": ridge, "unobserved_weight": alpha0, "epochs": 8}
-    for kappa, ridge in ((6, 0.01), (10, 0.01), (16, 0.01), (10, 0.006), (10, 0.016)):
+    for kappa, ridge in itertools.product((4, 6, 8, 10, 13, 16, 20), (0.004, 0.006, 0.008, 0.01, 0.013, 0.016)):
         yield {"dim": 256, "regularization": ridge, "unobserved_weight": f"{kappa}*n/I", "epochs": 16}
     for dim, epochs in ((256, 8), (128, 16), (512, 16)):
         yield {"dim": dim, "regularization": 0.01, "unobserved_weight": "10*n/I", "epochs": epochs}
@@ -165,7 +166,7 @@ def ials() -> Iterator[Settings]:
 
 
 def bpr() -> Iterator[Settings]:
-    """20 settings that are the same on all data; the first are those of before."""
+    """20 settings that are the same on all data; the first are those of before, the default is one of them."""
     svd, linear = {"init": "svd", "init_scale": 1.0}, {"schedule": "linear", "epochs": 30}
     adagrad = {"optimizer": "adagrad"} | svd | linear
     yield {"dim": 64, "optimizer": "sgd", "learning_rate": 0.05, "regularization": 0.01, "epochs": 50}
@@ -184,7 +185,7 @@ def bpr() -> Iterator[Settings]:
 
 
 def warp() -> Iterator[Settings]:
-    """20 settings that are the same on all data; the first are those of before."""
+    """20 settings that are the same on all data; the first are those of before, the default is one of them."""
     svd, linear = {"init": "svd", "init_scale": 1.0}, {"schedule": "linear", "epochs": 20}
     yield {"dim": 64, "optimizer": "adagrad", "learning_rate": 0.05, "epochs": 50}
     for dim, rate in itertools.product((64, 128), (0.01, 0.03, 0.1)):
@@ -256,8 +257,25 @@ def best_items_on_device(model: Any, part: Part, device: str) -> np.ndarray:
     return np.concatenate(found)
 
 
-def line_of(task: Task) -> dict[str, str]:
-    """Fit, and NDCG@20 of the contexts that are asked for, what they had in training left out."""
+def values_of(ids: np.ndarray, part: Part) -> np.ndarray:
+    """NDCG@20 of each context that is asked for."""
+    gains = 1 / np.log2(np.arange(CUT) + 2)
+    ideal = np.concatenate([[0], np.cumsum(gains)])
+    starts = part["truth_indptr"]
+    values = np.zeros(len(ids))
+    for row, best in enumerate(ids):
+        truth = part["truth_indices"][starts[row] : starts[row + 1]]
+        values[row] = gains[np.isin(best, truth)].sum() / ideal[min(CUT, len(truth))]
+    return values
+
+
+def error_of(values: np.ndarray) -> float:
+    """The standard error of the mean."""
+    return float(values.std() / np.sqrt(len(values)))
+
+
+def tried(task: Task) -> tuple[np.ndarray, float]:
+    """Fit: NDCG@20 of each context that is asked for, and the CPU-seconds of the fit."""
     import shortlist as sl
 
     events, part = events_and_part(task.file, task.name, task.most)
@@ -266,16 +284,59 @@ def line_of(task: Task) -> dict[str, str]:
     model = getattr(sl, task.model)(**filled(task.settings, part), **on_device).fit(events, threads=1)
     seconds = time.process_time() - began
     ids = best_items_on_device(model, part, task.device) if task.device else best_items(model, part)
-    gains = 1 / np.log2(np.arange(CUT) + 2)
-    ideal = np.concatenate([[0], np.cumsum(gains)])
-    starts = part["truth_indptr"]
-    values = np.zeros(len(ids))
-    for row, best in enumerate(ids):
-        truth = part["truth_indices"][starts[row] : starts[row + 1]]
-        values[row] = gains[np.isin(best, truth)].sum() / ideal[min(CUT, len(truth))]
-    error = values.std() / np.sqrt(len(values))
+    return values_of(ids, part), seconds
+
+
+def line_of(task: Task) -> dict[str, str]:
+    """A line of a study."""
+    values, seconds = tried(task)
     line = {"variant": task.name, "settings": text_of(task.settings), "ndcg": f"{values.mean():.5f}"}
-    return line | {"error": f"{error:.5f}", "seconds": f"{seconds:.2f}"}
+    return line | {"error": f"{error_of(values):.5f}", "seconds": f"{seconds:.2f}"}
+
+
+def peer_tried(task: Task) -> tuple[np.ndarray, float]:
+    """The same of implicit's AlternatingLeastSquares with its default settings."""
+    import scipy.sparse as sp
+    from implicit.als import AlternatingLeastSquares
+
+    part = variant(np.load(task.file), task.name, task.most)
+    pairs = np.ones(len(part["indices"]), np.float32), part["indices"], part["indptr"]
+    matrix = sp.csr_matrix(pairs, shape=tuple(part["shape"]))
+    began = time.process_time()
+    model = AlternatingLeastSquares(num_threads=1, random_state=0)
+    model.fit(matrix, show_progress=False)
+    seconds = time.process_time() - began
+    asked = np.array_split(part["asked"], len(part["asked"]) // 1000 + 1)
+    return values_of(np.concatenate([model.recommend(some, matrix[some], N=CUT)[0] for some in asked]), part), seconds
+
+
+def versus_line(task: Task) -> dict[str, str]:
+    """The default beside implicit's: the difference, and the standard error of the paired difference."""
+    (ours, seconds), (theirs, theirs_seconds) = tried(task), peer_tried(task)
+    part = events_and_part(task.file, task.name, task.most)[1]
+    counts = np.bincount(part["indices"], minlength=part["shape"][1]).astype(float)
+    return {
+        "variant": task.name,
+        "item_pairs": f"{counts.mean():.2f}",
+        "evenness": f"{counts.mean() ** 2 / np.square(counts).mean():.4f}",
+        "ndcg": f"{ours.mean():.5f}",
+        "implicit": f"{theirs.mean():.5f}",
+        "difference": f"{(ours - theirs).mean():.5f}",
+        "error": f"{error_of(ours - theirs):.5f}",
+        "seconds": f"{seconds:.2f}",
+        "implicit_seconds": f"{theirs_seconds:.2f}",
+    }
+
+
+def versus(args: argparse.Namespace) -> None:
+    """IALS() and implicit's default on every variant."""
+    out = args.out / "defaults-implicit.csv"
+    done = {line["variant"] for line in read(out)}
+    for name in names_of(np.load(args.file)):
+        if name not in done:
+            line = versus_line(Task(args.file, name, "IALS", {}, None, None))
+            keep(out, line)
+            print(*line.values(), flush=True)
 
 
 def search(args: argparse.Namespace) -> None:
@@ -323,6 +384,124 @@ def keep(path: Path, line: dict[str, Any]) -> None:
         writer.writerow(line)
 
 
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def source_of(name: str) -> str:
+    """Where the data of a variant come from."""
+    source = name.rpartition(" ")[0]
+    return SOURCES.get(source, source)
+
+
+def ndcgs(path: Path) -> dict[str, dict[str, float]]:
+    """NDCG@20 by variant and settings."""
+    found: dict[str, dict[str, float]] = {}
+    for line in read(path):
+        found.setdefault(line["variant"], {})[line["settings"]] = float(line["ndcg"])
+    return found
+
+
+def ials_table(studies: Path) -> None:
+    """Each variant: the default, the best fixed setting, implicit; then the rules without each source."""
+    found = ndcgs(studies / "defaults-ials.csv")
+    fixed = [text_of(one) for one in ials() if "/I" not in text_of(one)]
+    best = {name: max(values[one] for one in fixed) for name, values in found.items()}
+    print("| data and split | `IALS()` | best of 30 | share | implicit | difference | standard error |")
+    print("|---|---|---|---|---|---|---|")
+    shares = []
+    lines = sorted(read(studies / "defaults-implicit.csv"), key=lambda line: line["variant"])
+    for line in lines:
+        share = float(line["ndcg"]) / best[line["variant"]]
+        shares.append(share)
+        values = (float(line["ndcg"]), best[line["variant"]], share, float(line["implicit"]))
+        both = float(line["difference"]), float(line["error"])
+        print(f"| {line['variant']} | {' | '.join(figure(one) for one in values)} |", end=" ")
+        print(f"{both[0]:+.4f} | {figure(both[1])} |".replace("+0.", "+.").replace("-0.", "−."))
+    print(f"\nshare: mean {figure(np.mean(shares))}, least {figure(np.min(shares))}")
+    shapes = {line["variant"]: (float(line["item_pairs"]), float(line["evenness"])) for line in lines}
+    grid = itertools.product(
+        (0.006, 0.007, 0.008, 0.009, 0.01, 0.011),
+        (0.0, -0.1, -0.15, -0.2, -0.25, -0.3),
+        (0.0, -0.1, -0.2, -0.3, -0.4),
+        (8, 10, 12),
+    )
+    candidates = {rule: [rule_share(found[name], best[name], *shapes[name], *rule) for name in found] for rule in grid}
+    values, rules = np.array(list(candidates.values())), list(candidates)
+    sources = np.array([source_of(name) for name in found])
+    left_out = np.zeros(len(sources))
+    for source in dict.fromkeys(sources):
+        own = sources == source
+        chosen = int(values[:, ~own].mean(axis=1).argmax())
+        left_out[own] = values[chosen, own]
+        level, by_pairs, by_evenness, kappa = rules[chosen]
+        print(f"without {source}: λ = {level}·(n̄ / 30)^{by_pairs}·e^{by_evenness}, κ = {kappa}")
+    print(
+        f"share of what was chosen without the source: mean {figure(left_out.mean())}, least {figure(left_out.min())}"
+    )
+
+
+def rule_share(
+    found: dict[str, float], best: float, item_pairs: float, evenness: float, level: float, *rule: float
+) -> float:
+    """The share of λ = level·(n̄ / 30)^b·e^c and a κ, where `rule` is b, c and κ.
+
+    Between the κ and λ of the study it is linear in their logarithms.
+    """
+    from scipy.interpolate import RegularGridInterpolator
+
+    by_pairs, by_evenness, kappa = rule
+    kappas, ridges = (4, 6, 8, 10, 13, 16, 20), (0.004, 0.006, 0.008, 0.01, 0.013, 0.016)
+    usual = "dim=256 regularization={} unobserved_weight={}*n/I epochs=16"
+    values = [[found[usual.format(ridge, kappa)] / best for ridge in ridges] for kappa in kappas]
+    ridge = level * (item_pairs / 30) ** by_pairs * evenness**by_evenness
+    point = np.log([kappa, np.clip(ridge, ridges[0], ridges[-1])])
+    return float(RegularGridInterpolator((np.log(kappas), np.log(ridges)), np.array(values))(point)[0])
+
+
+def sgd_table(studies: Path, kind: str, default: Settings) -> None:
+    """Each data set: the default, the settings of before and the best; the mean share of every setting."""
+    found = ndcgs(studies / f"defaults-{kind.lower()}.csv")
+    settings = [text_of(one) for one in GRIDS[kind]()]
+    seconds = {
+        (line["variant"], line["settings"]): float(line["seconds"])
+        for line in read(studies / f"defaults-{kind.lower()}.csv")
+    }
+    chosen, before = text_of(default), settings[0]
+    print(f"| data | `{kind}()` | before | best of {len(settings)} | share | CPU-seconds | before |")
+    print("|---|---|---|---|---|---|---|")
+    for name, values in found.items():
+        best = max(values.values())
+        shown = (values[chosen], values[before], best, values[chosen] / best)
+        times = (f"{seconds[name, one]:.1f}" for one in (chosen, before))
+        print(f"| {name.removesuffix(' random')} | {' | '.join(map(figure, shown))} | {' | '.join(times)} |")
+    print(f"\n| settings of `{kind}` | mean share | least | CPU-seconds |\n|---|---|---|---|")
+    shares = {one: [values[one] / max(values.values()) for values in found.values()] for one in settings}
+    for one in sorted(settings, key=lambda one: -np.mean(shares[one])):
+        mark = " (default)" * (one == chosen) + " (before)" * (one == before)
+        total = sum(seconds[name, one] for name in found)
+        print(f"| {one}{mark} | {figure(np.mean(shares[one]))} | {figure(np.min(shares[one]))} | {total:.0f} |")
+
+
+def figure(value: float) -> str:
+    """As in the docs: without the zero before the point."""
+    return f"{value:.4f}".replace("0.", ".", 1) if value < 1 else f"{value:.3f}"
+
+
+def table(args: argparse.Namespace) -> None:
+    """What docs/benchmarks.md shows."""
+    svd = {"init": "svd", "init_scale": 1.0, "schedule": "linear"}
+    if args.model == "IALS":
+        ials_table(args.studies)
+    elif args.model == "BPR":
+        sgd_table(
+            args.studies,
+            "BPR",
+            {"dim": 256, "learning_rate": 0.03, "regularization": 0.01, "optimizer": "adagrad"} | svd | {"epochs": 10},
+        )
+    else:
+        sgd_table(args.studies, "WARP", {"dim": 256, "learning_rate": 0.01} | svd | {"epochs": 20})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -337,11 +516,17 @@ def main() -> None:
     one.add_argument("--most", type=int, help="pairs of a data set, of contexts drawn at random")
     one.add_argument("--out", type=Path, default=STUDIES, help="a folder for the files, defaults-MODEL.csv")
     one.add_argument("--only", nargs="+", help="variants whose name has one of these in it")
+    one = commands.add_parser("versus")
+    one.add_argument("file", type=Path)
+    one.add_argument("--out", type=Path, default=STUDIES, help="a folder for the file, defaults-implicit.csv")
+    one = commands.add_parser("table")
+    one.add_argument("--model", choices=list(GRIDS), default="IALS")
+    one.add_argument("--studies", type=Path, default=STUDIES)
     args = parser.parse_args()
     if args.command == "prepare":
         prepare(args.data, args.out)
     else:
-        search(args)
+        {"search": search, "versus": versus, "table": table}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -378,9 +378,10 @@ def test_a_schedule_is_for_so_many_epochs(schedule, tmp_path):
     sl.BPR(**short, epochs=2).fit(data, checkpoint=tmp_path / "d", threads=1)
     longer = sl.BPR(**short, epochs=4).fit(data, checkpoint=tmp_path / "d", threads=1)
     same(longer, sl.BPR(**short, epochs=4).fit(data, threads=1))
-    sl.BPR(dim=4, epochs=2).fit(data, checkpoint=tmp_path / "e", threads=1)
-    longer = sl.BPR(dim=4, epochs=3).fit(data, checkpoint=tmp_path / "e", threads=1)
-    same(longer, sl.BPR(dim=4, epochs=3).fit(data, threads=1))
+    steady = {"dim": 4, "schedule": "constant"}
+    sl.BPR(**steady, epochs=2).fit(data, checkpoint=tmp_path / "e", threads=1)
+    longer = sl.BPR(**steady, epochs=3).fit(data, checkpoint=tmp_path / "e", threads=1)
+    same(longer, sl.BPR(**steady, epochs=3).fit(data, threads=1))
 
 
 def test_what_an_optimizer_remembers_must_fit(tmp_path):
@@ -389,7 +390,8 @@ def test_what_an_optimizer_remembers_must_fit(tmp_path):
     from shortlist.storage import load_model, save_model
 
     data = events()
-    sl.BPR(dim=4, epochs=2, optimizer="adam").fit(data, checkpoint=tmp_path / "c", threads=1)
+    model = {"dim": 4, "optimizer": "adam", "schedule": "constant"}
+    sl.BPR(**model, epochs=2).fit(data, checkpoint=tmp_path / "c", threads=1)
     stored = load_model(tmp_path / "c")
     without = {name: array for name, array in stored.arrays.items() if "item_second" not in name}
     assert len(without) == len(stored.arrays) - 1
@@ -397,7 +399,7 @@ def test_what_an_optimizer_remembers_must_fit(tmp_path):
     with pytest.raises(
         sl.StorageError, match=r"is not usable: of item_second it has nothing; expected .* another folder"
     ):
-        sl.BPR(dim=4, epochs=3, optimizer="adam").fit(data, checkpoint=tmp_path / "c", threads=1)
+        sl.BPR(**model, epochs=3).fit(data, checkpoint=tmp_path / "c", threads=1)
 
 
 def test_the_best_contexts_must_be_there(tmp_path):
@@ -407,13 +409,13 @@ def test_the_best_contexts_must_be_there(tmp_path):
 
     split = sl.splits.by_time(events(120, 36), test=0.2)
     plan = {"validation": split, "checkpoint": tmp_path / "c", "every": 1, "threads": 1}
-    sl.BPR(dim=4, epochs=2).fit(split.train, **plan)
+    sl.BPR(dim=4, epochs=2, horizon=5).fit(split.train, **plan)
     stored = load_model(tmp_path / "c")
     without = {name: array for name, array in stored.arrays.items() if name != "best_contexts"}
     assert len(without) == len(stored.arrays) - 1
     save_model(tmp_path / "c", replace(stored, arrays=without))
     with pytest.raises(sl.StorageError, match="is not usable: it has no array best_contexts"):
-        sl.BPR(dim=4, epochs=3).fit(split.train, **plan)
+        sl.BPR(dim=4, epochs=3, horizon=5).fit(split.train, **plan)
 
 
 # --- stopping and progress -------------------------------------------------------------------------------------------
@@ -422,7 +424,7 @@ def test_the_best_contexts_must_be_there(tmp_path):
 @pytest.mark.parametrize("kind", [sl.BPR, sl.WARP, sl.SoftmaxMF])
 def test_the_best_epoch_is_what_remains(kind):
     split = sl.splits.by_time(events(120, 36), test=0.2)
-    chosen = {"dim": 12, "learning_rate": 0.1}
+    chosen = {"dim": 12, "learning_rate": 0.1, "schedule": "constant"}
     model = kind(epochs=13, **chosen)
     model.fit(split.train, validation=split, metric="recall@5", patience=10, every=2, threads=1)
     judged = {one.number: one.validation for one in model.training_ if one.validation is not None}

@@ -59,7 +59,7 @@ def test_matrix_factorization_through_the_generic_solver_is_ials(seed, unobserve
 
 def test_coordinate_descent_is_icd():
     data = events()
-    common = {"dim": 5, "epochs": 1, "regularization": 0.02}
+    common = {"dim": 5, "epochs": 1, "regularization": 0.02, "unobserved_weight": 0.1}
     icd = sl.ICD(**common).fit(data)
     model = sl.PARAFAC(solver="cd", **common).fit(data)
     np.testing.assert_allclose(scores(model), scores(icd), rtol=1e-3, atol=2e-4)

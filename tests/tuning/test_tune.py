@@ -39,8 +39,8 @@ def test_every_recommender_can_be_tuned(model, split):
     assert sl.evaluate(again, split, "ndcg@20")["ndcg@20"] == pytest.approx(tuned.value, abs=1e-6)
     assert tuned.model.settings() == tuned.settings
     # the first trial has the settings as they are, or as near as can be
-    default, first = type(tuned.model)().settings(), tuned.trials[0].settings
-    assert {name for name in first if first[name] != default[name]} <= {"shrinkage"}
+    default, first = type(tuned.model)().fit(split.train).settings(), tuned.trials[0].settings
+    assert {name for name in first if first[name] != default[name]} <= {"dim", "shrinkage"}
 
 
 def test_the_best_is_fitted_to_everything(split):

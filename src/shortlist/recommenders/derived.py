@@ -15,31 +15,50 @@ from shortlist.objectives.weighting import strengths
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 
 DIM = 256
-RIDGE = 0.01  # λ
 UNOBSERVED = 10.0  # what all pairs weigh beside the observed ones, in multiples of these
+RIDGE = 0.007  # λ where an item has as many pairs as the next line says, and all items have equally many
+USUAL_PAIRS = 30.0
+BY_PAIRS = -0.2  # the more pairs an item has, the less regularization it needs
+BY_EVENNESS = -0.3  # and the more evenly pairs are spread over the items
+STUDIED = 0.004, 0.016  # the study has no other λ
 
 
 def square_loss_settings(model: PointwiseFactorization, interactions: Interactions) -> dict[str, Any]:
     """Return d, λ and α₀ for this data; what the model sets is taken as it is.
 
-        α₀ = κ·ᾱ·n̄ / |I|,   λ = λ₀·min(1, κ·ᾱ·n̄ / (α₀|I|))·(n̄ + α₀|I|)^(1−ν)
+        α₀ = 10·ᾱ·|S| / (|C||I|),   λ = 0.007·(n̄ / 30)^−0.2·e^−0.3, between 0.004 and 0.016
 
-    with ᾱ the mean weight of an observed pair and n̄ = |S| / |C| the mean number of a context's pairs: all pairs of
-    C × I together weigh κ times as much as the observed ones, whatever the catalogue's size and the histories' length.
-    λ_c grows with what a context's pairs weigh, so λ is less where the model sets a larger α₀: otherwise the embeddings
-    vanish. The last factor gives the mean context the same λ_c at every ν.
+    with ᾱ the mean weight of an observed pair, n̄ = |S| / |I| the mean number of an item's pairs, and e = n̄² / mean(n²)
+    how evenly they are spread over the items: 1 where all have equally many, 1/|I| where one has them all. All pairs of
+    C × I together weigh ten times as much as the observed ones, whatever the size of the catalogue and the length of
+    the histories.
+
+    Where the model sets a larger α₀ than that, λ is less by as much: otherwise the embeddings vanish, as the system of
+    a context has λ·(|I_c| + α₀|I|) on its diagonal. At ν other than 1, λ is multiplied by (|S| / |C| + α₀|I|)^(1−ν), so
+    that the mean context has the same at every ν.
     """
-    n_items, rows = interactions.n_items, interactions.by_context
-    pairs = len(rows) / max(rows.n_rows, 1)
+    rows = interactions.by_context
+    n_contexts, n_items = max(rows.n_rows, 1), max(interactions.n_items, 1)
     weight = 1.0
     if model.strength_as == "weight":
         strength = strengths(rows.values, model.weighting)
         weight = float(model.observed_weight) * float(np.mean(strength, dtype=np.float64))
-    usual = UNOBSERVED * weight * pairs / max(n_items, 1)
+    of_context = len(rows) / n_contexts
+    usual = UNOBSERVED * weight * of_context / n_items
     alpha0 = usual if model.unobserved_weight is None else float(model.unobserved_weight)
-    ridge = RIDGE * min(1.0, usual / alpha0 if alpha0 else 1.0)
-    ridge *= (pairs + alpha0 * n_items or 1.0) ** (1 - float(model.regularization_exponent))
+    ridge = _usual_ridge(np.bincount(rows.indices, minlength=n_items))
+    ridge *= min(1.0, usual / alpha0 if alpha0 else 1.0)
+    ridge *= (of_context + alpha0 * n_items or 1.0) ** (1 - float(model.regularization_exponent))
     return {"dim": DIM, "regularization": _short(ridge), "unobserved_weight": _short(alpha0)}
+
+
+def _usual_ridge(counts: npt.NDArray[np.int64]) -> float:
+    """Return λ at ν = 1 for items that have so many pairs."""
+    mean, square = float(np.mean(counts)), float(np.mean(np.square(counts, dtype=np.float64)))
+    if not mean:
+        return RIDGE
+    ridge = RIDGE * (mean / USUAL_PAIRS) ** BY_PAIRS * (mean**2 / square) ** BY_EVENNESS
+    return float(np.clip(ridge, *STUDIED))
 
 
 def effective_rank(embeddings: npt.NDArray[np.float32]) -> float:

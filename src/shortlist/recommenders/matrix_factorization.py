@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shortlist._parts import part_of, text_of
 from shortlist._settings import number, whole
@@ -14,6 +14,7 @@ from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
 from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
 from shortlist.solvers.optimizers import OptimizerName
+from shortlist.solvers.sgd import Schedule
 
 __all__ = [
     "BPR", "WARP", "AdaptiveBPR", "HingeMF", "LambdaMF", "LogisticMF", "MatrixFactorization", "SoftmaxMF", "SquareMF",
@@ -103,8 +104,18 @@ class BPR(_Preset):
     Args:
         temperature: τ of the loss of (ŷ(i|c) − ŷ(j|c))/τ: with `normalize=True`, well below 1.
 
-    The other settings are those of `MatrixFactorization` without its parts.
+    The other settings are those of `MatrixFactorization` without its parts. By default it starts from singular vectors
+    of the observed pairs and takes few epochs from there: over 19 data sets this had 96 % of the NDCG@20 of the best of
+    20 settings, and random start values 74 % (docs/benchmarks.md).
     """
+
+    dim: int = 256
+    epochs: int = 10
+    learning_rate: float = 0.03
+    optimizer: OptimizerName = "adagrad"
+    schedule: Schedule = "linear"
+    init: Literal["random", "svd"] = "svd"
+    init_scale: float = 1.0
 
     def composition(self) -> Composition:
         """Pairwise logistic, uniform, without weights."""
@@ -146,11 +157,19 @@ class WARP(Sampled):
         margin: see above; with `normalize=True`, well below 1.
         penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
 
-    The other settings are those of `MatrixFactorization` without its parts.
+    The other settings are those of `MatrixFactorization` without its parts. By default it starts from singular vectors
+    of the observed pairs: over 19 data sets this had 98 % of the NDCG@20 of the best of 20 settings, and 50 epochs from
+    random start values 65 % (docs/benchmarks.md).
     """
 
+    dim: int = 256
+    epochs: int = 20
+    learning_rate: float = 0.01
     regularization: float = 0.0
     optimizer: OptimizerName = "adagrad"
+    schedule: Schedule = "linear"
+    init: Literal["random", "svd"] = "svd"
+    init_scale: float = 1.0
     rounds: int = 50
     margin: float = 1.0
     penalty: str | Penalty = "Reciprocal()"

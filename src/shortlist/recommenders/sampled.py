@@ -27,7 +27,7 @@ from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.space import Choice, Grows, Real, Space, When
-from shortlist.recommenders.unused import unused_labels
+from shortlist.recommenders.unused import defaults, unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.everything import Everything
@@ -191,7 +191,7 @@ class Sampled(Factorization):
 
     def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
         unused = super()._unused_on(interactions, plan)
-        if plan.start is not None and self.init != "random":
+        if plan.start is not None and self.init != defaults(self)["init"]:
             unused.append(f"init is {self.init!r}, which changes nothing: the fit begins from start; leave init out")
         return unused
 
