@@ -37,13 +37,15 @@ class IALS(Alternating):
     `strength_as` and the exponents change.
 
     Args:
-        dim: d, the length of the embeddings; 256 where it is left out. More helps only where λ and α₀ suit.
-        regularization: λ. Left out, it is 0.01 at ν = 1, and less where `unobserved_weight` is set to more than
-            follows from the data. Try a third of that and three times as much.
+        dim: d, the length of the embeddings; 256 where it is left out. At the λ and α₀ that follow from the data, 128
+            has 95 % and 512 102 % of the NDCG@20 on average; at other λ more need not be better.
+        regularization: λ. Left out, it is between 0.004 and 0.016 at ν = 1: less where items have many pairs, and have
+            equally many (`shortlist.recommenders.derived` has the formula); and less where `unobserved_weight` is set
+            to more than follows from the data. Half and twice as much are worth a try. From about three times as much
+            on, embeddings shrink until little but popularity is left, and `fit` warns.
         unobserved_weight: α₀, the weight of every pair beside what observed pairs have. Left out, it is
             10·|S| / (|C||I|), times the mean α of the pairs: all pairs of C × I weigh ten times what the observed ones
-            do. Try a third of that and three times as much; at a λ that is too large for α₀ the embeddings shrink
-            until little but popularity is left, and `fit` warns.
+            do. Half and twice as much are worth a try.
         epochs: passes over both sides, at most: `fit` may stop earlier where it has a validation split.
         regularization_exponent: ν; 0 is the same λ for every row, then on a scale of 1 to 100.
         unobserved_item_exponent: ρ in ω_i ∝ (number of the item's contexts)^ρ. Above 0, popular items that were not
