@@ -1,0 +1,240 @@
+"""Where compiled kernels are kept between processes.
+
+Numba keeps them beside the source, or where `NUMBA_CACHE_DIR` says, and only where it can write. Here
+
+* a folder that can only be read is read all the same: an image is built by one user and run by another;
+* where one folder cannot be written, the next is tried, and a full disk ends no fit;
+* a kernel is compiled again when any file of Shortlist that its own file imports has changed: Numba looks at its own
+  file alone, and serves old code where a function that it has inlined is new;
+* an entry says what it is. Numba writes the index before the code, so that a crash between the two, or another process,
+  could put the code of one kernel under the name of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler import CompileResult
+from numba.misc.appdirs import AppDirs
+
+from shortlist._notes import note, silenced
+from shortlist._version import __version__
+from shortlist.errors import ShortlistError
+
+VARIABLE = "SHORTLIST_CACHE_DIR"
+_HOME = Path(__file__).parent
+_IMPORT = re.compile(r"^from (shortlist[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_HOW = f"set {VARIABLE} to a folder that can be written"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A place for kernels, and who says so."""
+
+    path: Path | None  # None: beside the source
+    why: str
+    private: bool = False  # whether nobody else may own it
+    closed: bool = False  # whether nobody else may look into it
+
+    def beside(self, source: Path) -> Path:
+        """Return the folder for the kernels of a file."""
+        if self.path is None:
+            return source.parent / "__pycache__"
+        where = hashlib.sha256(os.fsencode(source.parent)).hexdigest()[:16]  # as there may be several installations
+        return self.path / f"{source.parent.name}-{where}"
+
+    def usable(self) -> bool:
+        """Return whether it may be read from and, as far as its owner goes, written to."""
+        if self.path is None or not self.private or not hasattr(os, "geteuid"):
+            return True
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return True  # not there, or out of reach: writing will tell
+        shared = stat.S_IMODE(found.st_mode) & 0o077
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not (self.closed and shared)
+
+    def make(self, folder: Path) -> None:
+        """Make a folder of kernels inside it; OSError where that cannot be."""
+        if self.path is not None and self.closed:
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+        if not self.usable():
+            raise PermissionError(1, "it is someone else's")
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def folders() -> list[Folder]:
+    """Return the places to look for kernels, and to put new ones into the first that can be written."""
+    found = []
+    if given := numba.config.CACHE_DIR:  # type: ignore[attr-defined]
+        found.append(Folder(Path(os.path.abspath(given)), "NUMBA_CACHE_DIR"))
+    if chosen := os.environ.get(VARIABLE, "").strip():
+        found.append(Folder(Path(os.path.abspath(os.path.expanduser(chosen))), VARIABLE))
+    found.append(Folder(None, "beside the package"))
+    own = Path(AppDirs(appname="shortlist", appauthor=False).user_cache_dir)  # type: ignore[no-untyped-call]
+    if own.is_absolute():  # without a home it is not
+        found.append(Folder(own, "the user's cache", private=True))
+    with suppress(OSError):  # no folder for temporary files
+        user = os.geteuid() if hasattr(os, "geteuid") else "kernels"
+        place = Path(tempfile.gettempdir()).absolute() / f"shortlist-{user}"
+        found.append(Folder(place, "temporary files", private=True, closed=True))
+    return found
+
+
+def writable() -> Folder | None:
+    """Return the first place that can be written, None where none can."""
+    for one in folders():
+        place = one.beside(_HOME / "kernels.py")
+        try:
+            one.make(place)
+            with tempfile.TemporaryFile(dir=place):
+                return one
+        except OSError:
+            continue
+    return None
+
+
+class KernelCache(FunctionCache):
+    """The compiled versions of one kernel on disk; Numba asks it before it compiles, and hands it what it compiled."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self._py_func = kernel
+        self._source = Path(kernel.__code__.co_filename)
+        self._stamp = _stamp(self._source)  # now: an upgrade may replace the files while this process runs
+
+    @property
+    def cache_path(self) -> str:
+        """Where kernels are looked for first."""
+        return str(self._places[0][0].beside(self._source))
+
+    @cached_property
+    def _places(self) -> list[tuple[Folder, _Entries]]:
+        code, tag = self._py_func.__code__, sys.implementation.cache_tag
+        name = re.sub("[<>]", "", f"{self._source.stem}.{self._py_func.__qualname__}-{code.co_firstlineno}.{tag}")
+        return [(one, _entries(one.beside(self._source), name, self._stamp)) for one in _folders()]
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the kernel for these types from the first folder that has it, None where none has."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        for folder, entries in self._places:
+            if folder.usable() and (payload := entries.load(key)) is not None:
+                return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel in the first folder that takes it."""
+        if data.library.has_dynamic_globals:
+            return
+        key, payload = self._index_key(sig, data.library.codegen), data._reduce()  # type: ignore[no-untyped-call]
+        trouble = []
+        for folder, entries in self._places:
+            try:
+                folder.make(folder.beside(self._source))
+                entries.save(key, payload)
+                return
+            except OSError as error:
+                trouble.append(f"{folder.beside(self._source)}: {error.strerror or error}")
+        _not_kept(trouble)
+
+    def flush(self) -> None:
+        """Forget nothing: Numba calls it to compile everything anew, which nobody does here."""
+
+
+class _Entries(IndexDataCacheFile):
+    """The files of one kernel in one folder. What cannot be read, or is of another kernel, is not there."""
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._source_stamp, key, data))  # type: ignore[no-untyped-call]
+
+    def load(self, key: Any) -> Any:
+        try:
+            stamp, found, data = super().load(key)  # type: ignore[no-untyped-call]
+        except Exception:  # whatever a damaged pickle raises, and None where there is none
+            return None
+        return data if (stamp, found) == (self._source_stamp, key) else None
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return dict(super()._load_index())  # type: ignore[no-untyped-call]
+        except Exception:
+            return {}
+
+
+def _entries(folder: Path, name: str, stamp: str) -> _Entries:
+    return _Entries(str(folder), name, stamp)  # type: ignore[no-untyped-call]
+
+
+_folders = cache(folders)
+_unkept: list[str] = []
+
+
+def _not_kept(trouble: list[str]) -> None:
+    """Say, once in a process, that kernels are compiled for nothing but this process."""
+    if not _unkept and not silenced():
+        note(f"compiled kernels cannot be kept, so every process compiles them again; {_HOW} ({'; '.join(trouble)})")
+    _unkept.extend(trouble)
+
+
+def require_kept() -> None:
+    """Raise an error where what was compiled could not be kept, or could not be."""
+    if _unkept:
+        raise ShortlistError(f"compiled kernels cannot be kept ({_unkept[-1]}); {_HOW}")
+    if writable() is None:
+        places = ", ".join(str(one.beside(_HOME / "kernels.py")) for one in _folders())
+        raise ShortlistError(f"compiled kernels cannot be kept: none of {places} can be written; {_HOW}")
+
+
+# --- what a kernel is compiled from ----------------------------------------------------------------------------------
+
+
+@cache
+def _stamp(source: Path) -> str:
+    """Return a digest of a file and of all files of Shortlist that it imports, directly or not."""
+    pending, seen = [source], {source}
+    while pending:
+        for one in _read(pending.pop())[1] - seen:
+            seen.add(one)
+            pending.append(one)
+    digest = hashlib.sha256(__version__.encode())
+    for one in sorted(seen):
+        digest.update(_read(one)[0])
+    return digest.hexdigest()
+
+
+@cache
+def _read(source: Path) -> tuple[bytes, set[Path]]:
+    """Return a digest of a file, and the files of Shortlist that it imports at its top."""
+    content = source.read_bytes()
+    imported = {path for found in _IMPORT.finditer(content.decode()) for path in _files(*found.groups())}
+    return hashlib.sha256(content).digest(), imported
+
+
+def _files(module: str, names: str) -> Iterator[Path]:
+    """Give the files behind `from module import names`: a name may be a module too."""
+    home = _HOME.joinpath(*module.split(".")[1:])
+    for name in re.findall(r"\w+", names):
+        if (path := home / f"{name}.py") in _sources():
+            yield path
+    for path in (home.with_suffix(".py"), home / "__init__.py"):
+        if path in _sources():
+            yield path
+
+
+@cache
+def _sources() -> frozenset[Path]:
+    return frozenset(_HOME.rglob("*.py"))
