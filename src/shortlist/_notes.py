@@ -10,23 +10,27 @@ from contextlib import contextmanager, suppress
 
 VARIABLE = "SHORTLIST_COMPILE_NOTE"  # 0: no lines
 
-_silent = [0]  # how many calls want none
 _lock = threading.Lock()
+_calls = [0, 0]  # that are inside `silent`; and whether the first of them wanted silence
 
 
 def silenced() -> bool:
     """Return whether nothing may be written now."""
-    return bool(_silent[0]) or os.environ.get(VARIABLE, "").strip() == "0"
+    return bool(_calls[0] and _calls[1]) or os.environ.get(VARIABLE, "").strip() == "0"
 
 
 @contextmanager
 def silent(wanted: bool = True) -> Iterator[None]:
-    """Write no lines inside the `with` block, if that is wanted; whichever thread compiles."""
-    _add(int(wanted))
+    """Write no lines inside the `with` block, if that is wanted; whichever thread compiles.
+
+    The outermost block decides: a search that tells how far it is has fits in it that do not.
+    """
+    _enter(wanted)
     try:
         yield
     finally:
-        _add(-int(wanted))
+        with _lock:
+            _calls[0] -= 1
 
 
 def note(text: str) -> None:
@@ -36,9 +40,9 @@ def note(text: str) -> None:
         sys.stderr.flush()
 
 
-def _add(number: int) -> None:
+def _enter(wanted: bool) -> None:
     with _lock:
-        _silent[0] += number
+        _calls[:] = [_calls[0] + 1, _calls[1] if _calls[0] else int(wanted)]
 
 
 def _in_child() -> None:
