@@ -49,6 +49,9 @@ class Folder:
     private: bool = False  # whether nobody else may own it
     closed: bool = False  # whether nobody else may look into it
 
+    def __str__(self) -> str:
+        return f"{_HOME}/**/__pycache__" if self.path is None else str(self.path)
+
     def beside(self, source: Path) -> Path:
         """Return the folder for the kernels of a file."""
         if self.path is None:
@@ -76,16 +79,32 @@ class Folder:
             raise PermissionError(1, "it is someone else's")
         folder.mkdir(parents=True, exist_ok=True)
 
+    def writable(self) -> bool:
+        """Return whether kernels can be put into it."""
+        place = self.beside(_HOME / "kernels.py")
+        try:
+            self.make(place)
+            with tempfile.TemporaryFile(dir=place):
+                return True
+        except OSError:
+            return False
+
 
 def folders() -> list[Folder]:
-    """Return the places to look for kernels, and to put new ones into the first that can be written."""
-    found = []
+    """Return the places to look for kernels, and to put new ones into the first that can be written.
+
+    A place that the user names is the only one, unless it cannot be written.
+    """
+    chosen = []
     if given := numba.config.CACHE_DIR:  # type: ignore[attr-defined]
-        found.append(Folder(Path(os.path.abspath(given)), "NUMBA_CACHE_DIR"))
-    if chosen := os.environ.get(VARIABLE, "").strip():
-        found.append(Folder(Path(os.path.abspath(os.path.expanduser(chosen))), VARIABLE))
-    found.append(Folder(None, "beside the package"))
+        chosen.append(Folder(Path(os.path.abspath(given)), "NUMBA_CACHE_DIR"))
+    if given := os.environ.get(VARIABLE, "").strip():
+        chosen.append(Folder(Path(os.path.abspath(os.path.expanduser(given))), VARIABLE))
+    for k, one in enumerate(chosen, 1):
+        if one.writable():
+            return chosen[:k]
     own = Path(AppDirs(appname="shortlist", appauthor=False).user_cache_dir)  # type: ignore[no-untyped-call]
+    found = [*chosen, Folder(None, "beside the package")]
     if own.is_absolute():  # without a home it is not
         found.append(Folder(own, "the user's cache", private=True))
     with suppress(OSError):  # no folder for temporary files
@@ -97,24 +116,17 @@ def folders() -> list[Folder]:
 
 def writable() -> Folder | None:
     """Return the first place that can be written, None where none can."""
-    for one in folders():
-        place = one.beside(_HOME / "kernels.py")
-        try:
-            one.make(place)
-            with tempfile.TemporaryFile(dir=place):
-                return one
-        except OSError:
-            continue
-    return None
+    return next((one for one in folders() if one.writable()), None)
 
 
 class KernelCache(FunctionCache):
     """The compiled versions of one kernel on disk; Numba asks it before it compiles, and hands it what it compiled."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
-        self._py_func = kernel
+        self._py_func, self._name = kernel, repr(kernel)
         self._source = Path(kernel.__code__.co_filename)
         self._stamp = _stamp(self._source)  # now: an upgrade may replace the files while this process runs
+        _caches.append(self)
 
     @property
     def cache_path(self) -> str:
@@ -151,6 +163,10 @@ class KernelCache(FunctionCache):
                 trouble.append(f"{folder.beside(self._source)}: {error.strerror or error}")
         _not_kept(trouble)
 
+    def is_kept(self) -> bool:
+        """Return whether it is on disk, for any types."""
+        return any(folder.usable() and entries.any() for folder, entries in self._places)
+
     def flush(self) -> None:
         """Forget nothing: Numba calls it to compile everything anew, which nobody does here."""
 
@@ -168,6 +184,10 @@ class _Entries(IndexDataCacheFile):
             return None
         return data if (stamp, found) == (self._source_stamp, key) else None
 
+    def any(self) -> bool:
+        """Return whether there are some."""
+        return bool(self._load_index())
+
     def _load_index(self) -> dict[Any, str]:
         try:
             return dict(super()._load_index())  # type: ignore[no-untyped-call]
@@ -180,23 +200,34 @@ def _entries(folder: Path, name: str, stamp: str) -> _Entries:
 
 
 _folders = cache(folders)
-_unkept: list[str] = []
+_caches: list[KernelCache] = []
+_unkept: list[str] = []  # what went wrong
+_told: list[bool] = []
 
 
 def _not_kept(trouble: list[str]) -> None:
-    """Say, once in a process, that kernels are compiled for nothing but this process."""
-    if not _unkept and not silenced():
-        note(f"compiled kernels cannot be kept, so every process compiles them again; {_HOW} ({'; '.join(trouble)})")
+    """Say, once in a process, that kernels are compiled for this process alone."""
     _unkept.extend(trouble)
+    if not _told and not silenced():
+        _told.append(True)
+        note(f"compiled kernels cannot be kept, so every process compiles them again; {_HOW} ({'; '.join(trouble)})")
 
 
 def require_kept() -> None:
-    """Raise an error where what was compiled could not be kept, or could not be."""
+    """Raise an error where something that was compiled could not be kept."""
     if _unkept:
-        raise ShortlistError(f"compiled kernels cannot be kept ({_unkept[-1]}); {_HOW}")
-    if writable() is None:
-        places = ", ".join(str(one.beside(_HOME / "kernels.py")) for one in _folders())
-        raise ShortlistError(f"compiled kernels cannot be kept: none of {places} can be written; {_HOW}")
+        raise ShortlistError(f"compiled kernels cannot be kept ({'; '.join(dict.fromkeys(_unkept))}); {_HOW}")
+
+
+def compiled_ahead() -> tuple[int, int]:
+    """Return how many kernels are on disk, of those that have been imported, and how many have been imported."""
+    return sum(one.is_kept() for one in _caches), len(_caches)
+
+
+def kernel_modules() -> list[str]:
+    """Return the modules that have kernels."""
+    named = {path: ".".join(["shortlist", *path.relative_to(_HOME).with_suffix("").parts]) for path in _sources()}
+    return sorted(name for path, name in named.items() if _HOME / "_numba.py" in _read(path)[1])
 
 
 # --- what a kernel is compiled from ----------------------------------------------------------------------------------

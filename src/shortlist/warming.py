@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.batch import write_lists
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.progress import steps
 from shortlist.recommenders.registry import REGISTRY, load, recommender_class
 from shortlist.retrieval.slates import SLATES
 
@@ -53,7 +54,7 @@ class Warmed:
     cpu_seconds: float
 
 
-def warm_up(models: Models | None = None, *, on_done: Callable[[Warmed], object] | None = None) -> list[Warmed]:
+def warm_up(models: Models | None = None, *, progress: bool | None = None) -> list[Warmed]:
     """Compile all kernels that a recommender needs, so that no later process has to wait for that.
 
     Shortlist compiles a kernel when it is first called, and keeps it in a folder. `warm_up` does on tiny data what
@@ -64,24 +65,23 @@ def warm_up(models: Models | None = None, *, on_done: Callable[[Warmed], object]
     Args:
         models: recommenders by name, by class, or as an object whose settings are used, such as
             `IALS(solver="exact")`; one or several. By default all of them, with their default settings.
-        on_done: called after each recommender.
+        progress: show a progress bar; by default where standard error is a terminal.
+
+    Where no folder can be written, that is an error, since a later process would compile again.
 
     >>> import shortlist as sl
     >>> [one.model for one in sl.warm_up("popularity")]
     ['Popularity']
     """
-    chosen = _templates(models)
-    require_kept()
-    done = []
-    with silent():
+    chosen, done = _templates(models), []
+    with silent(), steps("warming up", "recommenders", progress) as step:
         for model in chosen:
             kernels, _, seconds = compiled()
             _use(model)
             after = compiled()
             done.append(Warmed(type(model).__name__, after.kernels - kernels, after.cpu_seconds - seconds))
             require_kept()
-            if on_done is not None:
-                on_done(done[-1])
+            step(len(done), len(chosen))
     return done
 
 
