@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.evaluation import evaluate
+from shortlist.metrics import Lists
+from shortlist.metrics.beyond import distance
 from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.batch import write_lists
@@ -78,6 +81,7 @@ def warm_up(models: Models | None = None, *, progress: bool | None = None) -> li
         for model in chosen:
             kernels, _, seconds = compiled()
             _use(model)
+            _list_far()
             after = compiled()
             done.append(Warmed(type(model).__name__, after.kernels - kernels, after.cpu_seconds - seconds))
             require_kept()
@@ -100,36 +104,70 @@ def _templates(models: Models | None) -> list[Recommender]:
             model = one
         else:
             raise SettingError(f"models has {one!r:.80}; expected names, classes or objects of recommenders")
-        few = model._ending_at(2) if model._in_epochs else {}
-        found.append(type(model)(**{**model._given(), **few}))
+        found.append(_with(model, **(model._ending_at(2) if model._in_epochs else {})))
     return found
+
+
+def _with(model: Recommender, **settings: Any) -> Any:
+    """Return a copy with other settings."""
+    other = copy.copy(model)
+    for name, value in settings.items():
+        setattr(other, name, value)
+    return other
 
 
 def _use(model: Recommender) -> None:
     """Do with a recommender what users do with it."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
         warnings.simplefilter("ignore", ShortlistWarning)  # tiny data teaches nothing
-        for k, (split, features) in enumerate(_worlds(model)):
-            fresh: Any = type(model)(**model._given())
+        for k, (split, settings, features) in enumerate(_worlds(model)):
+            fitted = _with(model, **settings)
             if model._in_epochs:
-                fresh.fit(split.train, validation=split, metric="ndcg@5", progress=False, **features)
+                fitted.fit(split.train, validation=split, metric="ndcg@5", progress=False, **features)
             else:
-                fresh.fit(split.train, progress=False, **features)
-            _ask(fresh, split)
+                fitted.fit(split.train, progress=False, **features)
+            _ask(fitted, split)
             place = Path(folder) / str(k)
-            fresh.save(place)
+            fitted.save(place)
             _ask(load(place), split)
+        if model._in_epochs and isinstance(fitted, DotProduct):
+            with suppress(SettingError):  # some do not begin from another model
+                _with(model).fit(split.train, start=fitted, progress=False)
+        if hasattr(model, "partial_fit"):
+            fitted.partial_fit(split.train, progress=False)
+        if hasattr(model, "neighbours"):
+            _look_far(model)
 
 
-def _worlds(model: Recommender) -> Iterator[tuple[Split, dict[str, Any]]]:
-    """Yield data with and without weights, times, text as ids, contexts of parts, and features."""
+def _worlds(model: Recommender) -> Iterator[tuple[Split, dict[str, Any], dict[str, Any]]]:
+    """Yield splits with settings and features: with and without weights, text and numbers as ids, and so on."""
     plain, weighted, parts = _events("plain"), _events("weighted"), _events("parts")
-    yield splits.at_random(plain, 0.2), {}
-    yield splits.by_time(weighted, 0.2), {}
-    yield splits.held_out_contexts(weighted, 0.2), {}
-    yield splits.at_random(parts, 0.2), {}
     if model._described:
-        yield splits.at_random(plain, 0.2), {"item_features": _features("product", _ITEMS)}
+        yield splits.at_random(plain, 0.2), {}, {"item_features": _features("product", "i", _ITEMS)}
+        yield splits.at_random(plain, 0.2), {}, {"context_features": _features("user", "u", _CONTEXTS)}
+    yield splits.by_time(weighted, 0.2), {}, {}
+    if hasattr(model, "weighting"):
+        yield splits.by_time(weighted, 0.2), {"weighting": "log"}, {}
+    yield splits.held_out_contexts(weighted, 0.2), {}, {}
+    yield splits.at_random(parts, 0.2), {}, {}
+    yield splits.at_random(plain, 0.2), {}, {}
+
+
+def _far() -> Interactions:
+    """Return more contexts and items than codes of two bytes can number."""
+    many = np.arange(2**16 + 2)
+    return Interactions.from_frame({"user": many, "product": many}, context="user", item="product")
+
+
+def _look_far(model: Recommender) -> None:
+    fitted = _with(model).fit(_far(), progress=False)
+    fitted.recommend([1, 2], n=_N)
+    fitted.recommend(history=[[1, 2]], n=_N)
+
+
+def _list_far() -> None:
+    events = _far()
+    distance(Lists(np.arange(events.n_items, dtype=np.int32).reshape(-1, 2), events.by_context), 2)
 
 
 def _events(kind: str) -> Interactions:
@@ -148,9 +186,9 @@ def _events(kind: str) -> Interactions:
     return Interactions.from_frame(frame, context="user", item="product", weight="weight", time="time")
 
 
-def _features(name: str, n: int) -> Features:
+def _features(name: str, letter: str, n: int) -> Features:
     rng = np.random.default_rng(4)
-    frame = {name: [f"i{one}" for one in range(n)], "kind": rng.integers(0, 4, n), "price": rng.uniform(1, 9, n)}
+    frame = {name: [f"{letter}{one}" for one in range(n)], "kind": rng.integers(0, 4, n), "price": rng.uniform(1, 9, n)}
     return Features.from_frame(frame, id=name, categorical="kind", numeric="price")
 
 
@@ -159,8 +197,10 @@ def _ask(model: Any, split: Split) -> None:
     train = split.train
     known, items = train.contexts.ids()[:4], train.items.ids()
     histories = [train.history(one) for one in known]
-    evaluate(model, split, _METRICS)
+    evaluate(model, split)
+    evaluate(model, split, _METRICS)  # with some that need all ranks
     for slate in (None, *(one(0.5, 10) for one in SLATES.values())):
+        evaluate(model, split, ["ndcg@5", "distance@5", "miscalibration@5"], slate=slate)
         for how in ({}, {"deny": items[:2]}, {"allow": items[2:20]}, {"exclude_seen": False}):
             model.recommend(known, n=_N, slate=slate, **how)
             model.recommend(history=histories, n=_N, slate=slate, **how)
