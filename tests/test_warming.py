@@ -79,7 +79,8 @@ for name in json.loads(sys.argv[1]):
             session(kind(**settings, **({"epochs": 2} if kind._in_epochs else {})), split, {})
     if kind._described:
         frame = {"what": [f"no. {one}" for one in range(120)], "colour": [f"c{one % 5}" for one in range(120)]}
-        session(kind(epochs=2), plain, {"item_features": sl.Features.from_frame(frame, id="what", categorical="colour")})
+        features = sl.Features.from_frame(frame, id="what", categorical="colour")
+        session(kind(epochs=2), plain, {"item_features": features})
 print(json.dumps(kernels))
 """
 

@@ -15,7 +15,7 @@ from numba.core.event import Event, Listener, register
 class Compiled(NamedTuple):
     """What this process has compiled so far."""
 
-    kernels: int
+    kernels: int  # of Shortlist
     seconds: float
     cpu_seconds: float
 
@@ -33,7 +33,7 @@ class _Compilation(Listener):
     def on_start(self, event: Event) -> None:
         """Begin to count, unless this kernel is compiled for another one."""
         seconds, running, _ = self._state
-        self.kernels += 1
+        self.kernels += event.data["dispatcher"].py_func.__module__.startswith("shortlist.")
         if running is None or not _compiles(running):
             self._cpu_began = time.process_time()
             self._state = (seconds, event.data, time.perf_counter())

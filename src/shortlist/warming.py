@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,8 +29,10 @@ from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.batch import write_lists
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.neighbours import ItemKNN
 from shortlist.recommenders.progress import steps
 from shortlist.recommenders.registry import REGISTRY, load, recommender_class
+from shortlist.reranking import LambdaMART, TwoStage
 from shortlist.retrieval.slates import SLATES
 
 Models: TypeAlias = "str | type[Recommender] | Recommender | Iterable[str | type[Recommender] | Recommender]"
@@ -47,8 +50,7 @@ class Warmed:
 
     Attributes:
         model: its name.
-        kernels: how many were compiled, once for each combination of argument types; 0 if all of them were in the
-            cache.
+        kernels: how many were compiled, once for each combination of argument types; 0 if all of them were there.
         cpu_seconds: spent on compiling them.
     """
 
@@ -67,7 +69,8 @@ def warm_up(models: Models | None = None, *, progress: bool | None = None) -> li
 
     Args:
         models: recommenders by name, by class, or as an object whose settings are used, such as
-            `IALS(solver="exact")`; one or several. By default all of them, with their default settings.
+            `IALS(solver="exact")`; one or several. By default all of them, with their default settings, and a second
+            stage, if LightGBM is installed.
         progress: show a progress bar; by default where standard error is a terminal.
 
     Where no folder can be written, that is an error, since a later process would compile again.
@@ -76,14 +79,20 @@ def warm_up(models: Models | None = None, *, progress: bool | None = None) -> li
     >>> [one.model for one in sl.warm_up("popularity")]
     ['Popularity']
     """
-    chosen, done = _templates(models), []
+    chosen: list[Recommender | None] = [*_templates(models)]
+    if models is None and find_spec("lightgbm") is not None:
+        chosen.append(None)  # for a second stage
+    done: list[Warmed] = []
     with silent(), steps("warming up", "recommenders", progress) as step:
         for model in chosen:
             kernels, _, seconds = compiled()
-            _use(model)
-            _list_far()
+            if model is None:
+                _use_two_stages()
+            else:
+                _use(model)
             after = compiled()
-            done.append(Warmed(type(model).__name__, after.kernels - kernels, after.cpu_seconds - seconds))
+            name = "TwoStage" if model is None else type(model).__name__
+            done.append(Warmed(name, after.kernels - kernels, after.cpu_seconds - seconds))
             require_kept()
             step(len(done), len(chosen))
     return done
@@ -137,6 +146,25 @@ def _use(model: Recommender) -> None:
             fitted.partial_fit(split.train, progress=False)
         if hasattr(model, "neighbours"):
             _look_far(model)
+        _list_far()
+
+
+def _use_two_stages() -> None:
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
+        warnings.simplefilter("ignore", ShortlistWarning)
+        test = splits.by_time(_events("weighted"), 0.2)
+        held = splits.by_time(test.train, 0.2)
+        first, second = (ItemKNN(neighbours=5).fit(one, progress=False) for one in (held.train, test.train))
+        two = TwoStage(first, LambdaMART(trees=2, min_leaf=1), candidates=15, models=[first])
+        two.fit(held)
+        two = two.with_first(second, models=[second])
+        evaluate(two, test)
+        two.save(Path(folder) / "two")
+        for one in (two, load(Path(folder) / "two")):
+            known = test.train.contexts.ids()[:4]
+            one.recommend(known, n=_N)
+            one.recommend(history=[test.train.history(context) for context in known], n=_N)
+            write_lists(one, Path(folder) / "lists.parquet", n=_N, progress=False, overwrite=True)
 
 
 def _worlds(model: Recommender) -> Iterator[tuple[Split, dict[str, Any], dict[str, Any]]]:
@@ -148,8 +176,9 @@ def _worlds(model: Recommender) -> Iterator[tuple[Split, dict[str, Any], dict[st
     yield splits.by_time(weighted, 0.2), {}, {}
     if hasattr(model, "weighting"):
         yield splits.by_time(weighted, 0.2), {"weighting": "log"}, {}
-    yield splits.held_out_contexts(weighted, 0.2), {}, {}
-    yield splits.at_random(parts, 0.2), {}, {}
+    # Embeddings are padded to whole tiles, where their length does not fit.
+    yield splits.held_out_contexts(weighted, 0.2), {"dim": 24} if hasattr(model, "dim") else {}, {}
+    yield splits.at_random(parts, 0.2), {"dim": 32} if hasattr(model, "dim") else {}, {}
     yield splits.at_random(plain, 0.2), {}, {}
 
 
@@ -228,6 +257,8 @@ def _move(model: DotProduct, histories: list[list[Any]], known: list[Any], items
         {"kind": "exact", "precision": "int8"},
         {"kind": "quantized"},
     )
+    with suppress(SettingError):  # those that learn from samples refuse
+        model.fold_in_items([known])
     for how in hows:
         index = model.index(n=_N, progress=False, **how)
         for only in (index, index.only(deny=items[:2]), index.only(allow=items[2:20])):
