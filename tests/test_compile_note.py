@@ -116,8 +116,9 @@ def test_once_for_each_stretch(listener, told, monkeypatch):
     assert len(told) == 2
 
 
-def test_kernels_of_others_are_their_own_affair(listener, told):
-    Kernel("numpy_user.kernels").start(listener)
+@pytest.mark.parametrize("module", ["numpy_user.kernels", None])
+def test_kernels_of_others_are_their_own_affair(listener, told, module):
+    Kernel(module).start(listener)
     assert told.stays_away()
 
 

@@ -33,7 +33,7 @@ class _Compilation(Listener):
     def on_start(self, event: Event) -> None:
         """Begin to count, unless this kernel is compiled for another one."""
         seconds, running, _ = self._state
-        self.kernels += event.data["dispatcher"].py_func.__module__.startswith("shortlist.")
+        self.kernels += is_ours(event.data)
         if running is None or not _compiles(running):
             self._cpu_began = time.process_time()
             self._state = (seconds, event.data, time.perf_counter())
@@ -53,6 +53,11 @@ class _Compilation(Listener):
         return seconds + max(0.0, now - began)
 
 
+def is_ours(running: dict[str, object]) -> bool:
+    """Return whether the kernel that an event of Numba's tells of is one of Shortlist's."""
+    return str(running["dispatcher"].py_func.__module__).startswith("shortlist.")  # type: ignore[attr-defined]
+
+
 def _compiles(running: dict[str, object]) -> bool:
     """Return whether the compilation still runs: a Ctrl-C may have kept its end from us."""
     return bool(running["dispatcher"].is_compiling)  # type: ignore[attr-defined]
@@ -65,8 +70,9 @@ register("numba:compile", _COMPILATION)  # type: ignore[no-untyped-call]
 def working_seconds() -> float:
     """Read the clock: like `time.perf_counter`, without the seconds in which any thread compiled.
 
-    Only differences mean anything. Loading a kernel from the disk takes milliseconds and counts. So does what PyTorch
-    compiles for a GPU.
+    Only differences mean anything. A thread that waits for what another one compiles stands still with it, as the
+    threads of a fit do; the time of one that works meanwhile is told too short. Loading a kernel from the disk takes
+    milliseconds and counts. So does what PyTorch compiles for a GPU.
     """
     now = time.perf_counter()
     return now - _COMPILATION.until(now)

@@ -12,6 +12,7 @@ Numba keeps them beside the source, or where `NUMBA_CACHE_DIR` says, and only wh
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -60,23 +61,22 @@ class Folder:
         return self.path / f"{source.parent.name}-{where}"
 
     def usable(self) -> bool:
-        """Return whether it may be read from and, as far as its owner goes, written to."""
+        """Return whether it may be read: kernels are code, so those of someone else are not."""
         if self.path is None or not self.private or not hasattr(os, "geteuid"):
             return True
         try:
-            found = os.lstat(self.path)
+            found = os.lstat(self.path) if self.closed else os.stat(self.path)
         except OSError:
-            return True  # not there, or out of reach: writing will tell
+            return False  # not there, and whoever makes it now is not known
         shared = stat.S_IMODE(found.st_mode) & 0o077
         return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not (self.closed and shared)
 
     def make(self, folder: Path) -> None:
         """Make a folder of kernels inside it; OSError where that cannot be."""
-        if self.path is not None and self.closed:
-            with suppress(FileExistsError):
-                self.path.mkdir(mode=0o700)
+        if self.path is not None:
+            self.path.mkdir(mode=0o700 if self.closed else 0o777, parents=True, exist_ok=True)
         if not self.usable():
-            raise PermissionError(1, "it is someone else's")
+            raise PermissionError(errno.EPERM, "it is someone else's, or open to others")
         folder.mkdir(parents=True, exist_ok=True)
 
     def writable(self) -> bool:
@@ -124,7 +124,7 @@ class KernelCache(FunctionCache):
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
         self._py_func, self._name = kernel, repr(kernel)
-        self._source = Path(kernel.__code__.co_filename)
+        self._source = Path(os.path.abspath(kernel.__code__.co_filename))
         self._stamp = _stamp(self._source)  # now: an upgrade may replace the files while this process runs
         _caches.append(self)
 
@@ -251,7 +251,9 @@ def _stamp(source: Path) -> str:
 def _read(source: Path) -> tuple[bytes, set[Path]]:
     """Return a digest of a file, and the files of Shortlist that it imports at its top."""
     content = source.read_bytes()
-    imported = {path for found in _IMPORT.finditer(content.decode()) for path in _files(*found.groups())}
+    imported = {
+        path for found in _IMPORT.finditer(content.decode(errors="replace")) for path in _files(*found.groups())
+    }
     return hashlib.sha256(content).digest(), imported
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
+from shortlist._clock import is_ours
 from shortlist._kernel_cache import KernelCache, writable
 from shortlist._notes import note, silenced
 from shortlist._signals import HeldSignals, stop_if_interrupted
@@ -110,9 +111,8 @@ class _Note(event.Listener):
         self._lock, self._running, self._timer = threading.Lock(), None, None
 
     def on_start(self, event: event.Event) -> None:
-        kernel = event.data["dispatcher"]
         running = self._running
-        if silenced() or not kernel.py_func.__module__.startswith("shortlist."):
+        if silenced() or not is_ours(event.data):
             return
         if running is not None and running["dispatcher"].is_compiling:
             return
