@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,6 +15,7 @@ from numba.core.event import Event, EventStatus, Listener, register, unregister
 
 from shortlist import _clock
 from shortlist._clock import working_seconds
+from shortlist.cli.output import Stopwatch
 
 
 @pytest.fixture
@@ -94,3 +99,79 @@ def test_a_compilation_whose_end_was_missed_does_not_stop_it(ticks):
     assert kernel(1) == 6
     ticks[0] += 3
     assert working_seconds() - before == 10
+
+
+FIT = """
+import json, sys, time
+import numpy as np
+from numba.core.event import Listener, register
+import shortlist as sl
+from shortlist._clock import compiled
+
+class Spent(Listener):  # the same by Numba's events alone
+    depth, seconds = 0, 0.0
+    def on_start(self, event):
+        self.began = self.began if self.depth else time.perf_counter()
+        self.depth += 1
+    def on_end(self, event):
+        self.depth -= 1
+        self.seconds += 0 if self.depth else time.perf_counter() - self.began
+
+rng = np.random.default_rng(0)
+frame = {"user": rng.integers(0, 300, 5000), "item": rng.integers(0, 100, 5000)}
+events = sl.Interactions.from_frame(frame, context="user", item="item")
+events.by_context, events.by_item
+spent = Spent()
+register("numba:compile", spent)
+before = compiled()
+began = time.perf_counter()
+model = sl.IALS(dim=8, epochs=2).fit(events, progress=False)
+wall = time.perf_counter() - began
+fit, compiling = sum(one.seconds for one in model.training_), spent.seconds
+after = compiled()
+began, spent.seconds = time.perf_counter(), 0.0
+index = model.index("exact", n=5, progress=False)
+took = time.perf_counter() - began
+print(json.dumps({
+    "wall": wall, "fit": fit, "compiling": compiling, "kernels": after.kernels - before.kernels,
+    "clock": after.seconds - before.seconds, "cpu": after.cpu_seconds - before.cpu_seconds,
+    "index_wall": took, "index_compiling": spent.seconds,
+    "query": index.measured.milliseconds / 1e3 * index.measured.queries, "build": index.measured.build_seconds,
+}))
+"""
+
+
+def test_seconds_of_epochs_and_queries_are_not_those_of_the_compiler(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, timeout=600, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["kernels"] > 0
+    assert found["compiling"] > 0
+    assert found["fit"] + found["compiling"] <= found["wall"]
+    assert found["clock"] == pytest.approx(found["compiling"], rel=0.1)
+    assert found["cpu"] > 0
+    assert found["index_compiling"] > 0
+    assert found["build"] + found["index_compiling"] <= found["index_wall"]
+
+
+def test_a_stopwatch_stands_still_too(ticks):
+    kernel = numba.njit(lambda x: x * 7)
+
+    class Slow(Listener):
+        def on_start(self, event):
+            ticks[0] += 10
+
+        def on_end(self, event):
+            pass
+
+    slow = Slow()
+    with Stopwatch() as watch:
+        register("numba:compile", slow)
+        try:
+            assert kernel(2) == 14
+        finally:
+            unregister("numba:compile", slow)
+        ticks[0] += 1
+    assert watch.seconds == pytest.approx(1)

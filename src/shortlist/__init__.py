@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
     from shortlist.retrieval import slates
     from shortlist.tuning import Tuned, tune
+    from shortlist.warming import Warmed, warm_up
 
 _HOME = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
@@ -116,12 +117,14 @@ _HOME = {
     "UserState": "shortlist.online",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
+    "Warmed": "shortlist.warming",
     "Written": "shortlist.recommenders.batch",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
     "load": "shortlist.recommenders.registry",
     "tune": "shortlist.tuning",
+    "warm_up": "shortlist.warming",
     "write_lists": "shortlist.recommenders.batch",
 }
 _MODULES = {
@@ -143,7 +146,7 @@ __all__ = [  # noqa: RUF022
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
-    "tune", "Tuned", "tuning",
+    "tune", "Tuned", "tuning", "warm_up", "Warmed",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",
 ]  # fmt: skip

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
 
+from shortlist._clock import is_ours
+from shortlist._kernel_cache import KernelCache, writable
+from shortlist._notes import note, silenced
 from shortlist._signals import HeldSignals, stop_if_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +41,7 @@ def lean_kernel(function: F) -> F:
 
     A kernel counts references to the arrays that it hands on, with an atomic addition for each array of a tuple at
     each call: some 100 ns, and far more where several threads hold the same arrays. Whoever calls owns the arrays
-    anyway. Such a function must not make arrays; views are fine. Numba's cache on disk does not see when an inlined
-    function in another file changes: remove it (`make clean`) after such a change.
+    anyway. Such a function must not make arrays; views are fine.
     """
     return _compiled(function, fastmath=False, **_LEAN)
 
@@ -47,11 +53,10 @@ def fast_lean_kernel(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     options |= {"nogil": True, "error_model": "numpy"}
-    try:
-        compiled = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder to keep a cache in, as in a read-only container: compile in every process
-        compiled = numba.njit(**options)(function)
+    compiled = numba.njit(**options)(function)
     if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
+        with suppress(OSError):  # no file: it was typed at a prompt, or comes out of an archive
+            compiled._cache = KernelCache(function)
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
     return cast("F", compiled)
 
@@ -83,3 +88,62 @@ class _BetweenPasses(event.Listener):
 
 
 event.register("numba:run_pass", _BetweenPasses())  # type: ignore[no-untyped-call]
+
+
+class _Note(event.Listener):
+    """Says that a user waits for the compiler, while it still compiles: once for each stretch of waiting.
+
+    Kernels that are compiled within `_GAP` seconds of each other are one stretch; the line comes when it has compiled
+    for `_PATIENCE` seconds in all. A timer writes it, since one pass of the compiler may take many seconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, Any] | None = None  # the outermost kernel, unless nobody wants to know
+        self._began, self._ended, self._spent = 0.0, -_GAP, 0.0
+        self._told = False
+        self._timer: threading.Timer | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        """No compilation goes on in a forked child, and the timer is in the parent."""
+        self._lock, self._running, self._timer = threading.Lock(), None, None
+
+    def on_start(self, event: event.Event) -> None:
+        running = self._running
+        if silenced() or not is_ours(event.data):
+            return
+        if running is not None and running["dispatcher"].is_compiling:
+            return
+        now = time.perf_counter()
+        if now - self._ended > _GAP:
+            self._told, self._spent = False, 0.0
+        self._running, self._began = event.data, now
+        if not self._told:
+            self._timer = threading.Timer(max(0.0, _PATIENCE - self._spent), self._tell, [event.data])
+            with suppress(RuntimeError):  # no more threads can be started
+                self._timer.start()
+
+    def on_end(self, event: event.Event) -> None:
+        if self._running is not event.data:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._running, self._timer = None, None
+        self._ended = time.perf_counter()
+        self._spent += self._ended - self._began
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        with self._lock:
+            if self._running is not data or self._told:
+                return
+            self._told = True
+        # Where nothing can be kept the cache says so, and it is not the first use only.
+        note("compiling kernels, first use only" if writable() else "compiling kernels")
+
+
+_GAP = 10.0
+_PATIENCE = 1.0
+event.register("numba:compile", _Note())  # type: ignore[no-untyped-call]

@@ -109,30 +109,47 @@ def test_a_compiler_that_is_switched_off(monkeypatch):
 
 
 def test_the_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SHORTLIST_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     first, second = compiler(), compiler()
     assert str(tmp_path / "cache") in first["cache"].found
     assert list((tmp_path / "cache").rglob("*.nbi"))
     assert "was compiled" in first["Numba"].found
     assert "from the cache" in second["Numba"].found
+    assert first["kernels"].found.startswith("1 of ")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SHORTLIST_CACHE_DIR", str(tmp_path / "file"))
+    third = compiler()["cache"]
+    assert third.state == "note"
+    assert f"SHORTLIST_CACHE_DIR is {tmp_path / 'file'}, which cannot be written" in third.found
 
 
 @pytest.mark.parametrize(
     ("told", "state", "words"),
     [
-        ({"cache": None, "writable": False, "from_cache": False}, "note", "none"),
-        ({"cache": "there", "writable": False, "from_cache": False}, "note", "read only"),
-        ({"cache": "there", "writable": False, "from_cache": True}, "ok", "read only"),
-        ({"cache": "there", "writable": True, "from_cache": True}, "ok", "there"),
+        ({"writable": False, "from_cache": False, "kept": 0}, "note", "none of the folders"),
+        ({"writable": False, "from_cache": False, "kept": 5}, "note", "read only"),
+        ({"writable": False, "from_cache": True, "kept": 5}, "ok", "read only"),
+        ({"writable": True, "from_cache": True, "kept": 5}, "ok", "there"),
+        ({"writable": True, "from_cache": True, "kept": 5, "refused": "X is y"}, "note", "X is y, which cannot"),
     ],
 )
 def test_a_cache_that_cannot_be_written(monkeypatch, told, state, words):
-    answer = {"compiles": True, "seconds": 0.1, "layer": "default", **told}
+    answer = {
+        "compiles": True,
+        "seconds": 0.1,
+        "layer": "default",
+        "cache": "there",
+        "refused": None,
+        "kernels": 9,
+        **told,
+    }
     monkeypatch.setattr(checkup, "probe", lambda name: iter([answer]))
-    found = compiler()["cache"]
-    assert found.state == state
-    assert words in found.found
-    assert ("NUMBA_CACHE_DIR" in found.advice) == (state == "note")
+    findings = compiler()
+    assert findings["cache"].state == state
+    assert words in findings["cache"].found
+    assert ("SHORTLIST_CACHE_DIR" in findings["cache"].advice) == (state == "note")
+    assert ("shortlist warmup" in findings["kernels"].found) == (told["kept"] == 0)
 
 
 def test_missing_and_old_packages(monkeypatch):

@@ -20,6 +20,7 @@ from shortlist.cli.fit import fit
 from shortlist.cli.inspecting import inspect
 from shortlist.cli.recommend import recommend, similar
 from shortlist.cli.tune import tune
+from shortlist.cli.warmup import warmup
 
 
 class Guarded(TyperGroup):
@@ -113,7 +114,7 @@ def options(
     ctx.obj.debug = debug
 
 
-for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, inspect, datasets, doctor):
+for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, inspect, datasets, doctor, warmup):
     app.command(cls=Command)(_command)
 
 

@@ -169,14 +169,18 @@ def check_compiler(report: Report) -> None:
     how = "taken from the cache" if told["from_cache"] else "compiled"
     report.add("Compiler", Finding("Numba", f"a kernel was {how} in {told['seconds']:.2f} s"))
     report.add("Compiler", Finding("threading layer", f"{told['layer']}; not used: Shortlist has its own threads"))
-    advice = "set NUMBA_CACHE_DIR to a folder that can be written; without it every process compiles again"
-    if told["cache"] is None:
-        report.add("Compiler", Finding("cache", "none", "note", advice))
-    elif not told["writable"]:
+    advice = "set SHORTLIST_CACHE_DIR to a folder that can be written; without it every process compiles again"
+    if not told["writable"]:
+        found = "none of the folders can be written" if not told["kept"] else f"{told['cache']}, read only"
         state: State = "ok" if told["from_cache"] else "note"
-        report.add("Compiler", Finding("cache", f"{told['cache']}, read only", state, advice if state != "ok" else ""))
+        report.add("Compiler", Finding("cache", found, state, advice if state != "ok" else ""))
+    elif told["refused"]:
+        found = f"{told['cache']}; {told['refused']}, which cannot be written"
+        report.add("Compiler", Finding("cache", found, "note", advice))
     else:
         report.add("Compiler", Finding("cache", told["cache"]))
+    few = "" if told["kept"] else "; shortlist warmup compiles them ahead of time"
+    report.add("Compiler", Finding("kernels", f"{told['kept']} of {told['kernels']} are compiled{few}"))
 
 
 def check_extras(report: Report, extras: dict[str, list[Requirement]]) -> None:

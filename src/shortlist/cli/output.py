@@ -3,12 +3,12 @@
 import json
 import math
 import sys
-import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import typer
 
+from shortlist._notes import silent
 from shortlist.cli.text import shown
 
 
@@ -23,6 +23,8 @@ class Output:
         ctx.obj.json = as_json
         self.json = as_json
         self.quiet = quiet
+        if quiet:
+            ctx.with_resource(silent())
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class Output:
 
 
 class Stopwatch:
-    """Measures the block it is the context of.
+    """Measures the block it is the context of, without the time in which kernels are compiled.
 
     >>> with Stopwatch() as watch:
     ...     pass
@@ -96,11 +98,14 @@ class Stopwatch:
     seconds = 0.0
 
     def __enter__(self) -> "Stopwatch":
-        self._began = time.perf_counter()
+        from shortlist._clock import working_seconds
+
+        self._clock = working_seconds
+        self._began = working_seconds()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds = time.perf_counter() - self._began
+        self.seconds = self._clock() - self._began
 
 
 def _plain(value: Any) -> Any:

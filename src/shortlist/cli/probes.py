@@ -101,37 +101,37 @@ def _blas() -> None:
 
 
 def _numba() -> None:
-    """Compile a kernel of our own, or take it from the cache."""
+    """Compile a kernel of our own, or take it from the cache; and count those that the cache has."""
     import time
+    from contextlib import suppress
+    from importlib import import_module
 
     import numba
     import numpy as np
 
+    from shortlist._kernel_cache import compiled_ahead, folders, kernel_modules, writable
     from shortlist._random import mixed
 
     start = time.perf_counter()
     mixed(np.uint64(1))
+    seconds = time.perf_counter() - start
     stats = getattr(mixed, "stats", None)  # without it, compiling is switched off
-    folder = None if stats is None else stats.cache_path
+    for name in kernel_modules():
+        with suppress(ImportError):  # of an extra
+            import_module(name)
+    kept, kernels = compiled_ahead()
+    folder, first = writable(), folders()[0]
     _tell(
         compiles=stats is not None,
-        seconds=time.perf_counter() - start,
-        cache=folder,
+        seconds=seconds,
+        cache=str(folder or first),
+        writable=folder is not None,
+        refused=None if first in (folder, None) or first.path is None else f"{first.why} is {first}",
         from_cache=stats is not None and bool(stats.cache_hits),
-        writable=folder is not None and _writable(folder),
+        kept=kept,
+        kernels=kernels,
         layer=getattr(numba.config, "THREADING_LAYER", None),
     )
-
-
-def _writable(folder: str) -> bool:
-    import tempfile
-
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 def _torch() -> None:

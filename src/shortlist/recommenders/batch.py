@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from os import PathLike
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from shortlist._clock import working_seconds
 from shortlist._fork import require_polars_threads
 from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Background, blas_threads
@@ -53,7 +53,7 @@ class Written:
             row at all.
         resumed: contexts whose lists were found finished, from a call before.
         skipped: contexts that are not known, left out because of `unknown="skip"`.
-        seconds: how long it took, this time.
+        seconds: how long it took, this time, without the time in which kernels were compiled.
     """
 
     path: Path
@@ -126,7 +126,7 @@ def write_lists(
     (2, 2)
     """
     require_polars_threads("write_lists")
-    began = time.perf_counter()
+    began = working_seconds()
     n, whole_block = whole("n", n), None if block is None else whole("block", block)
     one_of("format", format, FORMATS)
     exclude_seen, overwrite = flag("exclude_seen", exclude_seen), flag("overwrite", overwrite)
@@ -178,7 +178,7 @@ def write_lists(
             draft.finish(file.tail(empty, draft.blocks))
         about = [one.about for one in draft.blocks]
     rows, short = (sum(one[name] for one in about) for name in ("rows", "short"))
-    return Written(target, len(whom), rows, short, resumed, skipped, time.perf_counter() - began)
+    return Written(target, len(whom), rows, short, resumed, skipped, working_seconds() - began)
 
 
 def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFormat, n: int) -> None:  # noqa: A002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._notes import silent
 from shortlist._settings import flag, one_of, whole
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.rows import Rows
@@ -19,6 +20,7 @@ from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries
+from shortlist.recommenders.progress import is_shown
 from shortlist.retrieval.filters import Filters
 from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
@@ -281,15 +283,18 @@ def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
 @contextmanager
 def _told(progress: bool | None) -> Iterator[tuple[Advance, Any]]:
     """Who is told what is being done, and who is told the result; unless `progress` is False, standard error."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else flag("progress", progress)):
-        yield (lambda _: None), (lambda _: None)
-        return
+    shown = is_shown(progress)
+    shower = _shown() if shown else nullcontext(((lambda _: None), (lambda _: None)))
+    with silent(progress is not None and not shown), shower as told:
+        yield told
 
+
+@contextmanager
+def _shown() -> Iterator[tuple[Advance, Any]]:
     def tell(text: str) -> None:
         sys.stderr.write(text + "\n")
 
-    if not terminal:
+    if not sys.stderr.isatty():
         yield (lambda stage: tell(f"index: {stage}")), tell
         return
     from rich.console import Console

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shortlist._notes import silent
 from shortlist._settings import flag
 from shortlist._threads import Step
 from shortlist.solvers.epochs import Callback, Epoch
@@ -31,15 +32,25 @@ def watched(
     """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
 
     On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
-    or a line for each tenth of the parts. The text `first` has a line before them.
+    or a line for each tenth of the parts. The text `first` has a line before them. Where `progress` is False, the line
+    about the compiler is left out too.
     """
-    terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else flag("progress", progress)):
-        yield Monitor(callbacks)
-        return
+    shown = is_shown(progress)
+    shower = _watched(title, callbacks, first) if shown else nullcontext(Monitor(callbacks))
+    with silent(progress is not None and not shown), shower as monitor:
+        yield monitor
+
+
+def is_shown(progress: bool | None) -> bool:
+    """Return whether to show how far work is: as the user says, else where standard error is a terminal."""
+    return sys.stderr.isatty() if progress is None else flag("progress", progress)
+
+
+@contextmanager
+def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[Monitor]:
     if first:
         sys.stderr.write(f"{title}: {first}\n")
-    if not terminal:
+    if not sys.stderr.isatty():
         told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
         yield Monitor(told, tenths(title))
         return
@@ -59,19 +70,20 @@ def watched(
 @contextmanager
 def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
     """Shows how many of what are done, unless `progress` is False: by a bar on a terminal, else as `watched` does."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else flag("progress", progress)):
-        yield lambda done, total: None
-    elif not terminal:
-        yield tenths(title, what)
-    else:
-        with _bar() as bar:
-            task = bar.add_task(title, total=None, status="")
+    shown = is_shown(progress)
+    with silent(progress is not None and not shown):
+        if not shown:
+            yield lambda done, total: None
+        elif not sys.stderr.isatty():
+            yield tenths(title, what)
+        else:
+            with _bar() as bar:
+                task = bar.add_task(title, total=None, status="")
 
-            def step(done: int, total: int) -> None:
-                bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} {what}")
+                def step(done: int, total: int) -> None:
+                    bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} {what}")
 
-            yield step
+                yield step
 
 
 def _bar() -> Progress:

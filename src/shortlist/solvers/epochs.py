@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._clock import working_seconds
 from shortlist.objectives.pointwise import LossParts
 from shortlist.solvers.stopping import Stopping
 
@@ -23,7 +23,7 @@ class Epoch:
     number: int  # from 1
     epochs: int  # how many there will be at most
     loss: LossParts
-    seconds: float  # of this pass, without the time to compute the loss or the validation
+    seconds: float  # of this pass, without the time to compute the loss or the validation, or to compile kernels
     validation: float | None = None  # the metric on the validation split, where there is one
     samples: int = 0  # steps, where it is learnt by sampling
 
@@ -128,9 +128,9 @@ def run(
     seconds, validation = past.seconds, past.validation
     for number in range(max(1, past.number), epochs + 1):
         if number > past.number:
-            began = time.perf_counter()
+            began = working_seconds()
             loop.epoch()
-            seconds = time.perf_counter() - began
+            seconds = working_seconds() - began
             validation = None
             if stopping is not None and (number % every == 0 or number == epochs):
                 validation = stopping.judge(number, *loop.outcome())

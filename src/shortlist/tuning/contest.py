@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._clock import working_seconds
-from shortlist._settings import flag
+from shortlist._notes import silent
 from shortlist.data import splits
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split, among
@@ -25,6 +25,7 @@ from shortlist.evaluation.comparison import verdict_of
 from shortlist.metrics import Metric, parse_metric, parse_metrics
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.popularity import Popularity
+from shortlist.recommenders.progress import is_shown
 from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.space import Dimension
 from shortlist.tuning.problem import searched
@@ -182,7 +183,7 @@ def contest(
         raise DataError("the split asks for no context; take a larger test part")
     inner = validation_within(split, seed=seed) if validation is None else validation
     _refuse_leak(split, inner)
-    told = sys.stderr.isatty() if progress is None else flag("progress", progress)
+    told = is_shown(progress)
     if study is not None and not isinstance(study, str | PathLike):
         raise SettingError(f"study is {study!r:.80}; expected the path of a folder")
     rows = []
@@ -201,7 +202,8 @@ def contest(
             "progress": progress,
         }
         try:
-            rows.append(_tried(entrant, split, inner, wanted, how))
+            with silent(progress is not None and not told):
+                rows.append(_tried(entrant, split, inner, wanted, how))
         except (DataError, MemoryError) as error:
             rows.append(Row(name=name, reason=str(error) or type(error).__name__))
             if told:

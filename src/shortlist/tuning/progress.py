@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from shortlist._settings import flag
+from shortlist._notes import silent
 from shortlist._words import count
+from shortlist.recommenders.progress import is_shown
 from shortlist.tuning.result import Trial
 
 
@@ -97,11 +98,16 @@ def watched(
     title: str, metric: str, trials: int | None, seconds: float | None, progress: bool | None
 ) -> Iterator[Watch]:
     """Shows a bar on a terminal; elsewhere, and only where `progress` is True, a line a trial."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if progress is None else flag("progress", progress)):
-        yield Watch(metric, trials, seconds)
-        return
-    if not terminal:
+    shown = is_shown(progress)
+    plain = nullcontext(Watch(metric, trials, seconds))
+    shower = _watched(title, metric, trials, seconds) if shown else plain
+    with silent(progress is not None and not shown), shower as watch:
+        yield watch
+
+
+@contextmanager
+def _watched(title: str, metric: str, trials: int | None, seconds: float | None) -> Iterator[Watch]:
+    if not sys.stderr.isatty():
         lines = _Lines(metric, trials, seconds)
         lines.title = title
         yield lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from inspect import signature
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._clock import working_seconds
 from shortlist._settings import number, one_of, whole
 from shortlist.errors import SettingError
 from shortlist.retrieval.indexes.base import Codes, VectorIndex, Vectors, checked_vectors
@@ -121,16 +121,16 @@ class Trial:
 
     def _fastest_exact(self) -> VectorIndex:
         """The vectors themselves, or a copy in bytes where searching that first is faster."""
-        started = time.perf_counter()
+        started = working_seconds()
         copy = ExactIndex(self.items, priority=self.priority, precision="int8", threads=self.threads)
-        seconds = time.perf_counter() - started
+        seconds = working_seconds() - started
         if _milliseconds(copy, self.measured_on, self.n) * WORTH > self.exact_ms:
             return self._with_measure(self.exact, 0.0)
         return self._with_measure(copy, seconds)
 
     def of_kind(self, kind: str, settings: dict[str, Any]) -> tuple[VectorIndex, str]:
         """The index of a kind, its search settings chosen where they are not given."""
-        started = time.perf_counter()
+        started = working_seconds()
         if kind == "exact":
             index: VectorIndex = _made(
                 ExactIndex, kind, self.items, settings, priority=self.priority, threads=self.threads
@@ -140,7 +140,7 @@ class Trial:
             if kind != "hnsw" and settings.get("seed") is None:
                 more["seed"] = self.seed
             index = _made(kinds()[kind], kind, self.items, settings, **more)
-        seconds = time.perf_counter() - started
+        seconds = working_seconds() - started
         given = {name for name in index.settings if settings.get(name) is not None}
         why = "as asked for"
         if len(self.measured_on) and given != index.settings.keys():
@@ -161,9 +161,9 @@ class Trial:
                 continue
             trial = index.with_settings(**rung)
             self.advance("settings: " + ", ".join(f"{name} {value}" for name, value in rung.items()))
-            started = time.perf_counter()
+            started = working_seconds()
             found = trial.search(self.chosen_by, self.n, threads=1)[0]
-            spent = time.perf_counter() - started
+            spent = working_seconds() - started
             each = recalls(found, self._exactly(self.chosen_by))
             recall = float(each.mean())
             if nearest is None or recall > nearest[0]:
@@ -223,9 +223,9 @@ def _milliseconds(index: VectorIndex, queries: Vectors, n: int) -> float:
     spent = []
     for k in range(min(len(queries), TIMED) + 2):
         one = queries[k % len(queries)][None]
-        started = time.perf_counter()
+        started = working_seconds()
         index.search(one, n, threads=1)
-        spent.append(time.perf_counter() - started)
+        spent.append(working_seconds() - started)
         if sum(spent) > 3:
             break
     return 1e3 * float(np.median(spent[min(2, len(spent) - 1) :]))

@@ -1,0 +1,53 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.helpers import program
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    kept = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    return {**kept, "SHORTLIST_CACHE_DIR": str(tmp_path_factory.mktemp("kernels"))}
+
+
+def test_what_is_compiled_once_is_there(environment):
+    first = program("warmup", "--model", "popularity", "--json", "-q", env=environment, timeout=600)
+    assert (first.returncode, first.stderr) == (0, "")
+    told = json.loads(first.stdout)
+    assert told["cache"] == environment["SHORTLIST_CACHE_DIR"]
+    (one,) = told["models"]
+    assert one["model"] == "Popularity"
+    assert one["kernels"] > 0
+    assert one["cpu_seconds"] > 0
+    assert list(Path(told["cache"]).rglob("*.nbc"))
+    again = program("warmup", "--model", "popularity", env=environment, timeout=600)
+    assert again.returncode == 0
+    assert "Popularity  already compiled" in again.stdout
+    assert f"kept in  {told['cache']}" in again.stdout
+    assert again.stderr == "warming up: 1/1 recommenders\n"
+
+
+def test_a_name_that_is_none(run):
+    assert "did you mean" in run("warmup", "--model", "popularit", code=1).stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of processes")
+def test_nowhere_to_keep_them(environment, tmp_path):
+    """A later process would compile again, so that an image must not be built."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
+        "import sys; sys.argv = ['shortlist', 'warmup', '--model', 'popularity', '-q']\n"
+        "from shortlist.cli import main; main()"
+    )
+    fresh = {**environment, "SHORTLIST_CACHE_DIR": str(tmp_path / "fresh")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=fresh, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: compiled kernels cannot be kept")
+    assert "SHORTLIST_CACHE_DIR" in done.stderr
