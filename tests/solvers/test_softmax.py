@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
-from shortlist.solvers import softmax_fold_in, softmax_pass
+from shortlist.solvers import softmax, softmax_fold_in, softmax_pass
 from shortlist.solvers.optimizers import ADAGRAD, ADAM, SGD, State
 from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SoftmaxSteps
 from shortlist.solvers.softmax_fold_in import FoldIn
@@ -357,8 +357,10 @@ def by_the_book(t, draws=None):
 
 @pytest.mark.parametrize("exclude", ["history", "positive"])
 @pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("tile", [(512, 512), (100, 48)])
-def test_gradients_over_many_tiles(monkeypatch, exclude, sampled, tile):
+@pytest.mark.parametrize("ours", [False, True])
+@pytest.mark.parametrize("tile", [(512, 512), (112, 48)])
+def test_gradients_over_many_tiles(monkeypatch, exclude, sampled, tile, ours):
+    monkeypatch.setattr(softmax, "OURS", ours)
     for name, value in zip(("_ROWS", "_COLUMNS", "_GROUPS"), (*tile, 5)):
         monkeypatch.setattr(softmax_pass, name, value)
     t, draws = wide(exclude=exclude, temperature=0.1), None

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
 
+OURS = WIDTH == 16  # with AVX-512, where OpenBLAS may take AVX2: half as fast on processors newer than it
+_DEPTH = 512  # rows of both factors at a time, so that they stay in the cache
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -51,3 +53,41 @@ def multiply(A: Array, B: Array, count: int, out: Array) -> None:
         sums[:] = 0
         for j in range(0, out.shape[1], WIDTH):
             add_product(sums, 0, j, columns, B, count)
+
+
+@fast_kernel
+def multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool) -> None:
+    """Set out to A[:count].T @ B[:count], or add that to it; the columns of A and B are whole tiles.
+
+    A may have more columns than `out` has rows. Bound by the multiply-adds of `tiles.add_product`: A is read once, row
+    by row, so that it may come from far away.
+    """
+    n_strips = (out.shape[0] + WIDTH - 1) // WIDTH
+    strips = np.empty((n_strips, min(count, _DEPTH), WIDTH), np.float32)
+    sums = np.zeros((n_strips, WIDTH, out.shape[1]), np.float32)
+    for begin in range(0, count, _DEPTH):
+        depth = min(_DEPTH, count - begin)
+        for k in range(depth):
+            for strip in range(n_strips):
+                for n in range(WIDTH):
+                    strips[strip, k, n] = A[begin + k, strip * WIDTH + n]
+        for strip in range(n_strips):
+            for j in range(0, out.shape[1], WIDTH):
+                add_product(sums[strip], 0, j, strips[strip], B[begin : begin + depth], depth)
+    for i in range(out.shape[0]):
+        for f in range(out.shape[1]):
+            out[i, f] = sums[i // WIDTH, i % WIDTH, f] + (out[i, f] if more else np.float32(0))
+
+
+@fast_kernel
+def turn(A: Array, out: Array) -> None:
+    """Set out to Aᵀ, filled up with zeros; the sides of `out` and the columns of A are whole tiles."""
+    whole = len(A) // WIDTH * WIDTH
+    for i in range(0, out.shape[0], WIDTH):
+        for j in range(0, whole, WIDTH):
+            transpose(out, i, j, A)
+    for i in range(out.shape[0]):
+        for j in range(whole, len(A)):
+            out[i, j] = A[j, i]
+        for j in range(len(A), out.shape[1]):
+            out[i, j] = 0
