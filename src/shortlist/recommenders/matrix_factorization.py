@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shortlist._parts import part_of, text_of
 from shortlist._settings import number, whole
@@ -286,18 +286,19 @@ class SoftmaxMF(Sampled):
     """
 
     dim: int = 128
-    epochs: int = 30
-    learning_rate: float = 0.003
+    epochs: int = 8
+    learning_rate: float = 0.002
     regularization: float = 0.0
     normalize: bool = True
     n_negatives: int = 0
     optimizer: OptimizerName = "adam"
+    init: Literal["random", "svd"] = "svd"
     init_scale: float = 0.05
     positive_context_exponent: float = -0.25
-    temperature: float = 0.085
+    temperature: float = 0.11
     beta: float = 0.5
     exclude: Exclude = "history"
-    batch: int = 1024
+    batch: int = 512
 
     def composition(self) -> Composition:
         """Softmax, over everything or by popularity, without weights."""

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
-from shortlist.solvers.tiles import WIDTH, add_product, transpose
+from shortlist.solvers.tiles import ROW, WIDTH, add_product, add_row, add_vector, transpose
 
 OURS = WIDTH == 16  # with AVX-512, where OpenBLAS may take AVX2: half as fast on processors newer than it
+_FEW = 3  # rows that are multiplied one by one: a tile takes longer
 _DEPTH = 512  # rows of both factors at a time, so that they stay in the cache
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -35,8 +36,16 @@ def padded(A: Floats) -> Floats:
 def product(A: Floats, B: Floats) -> Floats:
     """A @ B."""
     out = np.empty((whole_tiles(len(A)), whole_tiles(B.shape[1])), np.float32)
-    multiply(padded(A), padded(B), A.shape[1], out)
+    multiply_some(padded(A), padded(B), A.shape[1], out, len(A))
     return out[: len(A), : B.shape[1]]
+
+
+def multiply_some(A: Floats, B: Floats, count: int, out: Floats, n_rows: int) -> None:
+    """`multiply`, of whose rows only the first `n_rows` are needed: the others may be left as they are."""
+    if n_rows <= _FEW:
+        _multiply_few(A, B, count, out, n_rows)
+    else:
+        multiply(A, B, count, out)
 
 
 @fast_kernel
@@ -56,6 +65,19 @@ def multiply(A: Array, B: Array, count: int, out: Array) -> None:
 
 
 @fast_kernel
+def _multiply_few(A: Array, B: Array, count: int, out: Array, n_rows: int) -> None:
+    """The first rows of `multiply`, to the bit, one by one; bound by the bytes of B, which each of them reads."""
+    whole = out.shape[1] // (ROW * WIDTH) * (ROW * WIDTH)
+    for r in range(n_rows):
+        for j in range(out.shape[1]):
+            out[r, j] = 0
+        for j in range(0, whole, ROW * WIDTH):
+            add_row(out, r, j, A, B, count)
+        for j in range(whole, out.shape[1], WIDTH):
+            add_vector(out, r, j, A, B, count)
+
+
+@fast_kernel
 def multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool) -> None:
     """Set out to A[:count].T @ B[:count], or add that to it; the columns of A and B are whole tiles.
 
@@ -64,7 +86,8 @@ def multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool) -> N
     """
     n_strips = (out.shape[0] + WIDTH - 1) // WIDTH
     strips = np.empty((n_strips, min(count, _DEPTH), WIDTH), np.float32)
-    sums = np.zeros((n_strips, WIDTH, out.shape[1]), np.float32)
+    sums = np.empty((n_strips, WIDTH, out.shape[1]), np.float32)
+    sums[:] = 0
     for begin in range(0, count, _DEPTH):
         depth = min(_DEPTH, count - begin)
         for k in range(depth):

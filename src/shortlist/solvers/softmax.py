@@ -337,7 +337,7 @@ class SoftmaxSteps:
         at = np.arange(len(codes), dtype=np.int32)
 
         def apply(start: int, stop: int) -> None:
-            kernels.step(
+            kernels.take_steps(
                 self._kind, self._items, codes, at, D, 1.0, batch.H, 1.0, norms, self._dim, self._normalize,
                 self._states[1], rate, self._ridges[1], touches, start, stop,
             )  # fmt: skip
@@ -348,7 +348,7 @@ class SoftmaxSteps:
         self, codes: Codes, at: Array, gradients: Floats, F: Floats, norms: Floats, rate: Floats, touches: Floats
     ) -> None:
         def work(start: int, stop: int) -> None:
-            kernels.step(
+            kernels.take_steps(
                 self._kind, self._contexts, codes, at, gradients, 1.0 / self._temperature, F, 1.0 / self._temperature,
                 norms, self._dim, self._normalize, self._states[0], rate, self._ridges[0], touches, start, stop,
             )  # fmt: skip

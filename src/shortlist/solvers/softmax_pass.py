@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shortlist._settings import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.row_products import OURS, multiply, multiply_turned, padded, turn, whole_tiles
+from shortlist.solvers.row_products import OURS, multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -164,15 +164,17 @@ class Pass:
                     turn(H[first:last], turned)
                     multiply(F_wide[whole], turned, width, E[tile, whole])
                 else:
-                    multiply(F_wide[whole], tiles.turned[tile], width, E[tile, whole])
+                    multiply_some(F_wide[whole], tiles.turned[tile], width, E[tile, whole], rows.stop - rows.start)
                 kernels.exponentiate(
                     E[tile, rows], last - first, batch.bias[first:last], begins[rows], ends[rows], batch.columns, first,
                     tile_tops[tile, rows], new_sums,
                 )  # fmt: skip
                 if blas:
                     np.matmul(Z, H[first:last], out=new_U)
+                elif tiles is None:
+                    multiply(E[tile, whole], H[first:], last - first, new_U)
                 else:
-                    multiply(E[tile, whole], H[first:] if tiles is None else tiles.wide[first:], last - first, new_U)
+                    multiply_some(E[tile, whole], tiles.wide[first:], last - first, new_U, rows.stop - rows.start)
                 kernels.merge(
                     tops[group, rows], sums[group, rows], U[group, rows], tile_tops[tile, rows], new_sums, new_U
                 )
@@ -191,7 +193,9 @@ class Pass:
             for tile in range(a * (n_tiles + more) // n_chunks, b * (n_tiles + more) // n_chunks):
                 if tile < n_tiles:
                     first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
-                    kernels.spread(part.F, part.tops[tile], part.logs, part.push, scaled)
+                    with np.errstate(invalid="ignore"):  # −∞ − −∞, of a row without negatives
+                        shares = part.push * np.exp(part.tops[tile] - part.logs)
+                    np.multiply(part.F, np.where(part.logs > -np.inf, shares, 0)[:, None], out=scaled)
                     E = part.E[tile, : len(scaled), : last - first].T
                     if batch.ours:
                         multiply_turned(part.E[tile], scaled, len(scaled), D[first:last], not begin)
