@@ -1,4 +1,4 @@
-"""Which settings of SoftmaxMF are best on gowalla's validation? A search on a GPU; every trial is kept.
+"""Which settings of SoftmaxMF are good? On gowalla's validation by a search on a GPU, and on other data in what time.
 
     python benchmarks/softmax_study.py prepare --data ../shared/data --out study.npz       (with Shortlist installed)
     python benchmarks/softmax_study.py search study.npz --dims 64 64 128 --seconds 120
@@ -6,9 +6,9 @@
     python benchmarks/softmax_study.py around study.npz --dims 128
 
     python benchmarks/defaults.py prepare --data ../shared/data --out defaults.npz
-    python benchmarks/softmax_study.py defaults defaults.npz                (into benchmarks/studies/softmaxmf-defaults.csv)
+    python benchmarks/softmax_study.py defaults defaults.npz    (into benchmarks/studies/softmaxmf-defaults.csv)
     python benchmarks/softmax_study.py defaults defaults.npz --before       (the defaults of before)
-    python benchmarks/softmax_study.py table                                (from there)
+    python benchmarks/softmax_study.py table                    (from there)
 
 `defaults` is about settings for data that nobody has tuned for. It fits every setting of a grid on the random split of
 some data sets of `defaults.py`, on one thread of a CPU, and writes NDCG@20 over the whole catalogue and the CPU-seconds
@@ -16,13 +16,14 @@ of the fit, a line a fit; it goes on where it was stopped. Lines whose products 
 NumPy, the others with those of `shortlist.solvers.row_products`, which take about two thirds of the time on a
 processor with AVX-512. `table` prints each setting's share of the NDCG of the defaults of before, set by set.
 
-The rest is a search on gowalla. All of it but `prepare` needs NumPy and PyTorch only; a CPU will do (`--device cpu`), but takes minutes for a trial. They fit
-on train without its published validation subset, look at that subset (what a context has in train is left out), and
-write a line a trial to benchmarks/studies/gowalla-softmaxmf.csv; trials that are there already count, so that a search
-can be done in parts. With a constant learning rate the line is of the best epoch among those that were looked at; with
-one that falls, of the last, since the rate depends on their number. `search` draws the settings of its first part
-(`--explore`) from wide ranges, and the others around the best so far of the same dim. `around` changes one setting at
-a time of the best of a dim, which says what each of them does. The test split is not read.
+The rest is a search on gowalla. All of it but `prepare` needs NumPy and PyTorch only; a CPU will do (`--device cpu`),
+but takes minutes for a trial. Trials fit on train without its published validation subset, look at that subset (what a
+context has in train is left out), and write a line each to benchmarks/studies/gowalla-softmaxmf.csv; trials that are
+there already count, so that a search can be done in parts. With a constant learning rate the line is of the best epoch
+among those that were looked at; with one that falls, of the last, since the rate depends on their number. `search`
+draws the settings of its first part (`--explore`) from wide ranges, and the others around the best so far of the same
+dim. `around` changes one setting at a time of the best of a dim, which says what each of them does. The test split is
+not read.
 
 What is fitted, as `shortlist.SoftmaxMF` does it with normalize=True:
 
@@ -47,6 +48,39 @@ from ials_study import by_context, singular_vectors
 
 STUDY = Path(__file__).parent / "studies" / "gowalla-softmaxmf.csv"
 DEFAULTS = STUDY.parent / "softmaxmf-defaults.csv"
+SETS = ["online-retail", "ml-1m-ncf", "lastfm-hetrec2011", "citeulike-a", "s3rec-beauty", "videogames-sasrec"]
+SETS += ["gowalla", "goodbooks-10k-v1"]
+VARIED = ("epochs", "batch", "schedule", "learning_rate", "temperature", "init", "init_scale")
+BEFORE = (30, 1024, "constant", 0.003, 0.085, "random", 0.05)
+NOW = (9, 512, "constant", 0.002, 0.105, "svd", 0.05)
+TRIED: list[tuple[Any, ...]] = [
+    (10, 256, "linear", 0.006, 0.085, "random", 0.05),
+    (10, 256, "linear", 0.003, 0.085, "svd", 0.05),
+    (10, 256, "linear", 0.003, 0.085, "random", 0.05),
+    (10, 256, "linear", 0.006, 0.085, "svd", 0.05),
+    (10, 256, "linear", 0.0015, 0.085, "svd", 0.05),
+    (10, 512, "linear", 0.003, 0.085, "svd", 0.05),
+    (10, 1024, "linear", 0.003, 0.085, "svd", 0.05),
+    (10, 512, "linear", 0.003, 0.085, "svd", 0.05, {"positive_item_exponent": 0.2}),
+    (10, 512, "constant", 0.003, 0.085, "svd", 0.05),
+    (10, 512, "linear", 0.003, 0.1, "svd", 0.05),
+    (10, 512, "linear", 0.003, 0.085, "svd", 0.1),
+    (10, 512, "linear", 0.003, 0.072, "svd", 0.05),
+    (10, 512, "constant", 0.003, 0.1, "svd", 0.05),
+    (10, 256, "constant", 0.001, 0.1, "svd", 0.05),
+    (10, 512, "constant", 0.002, 0.1, "svd", 0.05),
+    (10, 512, "constant", 0.004, 0.1, "svd", 0.05),
+    (8, 512, "constant", 0.002, 0.1, "svd", 0.05),
+    (8, 256, "constant", 0.0015, 0.1, "svd", 0.05),
+    (8, 512, "constant", 0.002, 0.11, "svd", 0.05),
+    (8, 1024, "constant", 0.003, 0.1, "svd", 0.05),
+    (6, 512, "constant", 0.003, 0.1, "svd", 0.05),
+    (8, 512, "constant", 0.003, 0.1, "svd", 0.1),
+    (8, 256, "constant", 0.0015, 0.11, "svd", 0.05),
+    (8, 512, "constant", 0.002, 0.125, "svd", 0.05),
+    (8, 512, "constant", 0.003, 0.11, "svd", 0.05),
+    (8, 256, "constant", 0.0015, 0.11, "svd", 0.05, {"positive_item_exponent": 0.1}),
+]
 CUT = 20
 # epochs after which the validation is looked at
 LOOKS = (*range(2, 20, 2), 20, 23, 26, 30, 35, 40, 50, 60, 80, 100)
@@ -97,7 +131,7 @@ def main() -> None:
     defaults_.add_argument("file", type=Path, help="of benchmarks/defaults.py prepare")
     defaults_.add_argument("--only", nargs="+", default=SETS, help="data sets")
     defaults_.add_argument("--before", action="store_true", help="the defaults of before, with the products of NumPy")
-    defaults_.add_argument("--last", action="store_true", help="of the grid only its last setting, the defaults")
+    defaults_.add_argument("--now", action="store_true", help="the defaults alone")
     defaults_.add_argument("--study", type=Path, default=DEFAULTS)
     table_ = commands.add_parser("table")
     table_.add_argument("--study", type=Path, default=DEFAULTS)
@@ -105,8 +139,8 @@ def main() -> None:
     if args.command == "prepare":
         prepare(args.data, args.out)
     elif args.command == "defaults":
-        grid = [BEFORE] if args.before else list(grid_of_defaults())[-1:] if args.last else list(grid_of_defaults())
-        fit_defaults(args.file, args.only, grid, "blas" if args.before else "tiles", args.study)
+        tried = [BEFORE] if args.before else [NOW] if args.now else [*TRIED, NOW]
+        fit_defaults(args.file, args.only, [*map(settings_of, tried)], "blas" if args.before else "tiles", args.study)
     elif args.command == "table":
         print_table(args.study)
     elif args.command == "search":
@@ -445,17 +479,17 @@ def changed(centre: dict[str, Any], most: int) -> Iterator[tuple[str, dict[str, 
 # --- settings for any data -------------------------------------------------------------------------------------------
 
 
-def grid_of_defaults() -> Iterator[dict[str, Any]]:
-    """What was tried in the place of `BEFORE`; the last are the defaults now."""
-    yield from GRID_OF_DEFAULTS
+def settings_of(tried: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings from a line of `TRIED`."""
+    return dict(zip(VARIED, tried)) | (tried[len(VARIED)] if len(tried) > len(VARIED) else {})
 
 
 def fit_defaults(file: Path, sets: list[str], grid: list[dict[str, Any]], products: str, study: Path) -> None:
     """A line for every setting and set that has none."""
     import scipy.sparse as sp
-    from defaults import keep, read, text_of, variant
 
     import shortlist as sl
+    from defaults import keep, read, text_of, variant
     from shortlist.solvers import softmax
 
     softmax.OURS = softmax.OURS and products == "tiles"
@@ -495,7 +529,7 @@ def print_table(study: Path) -> None:
     from defaults import read, text_of
 
     lines = read(study)
-    before = {line["variant"]: line for line in lines if line["settings"] == text_of(BEFORE)}
+    before = {line["variant"]: line for line in lines if line["settings"] == text_of(settings_of(BEFORE))}
     names = list(before)
     print("| settings |", " | ".join(name.removesuffix(" random") for name in names), "| mean | worst | CPU-seconds |")
     print("|---" * (len(names) + 4) + "|")

@@ -272,21 +272,31 @@ class SquareMF(_PointwiseMF):
 class SoftmaxMF(Sampled):
     """Matrix factorization under the softmax loss over the catalogue, of cosines: −Σ_{(c,i)∈S} ln p(i|c).
 
+    The defaults suit data that nobody has tuned for: 9 epochs that begin with the singular vectors of the pairs. From
+    random start values (`init="random"`) it takes some 30 to be as good. An epoch takes 6·|C||I|d floating-point
+    operations, whatever the number of pairs.
+
+    >>> from shortlist import datasets
+    >>> model = SoftmaxMF(dim=16, epochs=2, batch=64).fit(datasets.load("online-retail").interactions)
+    >>> len(model.recommend([12347], n=5).ids[0])
+    5
+
     Args:
-        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ).
+        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ). Try 0.08 to 0.13: fewer epochs need a larger one.
         n_negatives: 0: the full softmax, in batches of contexts. Otherwise so many negatives are drawn for a batch of
             observed pairs, which share them, with q ∝ popularity^β and the correction by q.
         beta: β.
         exclude: what is not in the partition function of a positive beside itself: `"positive"` nothing, the ordinary
             softmax; `"history"` what else the context has had.
-        batch: so many contexts make a step, or so many pairs where negatives are drawn.
+        batch: so many contexts make a step, or so many pairs where negatives are drawn. Half of it goes with a learning
+            rate of three quarters.
 
     The other settings are those of `MatrixFactorization` without its parts. Here the result does not depend on the
     number of threads.
     """
 
     dim: int = 128
-    epochs: int = 8
+    epochs: int = 9
     learning_rate: float = 0.002
     regularization: float = 0.0
     normalize: bool = True
@@ -295,7 +305,7 @@ class SoftmaxMF(Sampled):
     init: Literal["random", "svd"] = "svd"
     init_scale: float = 0.05
     positive_context_exponent: float = -0.25
-    temperature: float = 0.11
+    temperature: float = 0.105
     beta: float = 0.5
     exclude: Exclude = "history"
     batch: int = 512

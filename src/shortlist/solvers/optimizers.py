@@ -151,6 +151,7 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
 def adam(
     theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:
+    """One coordinate of a step of Adam; `first` and `second`: what corrects its means for having begun at 0."""
     b1, b2, one = np.float32(BETA_1), np.float32(BETA_2), np.float32(1)
     g = gradient[f] + ridge * theta[r, f]
     m = b1 * state.first[r, f] + (one - b1) * g

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shortlist._settings import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.row_products import OURS, multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
+from shortlist.solvers.row_products import multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]

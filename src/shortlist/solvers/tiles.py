@@ -206,7 +206,8 @@ def _on_row(n: int) -> Callable[..., Any]:
 
         return _on_tile(write_row)(C, i, j, A, B, count)
 
-    return add_row
+    made: Callable[..., Any] = add_row
+    return made
 
 
 ROW = 8  # vectors of `add_row`
