@@ -87,7 +87,7 @@ def test_softmax_depends_on_no_threads_and_begins_from_another_model_without_a_w
     rng = np.random.default_rng(0)
     pairs = rng.random((700, 300)) < 0.05
     data = sl.Interactions.from_csr(csr_matrix(pairs.astype(np.float32)))
-    kept = dict(dim=128, epochs=2, weighting="binary")
+    kept = {"dim": 128, "epochs": 2, "weighting": "binary"}
     one, two = (sl.SoftmaxMF(**kept).fit(data, threads=threads) for threads in (1, 2))
     np.testing.assert_array_equal(one.item_embeddings_, two.item_embeddings_)
     np.testing.assert_array_equal(one.context_embeddings_, two.context_embeddings_)

@@ -282,14 +282,13 @@ class SoftmaxMF(Sampled):
     5
 
     Args:
-        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ). Try 0.08 to 0.13: fewer epochs need a larger one.
+        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ). Try 0.08 to 0.12.
         n_negatives: 0: the full softmax, in batches of contexts. Otherwise so many negatives are drawn for a batch of
             observed pairs, which share them, with q ∝ popularity^β and the correction by q.
         beta: β.
         exclude: what is not in the partition function of a positive beside itself: `"positive"` nothing, the ordinary
             softmax; `"history"` what else the context has had.
-        batch: so many contexts make a step, or so many pairs where negatives are drawn. Half of it goes with a learning
-            rate of three quarters.
+        batch: so many contexts make a step, or so many pairs where negatives are drawn.
 
     The other settings are those of `MatrixFactorization` without its parts. Here the result does not depend on the
     number of threads.
@@ -297,15 +296,15 @@ class SoftmaxMF(Sampled):
 
     dim: int = 128
     epochs: int = 9
-    learning_rate: float = 0.002
+    learning_rate: float = 0.006
     regularization: float = 0.0
     normalize: bool = True
     n_negatives: int = 0
-    optimizer: OptimizerName = "adam"
+    optimizer: OptimizerName = "adagrad"
     init: Literal["random", "svd"] = "svd"
     init_scale: float = 0.05
     positive_context_exponent: float = -0.25
-    temperature: float = 0.105
+    temperature: float = 0.095
     beta: float = 0.5
     exclude: Exclude = "history"
     batch: int = 512
@@ -337,7 +336,7 @@ class SoftmaxMF(Sampled):
         return {
             "dim": Grows(64, 128, 256),
             "temperature": Real(0.05, 0.15, log=True),
-            "learning_rate": Real(5e-4, 0.01, log=True),
+            "learning_rate": Real(1e-3, 0.03, log=True),
             "init": Choice("random", "svd"),
             "positive_context_exponent": Real(-0.5, 0.2),
             "positive_item_exponent": Real(-0.1, 0.3),

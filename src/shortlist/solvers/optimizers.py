@@ -16,7 +16,7 @@ OptimizerName: TypeAlias = Literal["sgd", "adagrad", "adam"]
 SGD, ADAGRAD, ADAM = 0, 1, 2
 CODES = {"sgd": SGD, "adagrad": ADAGRAD, "adam": ADAM}
 EPSILON = 1e-8
-BETA_1, BETA_2 = 0.9, 0.999
+_BETA_1, _BETA_2 = 0.9, 0.999
 _LEAST = 1e-12  # of a step of Adam's: what is less is none
 
 
@@ -76,18 +76,18 @@ def apply_row(
             _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
     elif kind == ADAGRAD:
         for f in range(end):
-            _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
+            adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
         for f in range(end, width):
-            _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
+            adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
     else:
         count = state.counts[r] + 1
         state.counts[r] = count
         # The corrections of both means for having begun at 0, once for all coordinates.
-        first, second = np.float32(1.0 / _moved(BETA_1, count)), np.float32(1.0 / _moved(BETA_2, count))
+        first, second = np.float32(1.0 / _moved(_BETA_1, count)), np.float32(1.0 / _moved(_BETA_2, count))
         for f in range(end):
-            adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
+            _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
         for f in range(end, width):
-            adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
+            _adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
 
 
 @fast_lean_kernel
@@ -120,9 +120,9 @@ def apply_part(
             first[r, f] += share * g * g
             toward = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
         elif kind == ADAM:
-            first[r, f] += _moved(BETA_1, share) * (g - first[r, f])
-            second[r, f] += _moved(BETA_2, share) * (g * g - second[r, f])
-            mean, square = first[r, f] / _moved(BETA_1, count), second[r, f] / _moved(BETA_2, count)
+            first[r, f] += _moved(_BETA_1, share) * (g - first[r, f])
+            second[r, f] += _moved(_BETA_2, share) * (g * g - second[r, f])
+            mean, square = first[r, f] / _moved(_BETA_1, count), second[r, f] / _moved(_BETA_2, count)
             toward = mean / (math.sqrt(square) + EPSILON)
         theta[r, f] -= share * rate[f] * toward
 
@@ -140,7 +140,8 @@ def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -
 
 
 @fast_lean_kernel
-def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
+def adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
+    """One coordinate of a step of Adagrad."""
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
     state.first[r, f] = total
@@ -148,11 +149,10 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
 
 
 @fast_lean_kernel
-def adam(
+def _adam(
     theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:
-    """One coordinate of a step of Adam; `first` and `second`: what corrects its means for having begun at 0."""
-    b1, b2, one = np.float32(BETA_1), np.float32(BETA_2), np.float32(1)
+    b1, b2, one = np.float32(_BETA_1), np.float32(_BETA_2), np.float32(1)
     g = gradient[f] + ridge * theta[r, f]
     m = b1 * state.first[r, f] + (one - b1) * g
     v = b2 * state.second[r, f] + (one - b2) * g * g

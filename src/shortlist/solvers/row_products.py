@@ -77,17 +77,23 @@ def _multiply_few(A: Array, B: Array, count: int, out: Array, n_rows: int) -> No
             add_vector(out, r, j, A, B, count)
 
 
-@fast_kernel
-def multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool) -> None:
+def multiply_turned(A: Floats, B: Floats, count: int, out: Floats, more: bool) -> None:
     """Set out to A[:count].T @ B[:count], or add that to it; the columns of A and B are whole tiles.
 
-    A may have more columns than `out` has rows. Bound by the multiply-adds of `tiles.add_product`: A is read once, row
-    by row, so that it may come from far away.
+    A may have more columns than `out` has rows.
     """
-    n_strips = (out.shape[0] + WIDTH - 1) // WIDTH
+    n_strips = -(-len(out) // WIDTH)
     strips = np.empty((n_strips, min(count, _DEPTH), WIDTH), np.float32)
-    sums = np.empty((n_strips, WIDTH, out.shape[1]), np.float32)
-    sums[:] = 0
+    _multiply_turned(A, B, count, out, more, strips, np.zeros((n_strips, WIDTH, out.shape[1]), np.float32))
+
+
+@fast_kernel
+def _multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool, strips: Array, sums: Array) -> None:
+    """`multiply_turned`, with room for strips of A and for the sums, which begin at 0.
+
+    Bound by the multiply-adds of `tiles.add_product`: A is read once, row by row, so that it may come from far away.
+    """
+    n_strips = len(sums)
     for begin in range(0, count, _DEPTH):
         depth = min(_DEPTH, count - begin)
         for k in range(depth):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
-from shortlist.solvers.optimizers import ADAM, BETA_1, BETA_2, State, adam, alike, apply_row
+from shortlist.solvers.optimizers import ADAGRAD, State, adagrad, alike, apply_row
 
 Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
@@ -253,7 +253,7 @@ def pack(
 
 
 @fast_kernel
-def step_adam(
+def step_adagrad(
     theta: Array,
     codes: Array,
     at: Array,
@@ -271,7 +271,7 @@ def step_adam(
     start: int,
     stop: int,
 ) -> None:
-    """One step of Adam on the rows `codes[start:stop]`.
+    """One step of Adagrad on the rows `codes[start:stop]`.
 
     By `scale` times the rows `at` of `gradients`, which are those by the rows' packed form; see `pack`. Through the
     norm they become (g − ⟨g, u⟩u) / ‖v‖ in the first `dim` coordinates, where the packed form is `length` times u.
@@ -293,13 +293,10 @@ def step_adam(
         for f in range(dim, theta.shape[1]):
             gradient[f] = np.float32(scale) * gradients[a, f]
         c, s = codes[k], touches[k]
-        count = state.counts[c] + 1
-        state.counts[c] = count
-        first, second = np.float32(1.0 / (1.0 - BETA_1**count)), np.float32(1.0 / (1.0 - BETA_2**count))
         for f in range(end):
-            adam(theta, c, f, gradient, state, first, second, rate[0], s * ridge[0])
+            adagrad(theta, c, f, gradient, state, rate[0], s * ridge[0])
         for f in range(end, theta.shape[1]):
-            adam(theta, c, f, gradient, state, first, second, rate[f], s * ridge[f])
+            adagrad(theta, c, f, gradient, state, rate[f], s * ridge[f])
 
 
 @fast_kernel
@@ -322,7 +319,7 @@ def step(
     start: int,
     stop: int,
 ) -> None:
-    """`step_adam` with another optimizer."""
+    """`step_adagrad` with another optimizer."""
     gradient = np.empty(theta.shape[1], np.float32)
     for k in range(start, stop):
         a, by, toward = at[k], np.float32(scale), np.float32(0)
@@ -339,9 +336,9 @@ def step(
 
 
 def take_steps(kind: int, *arguments: Any) -> None:
-    """`step_adam` or `step`."""
-    if kind == ADAM:
-        step_adam(*arguments)
+    """`step_adagrad` or `step`."""
+    if kind == ADAGRAD:
+        step_adagrad(*arguments)
     else:
         step(kind, *arguments)
 
