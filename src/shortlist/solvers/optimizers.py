@@ -76,9 +76,9 @@ def apply_row(
             _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
     elif kind == ADAGRAD:
         for f in range(end):
-            adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
+            _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
         for f in range(end, width):
-            adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
+            _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
     else:
         count = state.counts[r] + 1
         state.counts[r] = count
@@ -140,8 +140,7 @@ def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -
 
 
 @fast_lean_kernel
-def adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
-    """One coordinate of a step of Adagrad."""
+def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
     state.first[r, f] = total

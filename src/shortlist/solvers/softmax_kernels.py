@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
-from shortlist.solvers.optimizers import ADAGRAD, State, adagrad, alike, apply_row
+from shortlist.solvers.optimizers import ADAGRAD, State, _adagrad, alike, apply_row
 
 Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
@@ -294,9 +294,9 @@ def step_adagrad(
             gradient[f] = np.float32(scale) * gradients[a, f]
         c, s = codes[k], touches[k]
         for f in range(end):
-            adagrad(theta, c, f, gradient, state, rate[0], s * ridge[0])
+            _adagrad(theta, c, f, gradient, state, rate[0], s * ridge[0])
         for f in range(end, theta.shape[1]):
-            adagrad(theta, c, f, gradient, state, rate[f], s * ridge[f])
+            _adagrad(theta, c, f, gradient, state, rate[f], s * ridge[f])
 
 
 @fast_kernel
