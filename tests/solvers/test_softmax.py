@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
-from shortlist.solvers import softmax_fold_in, softmax_pass
+from shortlist.solvers import row_products, softmax, softmax_fold_in, softmax_pass
 from shortlist.solvers.optimizers import ADAGRAD, ADAM, SGD, State
 from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SoftmaxSteps
 from shortlist.solvers.softmax_fold_in import FoldIn
@@ -357,8 +357,10 @@ def by_the_book(t, draws=None):
 
 @pytest.mark.parametrize("exclude", ["history", "positive"])
 @pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("tile", [(512, 512), (100, 48)])
-def test_gradients_over_many_tiles(monkeypatch, exclude, sampled, tile):
+@pytest.mark.parametrize("ours", [False, True])
+@pytest.mark.parametrize("tile", [(512, 512), (112, 48)])
+def test_gradients_over_many_tiles(monkeypatch, exclude, sampled, tile, ours):
+    monkeypatch.setattr(softmax, "OURS", ours)
     for name, value in zip(("_ROWS", "_COLUMNS", "_GROUPS"), (*tile, 5)):
         monkeypatch.setattr(softmax_pass, name, value)
     t, draws = wide(exclude=exclude, temperature=0.1), None
@@ -368,6 +370,33 @@ def test_gradients_over_many_tiles(monkeypatch, exclude, sampled, tile):
     got = t.gradients()
     for a, b in zip(got, by_the_book(t, draws)):
         np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(b).max() + 1e-7)
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 4, 17])
+@pytest.mark.parametrize("shape", [(5, 16), (48, 300), (130, 40)])
+def test_products_of_some_rows_have_the_bits_of_those_of_all(n_rows, shape):
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((40, shape[0]), np.float32), rng.standard_normal(shape, np.float32)
+    every = row_products.product(A, B)
+    np.testing.assert_allclose(every, A @ B, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(row_products.product(A[:n_rows], B), every[:n_rows])
+
+
+@pytest.mark.parametrize("count", [1, 16, 700])
+@pytest.mark.parametrize("n_out", [1, 16, 35])
+def test_products_of_a_turned_matrix(count, n_out):
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((count, 48), np.float32), rng.standard_normal((count, 32), np.float32)
+    out = np.full((n_out, 32), 7, np.float32)
+    row_products.multiply_turned(A, B, count, out, True)
+    want = A[:, :n_out].T @ B
+    np.testing.assert_allclose(out, want + 7, atol=1e-4)
+    row_products.multiply_turned(A, B, count, out, False)
+    np.testing.assert_allclose(out, want, atol=1e-4)
+    turned = np.full((48, row_products.whole_tiles(count) + 16), 7, np.float32)
+    row_products.turn(A, turned)
+    np.testing.assert_array_equal(turned[:, :count], A.T)
+    assert not turned[:, count:].any()
 
 
 def samplers(t):

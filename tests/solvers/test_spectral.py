@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import shortlist as sl
 from recommenders.factorizations import events
@@ -80,3 +81,17 @@ def test_it_is_for_what_no_other_model_knows():
 def test_a_wrong_name():
     with pytest.raises(sl.SettingError, match="init is 'pca'; expected one of 'random', 'svd'"):
         sl.BPR(init="pca").fit(events(50, 20))
+
+
+def test_softmax_depends_on_no_threads_and_begins_from_another_model_without_a_warning(recwarn):
+    rng = np.random.default_rng(0)
+    pairs = rng.random((700, 300)) < 0.05
+    data = sl.Interactions.from_csr(csr_matrix(pairs.astype(np.float32)))
+    kept = {"dim": 128, "epochs": 2, "weighting": "binary"}
+    one, two = (sl.SoftmaxMF(**kept).fit(data, threads=threads) for threads in (1, 2))
+    np.testing.assert_array_equal(one.item_embeddings_, two.item_embeddings_)
+    np.testing.assert_array_equal(one.context_embeddings_, two.context_embeddings_)
+    sl.SoftmaxMF(**kept).fit(data, start=one)
+    assert not recwarn.list
+    with pytest.warns(sl.ShortlistWarning, match="init is 'random', which changes nothing"):
+        sl.SoftmaxMF(**kept, init="random").fit(data, start=one)

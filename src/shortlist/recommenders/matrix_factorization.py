@@ -291,8 +291,17 @@ class SquareMF(_PointwiseMF):
 class SoftmaxMF(Sampled):
     """Matrix factorization under the softmax loss over the catalogue, of cosines: −Σ_{(c,i)∈S} ln p(i|c).
 
+    The defaults suit data that nobody has tuned for: 9 epochs that begin with the singular vectors of the pairs. From
+    random start values (`init="random"`) it takes some 30 to be as good. An epoch takes 6·|C||I|d floating-point
+    operations, whatever the number of pairs.
+
+    >>> from shortlist import datasets
+    >>> model = SoftmaxMF(dim=16, epochs=2, batch=64).fit(datasets.load("online-retail").interactions)
+    >>> len(model.recommend([12347], n=5).ids[0])
+    5
+
     Args:
-        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ).
+        temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ). Try 0.08 to 0.12.
         n_negatives: 0: the full softmax, in batches of contexts. Otherwise so many negatives are drawn for a batch of
             observed pairs, which share them, with q ∝ popularity^β and the correction by q.
         beta: β.
@@ -305,18 +314,19 @@ class SoftmaxMF(Sampled):
     """
 
     dim: int = 128
-    epochs: int = 30
-    learning_rate: float = 0.003
+    epochs: int = 9
+    learning_rate: float = 0.006
     regularization: float = 0.0
     normalize: bool = True
     n_negatives: int = 0
-    optimizer: OptimizerName = "adam"
+    optimizer: OptimizerName = "adagrad"
+    init: Literal["random", "svd"] = "svd"
     init_scale: float = 0.05
     positive_context_exponent: float = -0.25
-    temperature: float = 0.085
+    temperature: float = 0.095
     beta: float = 0.5
     exclude: Exclude = "history"
-    batch: int = 1024
+    batch: int = 512
 
     def composition(self) -> Composition:
         """Softmax, over everything or by popularity, without weights."""
@@ -345,7 +355,7 @@ class SoftmaxMF(Sampled):
         return {
             "dim": Grows(64, 128, 256),
             "temperature": Real(0.05, 0.15, log=True),
-            "learning_rate": Real(5e-4, 0.01, log=True),
+            "learning_rate": Real(1e-3, 0.03, log=True),
             "init": Choice("random", "svd"),
             "positive_context_exponent": Real(-0.5, 0.2),
             "positive_item_exponent": Real(-0.1, 0.3),

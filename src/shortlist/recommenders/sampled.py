@@ -27,7 +27,7 @@ from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.space import Choice, Grows, Real, Space, When
-from shortlist.recommenders.unused import defaults, unused_labels
+from shortlist.recommenders.unused import unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, InBatch, Negatives, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.everything import Everything
@@ -191,7 +191,7 @@ class Sampled(Factorization):
 
     def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
         unused = super()._unused_on(interactions, plan)
-        if plan.start is not None and self.init != defaults(self)["init"]:
+        if plan.start is not None and self.init != type(self).init:
             unused.append(f"init is {self.init!r}, which changes nothing: the fit begins from start; leave init out")
         return unused
 
@@ -310,6 +310,8 @@ class Sampled(Factorization):
         if self.init == "svd" and start is None:
             from shortlist.solvers.spectral import singular_vectors, spread_along
 
+            if isinstance(self.composition().objective, Softmax):
+                threads = 1  # BLAS's sums may depend on them, and these fits do not
             U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed), threads)
             for one, vectors in zip(sides, (U, V)):
                 spread_along(one, vectors, s, float(self.init_scale))

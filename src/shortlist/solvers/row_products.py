@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
-from shortlist.solvers.tiles import WIDTH, add_product, transpose
+from shortlist.solvers.tiles import ROW, WIDTH, add_product, add_row, add_vector, transpose
 
+OURS = WIDTH == 16  # with AVX-512, where OpenBLAS may take AVX2: half as fast on processors newer than it
+_FEW = 3  # rows that are multiplied one by one: a tile takes longer
+_DEPTH = 512  # rows of both factors at a time, so that they stay in the cache
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -33,8 +36,16 @@ def padded(A: Floats) -> Floats:
 def product(A: Floats, B: Floats) -> Floats:
     """A @ B."""
     out = np.empty((whole_tiles(len(A)), whole_tiles(B.shape[1])), np.float32)
-    multiply(padded(A), padded(B), A.shape[1], out)
+    multiply_some(padded(A), padded(B), A.shape[1], out, len(A))
     return out[: len(A), : B.shape[1]]
+
+
+def multiply_some(A: Floats, B: Floats, count: int, out: Floats, n_rows: int) -> None:
+    """`multiply`, of whose rows only the first `n_rows` are needed: the others may be left as they are."""
+    if n_rows <= _FEW:
+        _multiply_few(A, B, count, out, n_rows)
+    else:
+        multiply(A, B, count, out)
 
 
 @fast_kernel
@@ -51,3 +62,61 @@ def multiply(A: Array, B: Array, count: int, out: Array) -> None:
         sums[:] = 0
         for j in range(0, out.shape[1], WIDTH):
             add_product(sums, 0, j, columns, B, count)
+
+
+@fast_kernel
+def _multiply_few(A: Array, B: Array, count: int, out: Array, n_rows: int) -> None:
+    """The first rows of `multiply`, to the bit, one by one; bound by the bytes of B, which each of them reads."""
+    whole = out.shape[1] // (ROW * WIDTH) * (ROW * WIDTH)
+    for r in range(n_rows):
+        for j in range(out.shape[1]):
+            out[r, j] = 0
+        for j in range(0, whole, ROW * WIDTH):
+            add_row(out, r, j, A, B, count)
+        for j in range(whole, out.shape[1], WIDTH):
+            add_vector(out, r, j, A, B, count)
+
+
+def multiply_turned(A: Floats, B: Floats, count: int, out: Floats, more: bool) -> None:
+    """Set out to A[:count].T @ B[:count], or add that to it; the columns of A and B are whole tiles.
+
+    A may have more columns than `out` has rows.
+    """
+    n_strips = -(-len(out) // WIDTH)
+    strips = np.empty((n_strips, min(count, _DEPTH), WIDTH), np.float32)
+    _multiply_turned(A, B, count, out, more, strips, np.zeros((n_strips, WIDTH, out.shape[1]), np.float32))
+
+
+@fast_kernel
+def _multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool, strips: Array, sums: Array) -> None:
+    """`multiply_turned`, with room for strips of A and for the sums, which begin at 0.
+
+    Bound by the multiply-adds of `tiles.add_product`: A is read once, row by row, so that it may come from far away.
+    """
+    n_strips = len(sums)
+    for begin in range(0, count, _DEPTH):
+        depth = min(_DEPTH, count - begin)
+        for k in range(depth):
+            for strip in range(n_strips):
+                for n in range(WIDTH):
+                    strips[strip, k, n] = A[begin + k, strip * WIDTH + n]
+        for strip in range(n_strips):
+            for j in range(0, out.shape[1], WIDTH):
+                add_product(sums[strip], 0, j, strips[strip], B[begin : begin + depth], depth)
+    for i in range(out.shape[0]):
+        for f in range(out.shape[1]):
+            out[i, f] = sums[i // WIDTH, i % WIDTH, f] + (out[i, f] if more else np.float32(0))
+
+
+@fast_kernel
+def turn(A: Array, out: Array) -> None:
+    """Set out to Aᵀ, filled up with zeros; the sides of `out` and the columns of A are whole tiles."""
+    whole = len(A) // WIDTH * WIDTH
+    for i in range(0, out.shape[0], WIDTH):
+        for j in range(0, whole, WIDTH):
+            transpose(out, i, j, A)
+    for i in range(out.shape[0]):
+        for j in range(whole, len(A)):
+            out[i, j] = A[j, i]
+        for j in range(len(A), out.shape[1]):
+            out[i, j] = 0

@@ -16,6 +16,7 @@ from shortlist.objectives.pointwise import LossParts
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
 from shortlist.solvers.optimizers import State, recall, remembered
+from shortlist.solvers.row_products import OURS, whole_tiles
 from shortlist.solvers.sgd import require_finite
 from shortlist.solvers.softmax_pass import Backward, Batch, Pass
 
@@ -157,8 +158,7 @@ class SoftmaxSteps:
             self._order = np.flatnonzero(by_context.lengths).astype(np.int32)
             self._codes = np.arange(by_context.n_columns, dtype=np.int32)
             self._norms = np.ones(by_context.n_columns, np.float32)
-            self._gradients = np.empty_like(items)
-            self._units = np.empty_like(items) if normalize else items
+            self._gradients, self._units = self._room(len(items)), self._room(len(items))
         else:
             self._order = np.arange(len(by_context), dtype=np.int32 if len(by_context) < 2**31 else np.int64)
             self._context_of = np.repeat(np.arange(by_context.n_rows, dtype=np.int32), by_context.lengths)
@@ -237,13 +237,12 @@ class SoftmaxSteps:
         weight = float(rows.values.sum(dtype=np.float64))
         if weight <= 0:
             return 0.0, 0.0
-        if self._normalize:
-            self._pack(self._items, self._codes, 1.0, self._units, self._norms)
+        self._pack(self._items, self._codes, 1.0, self._units, self._norms)
         F, norms = self._packed_contexts(order)
         together = self._exclude == "positive"
         batch = Batch(
             F, self._units, rows.n_columns, rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.values,
-            rows.indptr[:-1], rows.indptr[1:], rows.indices, together=together,
+            rows.indptr[:-1], rows.indptr[1:], rows.indices, together=together, ours=OURS,
         )  # fmt: skip
         row_of = np.repeat(np.arange(len(order), dtype=np.int32), rows.lengths)
         backward = self._backward(batch, row_of, self._codes, self._gradients, self._norms, weight, rates[1])
@@ -271,14 +270,14 @@ class SoftmaxSteps:
         hidden = self._hidden(contexts, positives, len(drawn), len(draws), counts)
         where[codes] = -1
         begins, ends, columns, shift = hidden
-        H, norms = np.empty((len(codes), self._items.shape[1]), np.float32), np.empty(len(codes), np.float32)
+        H, norms = self._room(len(codes)), np.empty(len(codes), np.float32)
         self._pack(self._items, codes, 1.0, H, norms)
         F, context_norms = self._packed_contexts(contexts)
         bias = (np.log(counts) - self._negatives.log_q[drawn]).astype(np.float32)
         rows = np.arange(len(pairs) + 1, dtype=np.int64)
-        batch = Batch(F, H, len(drawn), rows[:-1], rows[1:], at, weights, begins, ends, columns, bias, shift)
+        batch = Batch(F, H, len(drawn), rows[:-1], rows[1:], at, weights, begins, ends, columns, bias, shift, ours=OURS)
         row_of = rows[:-1].astype(np.int32)
-        backward = self._backward(batch, row_of, codes, np.empty_like(H), norms, weight, rates[1])
+        backward = self._backward(batch, row_of, codes, self._room(len(codes)), norms, weight, rates[1])
         found = self._pass.run(batch, 1.0 / weight, backward)
         unique, first, inverse = np.unique(contexts, return_index=True, return_inverse=True)
         indptr, members = by_key(inverse.astype(np.int32), row_of, len(unique))
@@ -314,9 +313,14 @@ class SoftmaxSteps:
         return begins, ends, columns, shift
 
     def _packed_contexts(self, codes: Codes) -> tuple[Floats, Floats]:
-        F, norms = np.empty((len(codes), self._contexts.shape[1]), np.float32), np.empty(len(codes), np.float32)
+        F, norms = self._room(len(codes)), np.empty(len(codes), np.float32)
         self._pack(self._contexts, codes, 1.0 / self._temperature, F, norms)
         return F, norms
+
+    def _room(self, n: int) -> Floats:
+        """Zeros for n packed rows or their gradients, of whole tiles where products are of `row_products`."""
+        width = self._items.shape[1]
+        return np.zeros((n, whole_tiles(width) if OURS else width), np.float32)
 
     def _pack(self, theta: Floats, codes: Codes, scale: float, out: Floats, norms: Floats) -> None:
         def work(start: int, stop: int) -> None:
@@ -333,7 +337,7 @@ class SoftmaxSteps:
         at = np.arange(len(codes), dtype=np.int32)
 
         def apply(start: int, stop: int) -> None:
-            kernels.step(
+            kernels.take_steps(
                 self._kind, self._items, codes, at, D, 1.0, batch.H, 1.0, norms, self._dim, self._normalize,
                 self._states[1], rate, self._ridges[1], touches, start, stop,
             )  # fmt: skip
@@ -344,7 +348,7 @@ class SoftmaxSteps:
         self, codes: Codes, at: Array, gradients: Floats, F: Floats, norms: Floats, rate: Floats, touches: Floats
     ) -> None:
         def work(start: int, stop: int) -> None:
-            kernels.step(
+            kernels.take_steps(
                 self._kind, self._contexts, codes, at, gradients, 1.0 / self._temperature, F, 1.0 / self._temperature,
                 norms, self._dim, self._normalize, self._states[0], rate, self._ridges[0], touches, start, stop,
             )  # fmt: skip

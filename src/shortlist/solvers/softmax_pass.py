@@ -12,11 +12,11 @@ import numpy.typing as npt
 from shortlist._settings import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.row_products import multiply, padded, whole_tiles
+from shortlist.solvers.row_products import multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
-_ROWS, _COLUMNS = 512, 512  # of a tile: a mebibyte, which a core keeps near
+_ROWS, _COLUMNS = 256, 512  # of a tile: half a mebibyte, which a core keeps near
 _GROUPS = 32  # of tiles that are summed by themselves, whatever the number of threads
 NOTHING = np.empty(0, np.float32)
 
@@ -43,7 +43,8 @@ class Batch(NamedTuple):
     A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
     `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`. `spare` is
     the part of a positive that is a negative of the row's other positives, where they do not share a partition
-    function. With `tiles` a row's result has the same bits whatever the other rows are; without, products are BLAS's.
+    function. With `tiles` a row's result has the same bits whatever the other rows are. Without them, `ours` says
+    whether products are of `row_products`, which takes rows of F and H that are whole tiles, or of BLAS.
     """
 
     F: Floats
@@ -61,12 +62,13 @@ class Batch(NamedTuple):
     together: bool = False  # positives share a partition function
     spare: Floats = NOTHING  # by positive, or none
     tiles: Tiles | None = None  # of H, where rows must not depend on each other
+    ours: bool = False
 
 
 class Pass:
     """Room for the exponentials of a batch, and the passes over them.
 
-    Tile by tile (512 rows × 512 columns) Z = F Hᵀ becomes E = e^{Z − top}, which stays for the gradient of the items
+    Tile by tile (256 rows × 512 columns) Z = F Hᵀ becomes E = e^{Z − top}, which stays for the gradient of the items
     while U = E H, the gradient of the rows but for a factor, is taken from it in the cache: beside the three products
     of a softmax, exponentials are written once and read once. Tiles are summed in groups that do not depend on the
     threads, and BLAS has one thread in each, so neither does the result.
@@ -115,7 +117,8 @@ class Pass:
             )  # fmt: skip
 
         self.over(settle, stop - start, 32)
-        return _Part(F, self._tiles(stop - start, batch.n_columns), tile_tops, logs, push)
+        n_rows = whole_tiles(stop - start) if batch.ours else stop - start
+        return _Part(F, self._tiles(n_rows, batch.n_columns), tile_tops, logs, push)
 
     def over(self, work: Callable[[int, int], object], n: int, least: int) -> None:
         """Call `work` for runs of 0…n, of no less than `least` if there are several."""
@@ -133,7 +136,9 @@ class Pass:
         """Tops by tile, then tops, sums and U by group of tiles, each for the rows from `start` to `stop`."""
         F, H = batch.F[start:stop], batch.H
         n_rows, width = F.shape
-        tiles, F_wide = batch.tiles, F if batch.tiles is None else padded(F)
+        tiles = batch.tiles
+        blas = tiles is None and not batch.ours
+        F_wide = F if blas else padded(F)
         E = self._tiles(len(F_wide), batch.n_columns)
         n_tiles = len(E)
         n_groups = min(_GROUPS, n_tiles)
@@ -146,24 +151,30 @@ class Pass:
         def sum_group(k: int, _: int) -> None:
             group, band = divmod(k, n_bands)
             rows = slice(band * _ROWS, min(n_rows, (band + 1) * _ROWS))
-            whole = rows if tiles is None else slice(rows.start, whole_tiles(rows.stop))
+            whole = rows if blas else slice(rows.start, whole_tiles(rows.stop))
             new_U = np.empty((whole.stop - whole.start, F_wide.shape[1]), np.float32)
+            turned = np.empty((width, _COLUMNS) if batch.ours else 0, np.float32)
             new_sums = np.empty(_ROWS, np.float32)
             for tile in range(group * n_tiles // n_groups, (group + 1) * n_tiles // n_groups):
                 first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
                 Z = E[tile, rows, : last - first]
-                if tiles is None:
+                if blas:
                     np.matmul(F[rows], H[first:last].T, out=Z)
+                elif tiles is None:
+                    turn(H[first:last], turned)
+                    multiply(F_wide[whole], turned, width, E[tile, whole])
                 else:
-                    multiply(F_wide[whole], tiles.turned[tile], width, E[tile, whole])
+                    multiply_some(F_wide[whole], tiles.turned[tile], width, E[tile, whole], rows.stop - rows.start)
                 kernels.exponentiate(
                     E[tile, rows], last - first, batch.bias[first:last], begins[rows], ends[rows], batch.columns, first,
                     tile_tops[tile, rows], new_sums,
                 )  # fmt: skip
-                if tiles is None:
+                if blas:
                     np.matmul(Z, H[first:last], out=new_U)
+                elif tiles is None:
+                    multiply(E[tile, whole], H[first:], last - first, new_U)
                 else:
-                    multiply(E[tile, whole], tiles.wide[first:], last - first, new_U)
+                    multiply_some(E[tile, whole], tiles.wide[first:], last - first, new_U, rows.stop - rows.start)
                 kernels.merge(
                     tops[group, rows], sums[group, rows], U[group, rows], tile_tops[tile, rows], new_sums, new_U
                 )
@@ -182,9 +193,13 @@ class Pass:
             for tile in range(a * (n_tiles + more) // n_chunks, b * (n_tiles + more) // n_chunks):
                 if tile < n_tiles:
                     first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
-                    kernels.spread(part.F, part.tops[tile], part.logs, part.push, scaled)
-                    E = part.E[tile, :, : last - first].T
-                    if begin:
+                    with np.errstate(invalid="ignore"):  # −∞ − −∞, of a row without negatives
+                        shares = part.push * np.exp(part.tops[tile] - part.logs)
+                    np.multiply(part.F, np.where(part.logs > -np.inf, shares, 0)[:, None], out=scaled)
+                    E = part.E[tile, : len(scaled), : last - first].T
+                    if batch.ours:
+                        multiply_turned(part.E[tile], scaled, len(scaled), D[first:last], not begin)
+                    elif begin:
                         np.matmul(E, scaled, out=D[first:last])
                     else:
                         D[first:last] += E @ scaled

@@ -187,6 +187,33 @@ def add_product(typing: Any, C: Any, i: Any, j: Any, A: Any, B: Any, count: Any)
     return _on_tile(write_tile)(C, i, j, A, B, count)
 
 
+def _on_row(n: int) -> Callable[..., Any]:
+    """`add_product` for one row of C and n vectors of its columns, each sum in the same order."""
+
+    @intrinsic
+    def add_row(typing: Any, C: Any, i: Any, j: Any, A: Any, B: Any, count: Any) -> Any:
+        """C[i, j:j+n*W] += A[i, :count] @ B[:count, j:j+n*W]."""
+
+        def write_row(write: _Writer, C: _Matrix, i: Any, j: Any, A: _Matrix, B: _Matrix, count: Any) -> None:
+            columns = [write.plus(j, m * WIDTH) for m in range(n)]
+            sums = [C.vector(i, column) for column in columns]
+            with write.rows(sums, count) as (k, current):
+                left = write.splat(A.number(i, k))
+                for m, column in enumerate(columns):
+                    current[m] = write.multiply_add(left, B.vector(k, column), current[m])
+            for one, column in zip(sums, columns):
+                C.set(i, column, one)
+
+        return _on_tile(write_row)(C, i, j, A, B, count)
+
+    made: Callable[..., Any] = add_row
+    return made
+
+
+ROW = 8  # vectors of `add_row`
+add_row, add_vector = _on_row(ROW), _on_row(1)
+
+
 @intrinsic
 def factor(typing: Any, U: Any, i: Any, inverse: Any) -> Any:
     """U[i:i+W, i:i+W] = chol(U[i:i+W, i:i+W] − U[:i, i:i+W].T @ U[:i, i:i+W]), upper.
