@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 from numba.core import event
@@ -13,6 +13,8 @@ from shortlist._signals import HeldSignals, stop_if_interrupted
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
 _LEAN = {"_nrt": False, "forceinline": True}
+_INNER = {**_LEAN, "no_cpython_wrapper": True}
+Static: TypeAlias = tuple[int, ...]
 
 
 def kernel(function: F) -> F:
@@ -45,8 +47,27 @@ def fast_lean_kernel(function: F) -> F:
     return _compiled(function, fastmath=_FAST, **_LEAN)
 
 
+def inner_kernel(function: F) -> F:
+    """`lean_kernel` that only kernels call, never Python: a third less to compile."""
+    return _compiled(function, fastmath=False, **_INNER)
+
+
+def fast_inner_kernel(function: F) -> F:
+    """`inner_kernel` with reassociated sums, as `fast_kernel`."""
+    return _compiled(function, fastmath=_FAST, **_INNER)
+
+
+def static(number: int) -> Static:
+    """Return a number that kernels know when they are compiled: the length of a tuple, which is part of its type.
+
+    A kernel compiles no branch that its static arguments rule out, if it asks `len(argument) == NUMBER` of an argument
+    itself, not of a field of one. Arguments that may be None work in the same way: `if argument is None`.
+    """
+    return (0,) * number
+
+
 def _compiled(function: F, **options: Any) -> F:
-    options |= {"nogil": True, "error_model": "numpy"}
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     try:
         compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to keep a cache in, as in a read-only container: compile in every process

@@ -66,9 +66,9 @@ def select_block(X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Mask
     n_groups = (w + GROUP - 1) // GROUP
     M = np.empty(n_groups, np.int32)
     K = np.empty(w, np.int32)
-    reached = np.zeros(GROUP, np.uint8)
+    reached = np.empty(GROUP, np.uint8)
     eights = reached.view(np.uint64)
-    b0, b1 = np.searchsorted(masks.blocked, j0), np.searchsorted(masks.blocked, j0 + w)
+    b0, b1 = first_from(masks.blocked, j0), first_from(masks.blocked, j0 + w)
     room = best.items.shape[1]
     starts, excluded, columns = masks.exclude_starts, masks.exclude, masks.columns
     mode, priority, codes = order.mode, order.priority, order.codes
@@ -145,6 +145,19 @@ def finish(n: int, best: Best, items: npt.NDArray[np.int32], S: npt.NDArray[np.i
         for k in range(size, n):
             items[r, k] = -1
             S[r, k] = raw_key_of(MINUS_INFINITY_KEY)
+
+
+@kernel
+def first_from(ascending: npt.NDArray[np.int32], value: int) -> int:
+    """How many of `ascending` are less than the value. (NumPy's search takes longer to compile than all of this.)"""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @kernel

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel
+from shortlist._numba import Static, fast_inner_kernel, fast_lean_kernel
 from shortlist._prefetch import prefetch
-from shortlist._random import GOLDEN, mixed
+from shortlist._random import GOLDEN, mixed, sown
 from shortlist.objectives.lambdas import metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.sampling.filter import send_for_bit
@@ -36,13 +36,12 @@ from shortlist.scoring.pair import pair_score
 from shortlist.solvers.optimizers import SGD, State
 from shortlist.solvers.sgd_order import shuffle
 from shortlist.solvers.sgd_steps import TOLD, move_three, step
-from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Model, Pairs, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Kinds, Model, Pairs, Rules, Weigher, Work
 from shortlist.solvers.sgd_weights import exact_rank, weigh
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_lean_kernel
 def run_chunk(
     seed: np.uint64,
     pairs: Pairs,
@@ -61,13 +60,16 @@ def run_chunk(
     from wherever they are, in any order; that they are sent for a block ahead hides most of the wait. What remains is
     bound by the caches' bandwidth.
     """
-    sow(work.state, seed)
-    _run(work.state, pairs, start, stop, tables, weigher, rules, model, work, sums)
+    kinds = Kinds.of(tables, weigher, rules)
+    work.state[:] = sown(int(seed))
+    _run(kinds.sampler, kinds.optimizer, kinds, pairs, start, stop, tables, weigher, rules, model, work, sums)
 
 
 @fast_lean_kernel
 def _run(
-    state: Array,
+    sampler: Static,
+    optimizer: Static,
+    kinds: Kinds,
     pairs: Pairs,
     start: int,
     stop: int,
@@ -79,7 +81,7 @@ def _run(
     sums: Array,
 ) -> None:
     m = rules.n_negatives
-    negatives, weights = work.negatives, work.weights
+    state, negatives, weights = work.state, work.negatives, work.weights
     begin = start
     while begin < stop:
         end = min(begin + len(negatives), stop)
@@ -87,50 +89,53 @@ def _run(
             c, i = pairs.contexts[s], pairs.items[s]
             send_for(model.contexts, c)
             send_for(model.items, i)
-            if rules.optimizer != SGD:
+            if len(optimizer) != SGD:
                 _send_for_state(model.context_state, c)
                 _send_for_state(model.item_state, i)
-            if tables.code == UNIFORM:
+            if len(sampler) == UNIFORM:
                 for k in range(m):
                     negatives[s - begin, k] = propose(state, tables, c)
-        if tables.code == REJECTION:
-            _reject(state, pairs, begin, end, tables, rules, model, work)
-        elif tables.code == ADAPTIVE:
+        if len(sampler) == REJECTION:
+            _reject(kinds.cosine, state, pairs, begin, end, tables, rules, model, work)
+        elif len(sampler) == ADAPTIVE:
             _look_up(state, pairs, begin, end, tables, model, work)
         for s in range(begin, end):
             c, i = pairs.contexts[s], pairs.items[s]
             for k in range(m):
                 j = negatives[s - begin, k]
-                if tables.code == UNIFORM:
+                if len(sampler) == UNIFORM:
                     j = settled(state, tables, c, i, j)
-                elif tables.code == ADAPTIVE:
+                elif len(sampler) == ADAPTIVE:
                     j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
-                elif tables.code != REJECTION:
-                    j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
+                elif len(sampler) != REJECTION:
+                    j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
                 if j >= 0:
                     send_for(model.items, j)
-                    if rules.optimizer != SGD and rules.frozen == 0:
-                        _send_for_state(model.item_state, j)
+                    if len(optimizer) != SGD:
+                        if rules.frozen == 0:
+                            _send_for_state(model.item_state, j)
                 negatives[s - begin, k] = j
+            at = s - begin
             weigh(
+                kinds.weighing,
+                kinds.cosine,
                 state,
                 weigher,
                 tables,
-                rules,
                 model,
                 c,
                 i,
-                negatives[s - begin],
-                work.rounds[s - begin],
+                negatives[at],
+                work.rounds[at],
                 work,
-                weights[s - begin],
+                weights[at],
             )
         for s in range(begin, end):
-            step(pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
+            step(kinds.path, kinds, pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
         begin = end
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _send_for_state(state: State, r: int) -> None:
     """Ask for what the optimizer remembers of a row."""
     if len(state.first) > 1:
@@ -139,7 +144,7 @@ def _send_for_state(state: State, r: int) -> None:
         send_for(state.second, r)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, model: Model, work: Work) -> None:
     """Proposals of AdaptiveRank for the pairs of a block: first places in its lists, then what stands there."""
     negatives, coordinates = work.negatives, work.rounds
@@ -154,9 +159,17 @@ def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, m
             negatives[s - begin, k] = j
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _reject(
-    state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, rules: Rules, model: Model, work: Work
+    cosine: int | None,
+    state: Array,
+    pairs: Pairs,
+    begin: int,
+    end: int,
+    tables: Tables,
+    rules: Rules,
+    model: Model,
+    work: Work,
 ) -> None:
     """`draw_rejection` for the pairs of a block, round by round: all draw and send for a row, then all score theirs.
 
@@ -170,7 +183,7 @@ def _reject(
             negatives[at, k] = -1
         for at in range(n_waiting):
             c, i = pairs.contexts[begin + at], pairs.items[begin + at]
-            least[at] = pair_score(W, c, H, i, rules.cosine) - np.float32(tables.margin)
+            least[at] = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
             waiting[at] = at
         for n in range(1, tables.rounds + 1):
             for x in range(n_waiting):
@@ -183,7 +196,7 @@ def _reject(
                 at = waiting[x]
                 c, i, j = pairs.contexts[begin + at], pairs.items[begin + at], negatives[at, k]
                 rounds[at, k] = n
-                if pair_score(W, c, H, j, rules.cosine) <= least[at] or excluded(tables, c, i, j):
+                if pair_score(W, c, H, j, cosine) <= least[at] or excluded(tables, c, i, j):
                     waiting[left] = at
                     left += 1
             n_waiting = left
@@ -193,7 +206,6 @@ def _reject(
             negatives[waiting[x], k] = -1
 
 
-@fast_lean_kernel
 def fold_rows(
     seed: np.uint64,
     start: int,
@@ -220,6 +232,35 @@ def fold_rows(
     the step of a pair, its negatives' part and the regularizer's included, its share is taken. What is drawn depends on
     the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
+    kinds = Kinds.of(tables, weigher, rules)
+    _fold_rows(
+        kinds.sampler, kinds.optimizer, kinds, seed, start, stop, passes, dim, rates, indptr, indices, strengths, shares,
+        tables, weigher, rules, model, work, sums,
+    )  # fmt: skip
+
+
+@fast_lean_kernel
+def _fold_rows(
+    sampler: Static,
+    optimizer: Static,
+    kinds: Kinds,
+    seed: np.uint64,
+    start: int,
+    stop: int,
+    passes: int,
+    dim: int,
+    rates: Array,
+    indptr: Array,
+    indices: Array,
+    strengths: Array,
+    shares: Array,
+    tables: Tables,
+    weigher: Weigher,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    sums: Array,
+) -> None:
     width = model.contexts.shape[1]
     state, own = work.state, work.own
     for c in range(start, stop):
@@ -241,10 +282,10 @@ def fold_rows(
                 rules.context_rates[f] = share * rates[f]
             shuffle(state[0], own, 0, n)
             state[0] = mixed(state[0] + GOLDEN)
-            _run(state, own, 0, n, tables, weigher, rules, model, work, sums)
+            _run(sampler, optimizer, kinds, own, 0, n, tables, weigher, rules, model, work, sums)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
@@ -337,14 +378,13 @@ def is_plain(tables: Tables, weigher: Weigher, rules: Rules) -> bool:
 
 @fast_lean_kernel
 def run_given(
-    pairs: Pairs, negatives: Array, weights: Array, rules: Rules, model: Model, work: Work, sums: Array
+    kinds: Kinds, pairs: Pairs, negatives: Array, weights: Array, rules: Rules, model: Model, work: Work, sums: Array
 ) -> None:
     """`run_chunk` where the negatives (pairs × m) and their weights are given."""
     for s in range(len(pairs.contexts)):
-        step(pairs, s, negatives[s], weights[s], rules, model, work, sums)
+        step(kinds.path, kinds, pairs, s, negatives[s], weights[s], rules, model, work, sums)
 
 
-@fast_lean_kernel
 def run_ranked(
     seed: np.uint64,
     pairs: Pairs,
@@ -364,8 +404,28 @@ def run_ranked(
     Each rank is a count over a row of scores: bound by reading it, which happens 1 + m times a pair; for AP also once
     for each positive of the context.
     """
+    kinds = Kinds.of(tables, weigher, rules)
+    work.state[:] = sown(int(seed))
+    _run_ranked(kinds.sampler, kinds, pairs, rows, scores, start, stop, tables, weigher, rules, model, work, sums)
+
+
+@fast_lean_kernel
+def _run_ranked(
+    sampler: Static,
+    kinds: Kinds,
+    pairs: Pairs,
+    rows: Array,
+    scores: Array,
+    start: int,
+    stop: int,
+    tables: Tables,
+    weigher: Weigher,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    sums: Array,
+) -> None:
     state = work.state
-    sow(state, seed)
     m = rules.n_negatives
     negatives, weights, ranks = work.negatives[0], work.weights[0], work.ranks
     for s in range(start, stop):
@@ -376,13 +436,13 @@ def run_ranked(
             for e in range(begin, end):
                 ranks[e - begin] = exact_rank(row, tables.indices[e])
         a = exact_rank(row, i)
-        get_ready(tables, model.contexts, c, work.parts)
+        get_ready(sampler, tables, model.contexts, c, work.parts)
         for k in range(m):
             j = 0
-            if tables.code == REJECTION:
-                j, _ = draw_rejection(state, tables, c, i, model.contexts, model.items, rules.cosine)
+            if len(sampler) == REJECTION:
+                j, _ = draw_rejection(state, tables, c, i, model.contexts, model.items, kinds.cosine)
             else:
-                j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
+                j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
             negatives[k] = j
             weights[k] = metric_change(weigher.lambdas, a, exact_rank(row, j), ranks, end - begin) if j >= 0 else 0
-        step(pairs, s, negatives, weights, rules, model, work, sums)
+        step(kinds.path, kinds, pairs, s, negatives, weights, rules, model, work, sums)

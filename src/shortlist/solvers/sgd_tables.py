@@ -7,13 +7,17 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._numba import Static, static
 from shortlist.objectives.lambdas import Lambdas
+from shortlist.objectives.losses import SQUARE
 from shortlist.sampling.kernels import n_parts
-from shortlist.solvers.optimizers import State
+from shortlist.sampling.tables import Tables
+from shortlist.solvers.optimizers import ADAGRAD, SGD, State
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
 PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
+ANY, SGD_PAIR, ADAGRAD_PAIR, STEADY = 0, 1, 2, 3  # how a step is computed
 BLOCK = 32  # pairs, at most
 AHEAD = 8  # pairs, a power of two
 _ROOM = 1 << 15  # bytes of their rows: the innermost cache
@@ -68,6 +72,33 @@ class Weigher(NamedTuple):
     code: int
     penalties: Floats  # PENALTY: by the number of items above
     lambdas: Lambdas  # LAMBDA
+
+
+class Kinds(NamedTuple):
+    """What kernels know of tables, weigher and rules when they are compiled, so that they have no code for the rest."""
+
+    sampler: Static  # the code of the tables
+    weighing: Static  # that of the weigher
+    path: Static
+    objective: Static
+    optimizer: Static
+    frozen: Static
+    cosine: int | None  # None: the score is a dot product
+
+    @classmethod
+    def of(cls, tables: Tables, weigher: Weigher, rules: Rules) -> Kinds:
+        """Choose what these ask for."""
+        path = ANY
+        dots = rules.cosine == 0
+        if (rules.objective, rules.n_negatives, rules.frozen) == (PAIRWISE, 1, 0) and dots:
+            if rules.optimizer == SGD:
+                path = SGD_PAIR
+            elif rules.optimizer == ADAGRAD and rules.alike == len(rules.item_rates):
+                path = ADAGRAD_PAIR
+        elif (rules.loss, rules.optimizer, rules.frozen) == (SQUARE, SGD, 1) and dots:
+            path = STEADY
+        codes = (tables.code, weigher.code, path, rules.objective, rules.optimizer, rules.frozen)
+        return cls(*map(static, codes), None if dots else rules.cosine)
 
 
 class Work(NamedTuple):
