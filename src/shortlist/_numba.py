@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import event, types
 
 from shortlist._signals import HeldSignals, stop_if_interrupted
 
@@ -74,6 +74,7 @@ def _compiled(function: F, **options: Any) -> F:
         compiled = numba.njit(**options)(function)
     if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+        compiled.get_call_template = _without_literals(compiled.get_call_template)
     return cast("F", compiled)
 
 
@@ -88,6 +89,20 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
             return compile_for_args(*args, **kwargs)
 
     return compile_uninterrupted
+
+
+def _without_literals(get_call_template: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba asks for what a call in another kernel needs; a constant there is a number like any other.
+
+    Else Numba compiles a kernel once more for each constant that it is called with, and for each variable that begins
+    as one.
+    """
+
+    def without_literals(args: Any, kws: Any) -> Any:
+        values = {name: types.unliteral(kind) for name, kind in kws.items()}
+        return get_call_template(tuple(map(types.unliteral, args)), values)
+
+    return without_literals
 
 
 class _BetweenPasses(event.Listener):
