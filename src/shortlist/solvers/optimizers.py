@@ -151,7 +151,7 @@ def apply_part(
     So as the share goes to 0 the step goes to none: θ moves by share·η∘direction, Adagrad's sum grows by share·g², and
     Adam's means go 1 − β^share of the way, in a step that counts `share`.
     """
-    first, second, count = state.first, state.second, np.float32(0)
+    count = np.float32(0)
     if len(optimizer) == ADAM:
         if share < _LEAST:
             return
@@ -161,9 +161,11 @@ def apply_part(
         g = gradient[f] + np.float32(scale) * ridge[f] * theta[r, f]
         toward = g
         if len(optimizer) == ADAGRAD:
+            first = state.first
             first[r, f] += share * g * g
             toward = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
         elif len(optimizer) == ADAM:
+            first, second = state.first, state.second
             first[r, f] += _moved(_BETA_1, share) * (g - first[r, f])
             second[r, f] += _moved(_BETA_2, share) * (g * g - second[r, f])
             mean, square = first[r, f] / _moved(_BETA_1, count), second[r, f] / _moved(_BETA_2, count)

@@ -7,7 +7,7 @@ when they are needed. In a block, samplers that look at the model see it as it w
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,10 @@ from shortlist.sampling.kernels import (
 )
 from shortlist.sampling.tables import ADAPTIVE, HISTORY, REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import SGD, State
+from shortlist.solvers.optimizers import ADAM, SGD, State
 from shortlist.solvers.sgd_order import shuffle
 from shortlist.solvers.sgd_steps import TOLD, move_three, step
-from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Kinds, Model, Pairs, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Kinds, Model, Needed, Pairs, Rules, Weigher, Work
 from shortlist.solvers.sgd_weights import exact_rank, weigh
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -60,88 +60,126 @@ def run_chunk(
     from wherever they are, in any order; that they are sent for a block ahead hides most of the wait. What remains is
     bound by the caches' bandwidth.
     """
-    kinds = Kinds.of(tables, weigher, rules)
     work.state[:] = sown(int(seed))
-    _run(kinds.sampler, kinds.optimizer, kinds, pairs, start, stop, tables, weigher, rules, model, work, sums)
+    needed = Needed.of(tables, weigher, rules, model, work)
+    _run(needed.kinds.sampler, needed.kinds.optimizer, None, *needed, pairs, start, stop, sums)
+
+
+class Fold(NamedTuple):
+    """Histories whose contexts are learnt one after the other, see `fold_rows`."""
+
+    seed: np.uint64
+    passes: int
+    dim: int
+    rates: Array
+    indptr: Array
+    indices: Array
+    strengths: Array
+    shares: Array
 
 
 @fast_lean_kernel
 def _run(
     sampler: Static,
     optimizer: Static,
+    fold: Fold | None,
     kinds: Kinds,
-    pairs: Pairs,
-    start: int,
-    stop: int,
     tables: Tables,
     weigher: Weigher,
     rules: Rules,
     model: Model,
     work: Work,
+    pairs: Pairs,
+    start: int,
+    stop: int,
     sums: Array,
 ) -> None:
+    """Steps for the pairs start … stop; or, for contexts start … stop of `fold`, for their pairs in several passes.
+
+    Both are this one function, so that each compiles the blocks once: a kernel in a kernel is compiled twice.
+    """
     m = rules.n_negatives
     state, negatives, weights = work.state, work.negatives, work.weights
-    begin = start
-    while begin < stop:
-        end = min(begin + len(negatives), stop)
-        for s in range(begin, end):
-            c, i = pairs.contexts[s], pairs.items[s]
-            send_for(model.contexts, c)
-            send_for(model.items, i)
-            if len(optimizer) != SGD:
-                _send_for_state(model.context_state, c)
-                _send_for_state(model.item_state, i)
-            if len(sampler) == UNIFORM:
-                for k in range(m):
-                    negatives[s - begin, k] = propose(state, tables, c)
-        if len(sampler) == REJECTION:
-            _reject(kinds.cosine, state, pairs, begin, end, tables, rules, model, work)
-        elif len(sampler) == ADAPTIVE:
-            _look_up(state, pairs, begin, end, tables, model, work)
-        for s in range(begin, end):
-            c, i = pairs.contexts[s], pairs.items[s]
-            for k in range(m):
-                j = negatives[s - begin, k]
+    first, last = start, stop
+    n_contexts, passes = 1, 1
+    if fold is not None:
+        n_contexts, passes = stop - start, fold.passes
+    for turn in range(n_contexts * passes):
+        if fold is not None:
+            first, last = 0, _next_pass(fold, start + turn // passes, turn % passes, rules, model, work)
+        begin = first
+        while begin < last:
+            end = min(begin + len(negatives), last)
+            for s in range(begin, end):
+                c, i = pairs.contexts[s], pairs.items[s]
+                send_for(model.contexts, c)
+                send_for(model.items, i)
+                if len(optimizer) != SGD:
+                    _send_for_state(optimizer, model.context_state, c)
+                    _send_for_state(optimizer, model.item_state, i)
                 if len(sampler) == UNIFORM:
-                    j = settled(state, tables, c, i, j)
-                elif len(sampler) == ADAPTIVE:
-                    j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
-                elif len(sampler) != REJECTION:
-                    j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
-                if j >= 0:
-                    send_for(model.items, j)
-                    if len(optimizer) != SGD:
-                        if rules.frozen == 0:
-                            _send_for_state(model.item_state, j)
-                negatives[s - begin, k] = j
-            at = s - begin
-            weigh(
-                kinds.weighing,
-                kinds.cosine,
-                state,
-                weigher,
-                tables,
-                model,
-                c,
-                i,
-                negatives[at],
-                work.rounds[at],
-                work,
-                weights[at],
-            )
-        for s in range(begin, end):
-            step(kinds.path, kinds, pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
-        begin = end
+                    for k in range(m):
+                        negatives[s - begin, k] = propose(state, tables, c)
+            if len(sampler) == REJECTION:
+                _reject(kinds.cosine, state, pairs, begin, end, tables, rules, model, work)
+            elif len(sampler) == ADAPTIVE:
+                _look_up(state, pairs, begin, end, tables, model, work)
+            for s in range(begin, end):
+                c, i = pairs.contexts[s], pairs.items[s]
+                at = s - begin
+                for k in range(m):
+                    j = negatives[at, k]
+                    if len(sampler) == UNIFORM:
+                        j = settled(state, tables, c, i, j)
+                    elif len(sampler) == ADAPTIVE:
+                        j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
+                    elif len(sampler) != REJECTION:
+                        j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, first, last)
+                    if j >= 0:
+                        send_for(model.items, j)
+                        if len(optimizer) != SGD:
+                            if fold is None:
+                                _send_for_state(optimizer, model.item_state, j)
+                    negatives[at, k] = j
+                weigh(kinds.weighing, kinds.cosine, state, weigher, tables, model, c, i, at, work)
+            for s in range(begin, end):
+                at = s - begin
+                step(kinds.path, kinds, pairs, s, negatives[at], weights[at], rules, model, work, sums)
+            begin = end
 
 
 @fast_inner_kernel
-def _send_for_state(state: State, r: int) -> None:
-    """Ask for what the optimizer remembers of a row."""
+def _next_pass(fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
+    """Put the pairs of context c into `work.own`, in the order of this pass, and set its rates; return how many."""
+    state, own = work.state, work.own
+    begin = fold.indptr[c]
+    n = fold.indptr[c + 1] - begin
+    if n == 0:
+        return 0
+    if turn == 0:
+        sow(state, fold.seed)
+        for k in range(n):
+            own.contexts[k] = c
+            own.items[k] = fold.indices[begin + k]
+            own.strengths[k] = fold.strengths[begin + k if len(fold.strengths) > 1 else 0]
+            own.shares[k] = fold.shares[begin + k if len(fold.shares) > 1 else 0]
+            state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
+        _begin(model, c, own, n, fold.dim, rules.cosine > 0)
+    share = np.float32(1.0 - turn / fold.passes)
+    for f in range(model.contexts.shape[1]):
+        rules.context_rates[f] = share * fold.rates[f]
+    shuffle(state[0], own, 0, n)
+    state[0] = mixed(state[0] + GOLDEN)
+    return int(n)
+
+
+@fast_inner_kernel
+def _send_for_state(optimizer: Static, state: State, r: int) -> None:
+    """Ask for what the optimizer remembers of a row, where it does."""
     if len(state.first) > 1:
         send_for(state.first, r)
-    if len(state.second) > 1:
-        send_for(state.second, r)
+        if len(optimizer) == ADAM:
+            send_for(state.second, r)
 
 
 @fast_inner_kernel
@@ -232,57 +270,9 @@ def fold_rows(
     the step of a pair, its negatives' part and the regularizer's included, its share is taken. What is drawn depends on
     the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
-    kinds = Kinds.of(tables, weigher, rules)
-    _fold_rows(
-        kinds.sampler, kinds.optimizer, kinds, seed, start, stop, passes, dim, rates, indptr, indices, strengths, shares,
-        tables, weigher, rules, model, work, sums,
-    )  # fmt: skip
-
-
-@fast_lean_kernel
-def _fold_rows(
-    sampler: Static,
-    optimizer: Static,
-    kinds: Kinds,
-    seed: np.uint64,
-    start: int,
-    stop: int,
-    passes: int,
-    dim: int,
-    rates: Array,
-    indptr: Array,
-    indices: Array,
-    strengths: Array,
-    shares: Array,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
-    sums: Array,
-) -> None:
-    width = model.contexts.shape[1]
-    state, own = work.state, work.own
-    for c in range(start, stop):
-        begin = indptr[c]
-        n = indptr[c + 1] - begin
-        sow(state, seed)
-        for k in range(n):
-            own.contexts[k] = c
-            own.items[k] = indices[begin + k]
-            own.strengths[k] = strengths[begin + k if len(strengths) > 1 else 0]
-            own.shares[k] = shares[begin + k if len(shares) > 1 else 0]
-            state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
-        if n == 0:
-            continue
-        _begin(model, c, own, n, dim, rules.cosine > 0)
-        for turn in range(passes):
-            share = np.float32(1.0 - turn / passes)
-            for f in range(width):
-                rules.context_rates[f] = share * rates[f]
-            shuffle(state[0], own, 0, n)
-            state[0] = mixed(state[0] + GOLDEN)
-            _run(sampler, optimizer, kinds, own, 0, n, tables, weigher, rules, model, work, sums)
+    needed = Needed.of(tables, weigher, rules, model, work)
+    fold = Fold(seed, passes, dim, rates, indptr, indices, strengths, shares)
+    _run(needed.kinds.sampler, needed.kinds.optimizer, fold, *needed, work.own, start, stop, sums)
 
 
 @fast_inner_kernel
@@ -404,25 +394,25 @@ def run_ranked(
     Each rank is a count over a row of scores: bound by reading it, which happens 1 + m times a pair; for AP also once
     for each positive of the context.
     """
-    kinds = Kinds.of(tables, weigher, rules)
     work.state[:] = sown(int(seed))
-    _run_ranked(kinds.sampler, kinds, pairs, rows, scores, start, stop, tables, weigher, rules, model, work, sums)
+    needed = Needed.of(tables, weigher, rules, model, work)
+    _run_ranked(needed.kinds.sampler, *needed, pairs, rows, scores, start, stop, sums)
 
 
 @fast_lean_kernel
 def _run_ranked(
     sampler: Static,
     kinds: Kinds,
-    pairs: Pairs,
-    rows: Array,
-    scores: Array,
-    start: int,
-    stop: int,
     tables: Tables,
     weigher: Weigher,
     rules: Rules,
     model: Model,
     work: Work,
+    pairs: Pairs,
+    rows: Array,
+    scores: Array,
+    start: int,
+    stop: int,
     sums: Array,
 ) -> None:
     state = work.state

@@ -27,12 +27,11 @@ def weigh(
     model: Model,
     c: int,
     i: int,
-    negatives: Array,
-    rounds: Array,
+    at: int,
     work: Work,
-    weights: Array,
 ) -> None:
-    """α̃ of the pairs of i and each negative for context c; negatives that there are not have 1."""
+    """Set `work.weights[at]` to α̃ of the pairs of i and each of `work.negatives[at]` for context c; 1 where none is."""
+    negatives, weights = work.negatives[at], work.weights[at]
     if len(weighing) == LAMBDA:
         score_candidates(cosine, state, weigher.lambdas, tables, model, c, work)
         _sampled_changes(cosine, weigher.lambdas, tables, model, c, i, negatives, work, weights)
@@ -41,7 +40,7 @@ def weigh(
         weights[k] = 1
         if len(weighing) == PENALTY:
             if negatives[k] >= 0:
-                weights[k] = weigher.penalties[(tables.n_items - 1) // rounds[k]]
+                weights[k] = weigher.penalties[(tables.n_items - 1) // work.rounds[at, k]]
 
 
 @fast_inner_kernel
