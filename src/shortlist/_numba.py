@@ -57,6 +57,11 @@ def fast_inner_kernel(function: F) -> F:
     return _compiled(function, fastmath=_FAST, **_INNER)
 
 
+def bare_kernel(function: F) -> F:
+    """`kernel` without reference counts, as `lean_kernel`, which LLVM inlines where that is worth it."""
+    return _compiled(function, fastmath=False, _nrt=False)
+
+
 def static(number: int) -> Static:
     """Return a number that kernels know when they are compiled: the length of a tuple, which is part of its type.
 
@@ -99,8 +104,8 @@ def _without_literals(get_call_template: Callable[..., Any]) -> Callable[..., An
     """
 
     def without_literals(args: Any, kws: Any) -> Any:
-        values = {name: types.unliteral(kind) for name, kind in kws.items()}
-        return get_call_template(tuple(map(types.unliteral, args)), values)
+        plain: Callable[[Any], Any] = types.unliteral
+        return get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
 
     return without_literals
 

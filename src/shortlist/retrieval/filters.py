@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
+from shortlist._numba import bare_kernel, kernel
 from shortlist.errors import SettingError
 from shortlist.retrieval.order import FILTERED_BITS
 from shortlist.scoring.blocks import BlockScorer, SubsetScorer
@@ -185,7 +185,7 @@ def sorted_starts(q0: int, masks: Masks, n_rows: int) -> npt.NDArray[np.int64]:
     return cursors
 
 
-@kernel
+@bare_kernel
 def keep_only(
     x: npt.NDArray[np.int32],
     j0: int,
@@ -205,7 +205,7 @@ def keep_only(
         x[k] = room[k]
 
 
-@kernel
+@bare_kernel
 def exclude_some(
     x: npt.NDArray[np.int32],
     j0: int,

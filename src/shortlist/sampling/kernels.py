@@ -87,7 +87,7 @@ def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
 
     Random numbers are those of `state[1]`, so that proposals do not depend on when this happens.
     """
-    k = np.int64(j)  # as those are that are drawn: `excluded` is compiled once
+    k = int(j)  # of 64 bits, as those are that are drawn: `excluded` is compiled once
     return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, k) else k
 
 
@@ -113,16 +113,16 @@ def draw_one(
 ) -> int:
     """The negative of the pair (c, i) by every sampler but Rejection; −1 where 1,000 draws were all excluded.
 
-    `sampler` is the code of the tables, as kernels know it beforehand. `parts` is as `get_ready` left it for this context. `batch_items[begin:stop]` are the positives of the batch. Bound
-    by one random number, the bit of the history filter and, where that is set, a search in the history.
+    `sampler` is the code of the tables, as kernels know it beforehand. `parts` is as `get_ready` left it for this
+    context. `batch_items[begin:stop]` are the positives of the batch. Bound by one random number, the bit of the
+    history filter and, where that is set, a search in the history.
     """
     if len(sampler) == UNIFORM:
         return draw_uniform(state, tables, c, i)
     if len(sampler) == ADAPTIVE:
         return _draw_adaptive(state, tables, c, i, W, parts)
-    if len(sampler) == IN_BATCH:
-        if begin == stop:
-            return -1
+    if len(sampler) == IN_BATCH and begin == stop:
+        return -1
     for _ in range(_TRIES):
         if len(sampler) == POPULARITY:
             u = unit(state) * tables.n_items
@@ -137,7 +137,9 @@ def draw_one(
 
 
 @inner_kernel
-def draw_rejection(state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int | None) -> tuple[int, int]:
+def draw_rejection(
+    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int | None
+) -> tuple[int, int]:
     """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
 
     Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with; the history

@@ -167,9 +167,7 @@ def _solve(
                     c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
                     candidates[members[a]], place, columns[a * m : (a + 1) * m],
                 )  # fmt: skip
-            good = _descend(
-                g, w, members, size, columns, diagonal, candidates, l1, l2, positive, slack, sweeps
-            )
+            good = _descend(g, w, members, size, columns, diagonal, candidates, l1, l2, positive, slack, sweeps)
         n_missed += not good
         # --- keep what is not zero
         for p in range(m):
@@ -185,7 +183,7 @@ def _solve(
 
 @kernel
 def _grown(array: Array, size: int, room: int) -> Array:
-    """The first `size` numbers, with room for more. (Loops: NumPy's functions take seconds to compile.)"""
+    """Copy the first `size` numbers, with room for more; a loop, as NumPy's functions take far longer to compile."""
     out = np.empty(room, array.dtype)
     for k in range(size):
         out[k] = array[k]
@@ -334,9 +332,9 @@ def _descend(
     g: Array, w: Array, members: Array, size: int, columns: Array, diagonal: Array, candidates: Array,
     l1: float, l2: float, positive: bool, slack: float, sweeps: int,
 ) -> bool:  # fmt: skip
-    """Sweep over the working set, whose columns stand one after the other, until its optimality conditions hold within the slack; whether they do in the end.
+    """Sweep over the working set until its optimality conditions hold within the slack; whether they do in the end.
 
-    Then every candidate's g is brought up to date.
+    Its columns stand one after the other in `columns`. At the end every candidate's g is brought up to date.
     """
     m = len(g)
     own = np.empty(size)  # g of the members

@@ -137,9 +137,8 @@ def _run(
                         j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, first, last)
                     if j >= 0:
                         send_for(model.items, j)
-                        if len(optimizer) != SGD:
-                            if fold is None:
-                                _send_for_state(optimizer, model.item_state, j)
+                        if len(optimizer) != SGD and fold is None:
+                            _send_for_state(optimizer, model.item_state, j)
                     negatives[at, k] = j
                 weigh(kinds.weighing, kinds.cosine, state, weigher, tables, model, c, i, at, work)
             for s in range(begin, end):

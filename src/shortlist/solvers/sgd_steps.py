@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shortlist._numba import Static, fast_inner_kernel
 from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import EPSILON, SGD, alike, apply_known, apply_part
+from shortlist.solvers.optimizers import EPSILON, SGD, apply_known, apply_part
 from shortlist.solvers.sgd_tables import ADAGRAD_PAIR, PAIRWISE, SGD_PAIR, STEADY, Kinds, Model, Pairs, Rules, Work
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -53,9 +53,8 @@ def step(
             _adagrad_pair(c, i, negatives[0], weight * weights[0], told, rules, model, work, sums)
     else:
         share = pairs.shares[s if len(pairs.shares) > 1 else 0]
-        if len(path) == STEADY:
-            if weight > 1 or context_weight > 1:
-                share = _steady(c, i, share, weight, context_weight, negatives, weights, rules, model)
+        if len(path) == STEADY and (weight > 1 or context_weight > 1):
+            share = _steady(c, i, share, weight, context_weight, negatives, weights, rules, model)
         _any_step(
             kinds.objective,
             kinds.optimizer,
@@ -266,9 +265,8 @@ def _any_step(
             j = i if k == m else negatives[k]
             if j >= 0:
                 of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
-                if len(objective) == PAIRWISE:
-                    if k == m:
-                        of_j *= touched
+                if len(objective) == PAIRWISE and k == m:
+                    of_j *= touched
                 _move_item(optimizer, cosine, slopes[k], of_j, c, j, rules, model, item_gradient)
     _move_context(optimizer, frozen, c, scale, share, rules, model, work)
 
@@ -285,10 +283,9 @@ def _move_context(
         rules.context_rates,
         rules.context_ridges,
     )
-    if len(frozen) == 1:
-        if share != 1:
-            apply_part(optimizer, W, c, gradient, state, rates, ridges, scale, share)
-            return
+    if len(frozen) == 1 and share != 1:
+        apply_part(optimizer, W, c, gradient, state, rates, ridges, scale, share)
+        return
     apply_known(optimizer, W, c, gradient, state, rates, ridges, scale, rules.alike)
 
 
@@ -306,10 +303,9 @@ def _move_item(
 ) -> None:
     """Move item j by the slope of its score, before the context moves."""
     W, H, rates, ridges = model.contexts, model.items, rules.item_rates, rules.item_ridges
-    if len(optimizer) == SGD:
-        if cosine is None:
-            _plain_item(slope, scale, c, j, rules, model)
-            return
+    if len(optimizer) == SGD and cosine is None:
+        _plain_item(slope, scale, c, j, rules, model)
+        return
     gradient[:] = 0
     _add_gradient(cosine, gradient, slope, H, j, W, c)
     apply_known(optimizer, H, j, gradient, model.item_state, rates, ridges, scale, rules.alike)

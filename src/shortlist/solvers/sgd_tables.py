@@ -97,8 +97,15 @@ class Kinds(NamedTuple):
                 path = ADAGRAD_PAIR
         elif (rules.loss, rules.optimizer, rules.frozen) == (SQUARE, SGD, 1) and dots:
             path = STEADY
-        codes = (tables.code, weigher.code, path, rules.objective, rules.optimizer, rules.frozen)
-        return cls(*map(static, codes), None if dots else rules.cosine)
+        return cls(
+            sampler=static(tables.code),
+            weighing=static(weigher.code),
+            path=static(path),
+            objective=static(rules.objective),
+            optimizer=static(rules.optimizer),
+            frozen=static(rules.frozen),
+            cosine=None if dots else rules.cosine,
+        )
 
 
 class Work(NamedTuple):

@@ -38,9 +38,8 @@ def weigh(
         return
     for k in range(len(negatives)):
         weights[k] = 1
-        if len(weighing) == PENALTY:
-            if negatives[k] >= 0:
-                weights[k] = weigher.penalties[(tables.n_items - 1) // work.rounds[at, k]]
+        if len(weighing) == PENALTY and negatives[k] >= 0:
+            weights[k] = weigher.penalties[(tables.n_items - 1) // work.rounds[at, k]]
 
 
 @fast_inner_kernel
