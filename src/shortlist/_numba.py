@@ -48,7 +48,7 @@ def fast_lean_kernel(function: F) -> F:
 
 
 def inner_kernel(function: F) -> F:
-    """`lean_kernel` that only kernels call, never Python: a third less to compile."""
+    """`lean_kernel` that only kernels call, never Python: it has no wrapper for that, which takes long to compile."""
     return _compiled(function, fastmath=False, **_INNER)
 
 
@@ -80,6 +80,8 @@ def _compiled(function: F, **options: Any) -> F:
     if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
         compiled.get_call_template = _without_literals(compiled.get_call_template)
+        if options.get("no_cpython_wrapper"):
+            _keep_from_python(compiled)
     return cast("F", compiled)
 
 
@@ -108,6 +110,18 @@ def _without_literals(get_call_template: Callable[..., Any]) -> Callable[..., An
         return get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
 
     return without_literals
+
+
+def _keep_from_python(compiled: Any) -> None:
+    """Let a call from Python be an error: without its wrapper it would end the process."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{compiled.py_func.__name__} is called by other kernels only")
+
+    def add_overload(result: Any) -> None:
+        compiled.overloads[tuple(result.signature.args)] = result  # not where calls from Python look
+
+    compiled._compile_for_args, compiled.add_overload = refuse, add_overload
 
 
 class _BetweenPasses(event.Listener):
