@@ -87,7 +87,7 @@ def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
 
     Random numbers are those of `state[1]`, so that proposals do not depend on when this happens.
     """
-    k = int(j)  # of 64 bits, as those are that are drawn: `excluded` is compiled once
+    k: Any = np.int64(j)  # as those are that are drawn: so `excluded` is compiled once
     return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, k) else k
 
 

@@ -216,7 +216,7 @@ def _any_step(
     """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
 
     Every row moves from where it was before. The regularizer counts once for each loss that a row is in. The context
-    takes a `share` of the step; where that is not all of it, items are frozen.
+    takes a `share` of the step; where that is not all of it, items are frozen. Then nobody reads the loss either.
     """
     W, H = model.contexts, model.items
     context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
@@ -234,7 +234,7 @@ def _any_step(
                 slopes[k] = -g
                 slopes[m] += g
                 touched += 1
-                if told:
+                if len(frozen) == 0 and told:
                     sums[0] += weight * weights[k] * loss_value(rules.loss, difference, one)
         if touched == 0:
             return
@@ -242,7 +242,7 @@ def _any_step(
         label = strength if rules.strength_is_label else one
         slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * own, label)
         touched = 1
-        if told:
+        if len(frozen) == 0 and told:
             sums[0] += weight * loss_value(rules.loss, sharpness * own, label)
         for k in range(m):
             slopes[k] = 0
@@ -252,7 +252,7 @@ def _any_step(
                 label = np.float32(rules.negative_label)
                 slopes[k] = sharpness * factor * loss_slope(rules.loss, score, label)
                 touched += 1
-                if told:
+                if len(frozen) == 0 and told:
                     sums[1] += factor * loss_value(rules.loss, score, label)
     scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     context_gradient[:] = 0
@@ -283,7 +283,7 @@ def _move_context(
         rules.context_rates,
         rules.context_ridges,
     )
-    if len(frozen) == 1 and share != 1:
+    if len(frozen) == 1 and (len(optimizer) == SGD or share != 1):
         apply_part(optimizer, W, c, gradient, state, rates, ridges, scale, share)
         return
     apply_known(optimizer, W, c, gradient, state, rates, ridges, scale, rules.alike)
