@@ -206,8 +206,7 @@ def _adam(
     theta[r, f] -= rate * (m * first) / (math.sqrt(v * second) + np.float32(EPSILON))
 
 
-@fast_lean_kernel
-def alike(rate: Array, ridge: Array) -> int:
+def n_alike(rate: Array, ridge: Array) -> int:
     """How many coordinates have the first one's η and λ: all, or all but the two that biases add.
 
     A loop over so many, with two numbers for all and from 0, is vectorised. With arrays, which could overlap with the
@@ -218,3 +217,6 @@ def alike(rate: Array, ridge: Array) -> int:
         if rate[f] != rate[0] or ridge[f] != ridge[0]:
             return max(0, n - 2)
     return n
+
+
+alike = fast_lean_kernel(n_alike)  # for kernels
