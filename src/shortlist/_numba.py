@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import event, types
 
 from shortlist._clock import is_ours
 from shortlist._kernel_cache import KernelCache, writable
@@ -20,6 +20,8 @@ from shortlist._signals import HeldSignals, stop_if_interrupted
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
 _LEAN = {"_nrt": False, "forceinline": True}
+_INNER = {**_LEAN, "no_cpython_wrapper": True}
+Static: TypeAlias = tuple[int, ...]
 
 
 def kernel(function: F) -> F:
@@ -51,13 +53,40 @@ def fast_lean_kernel(function: F) -> F:
     return _compiled(function, fastmath=_FAST, **_LEAN)
 
 
+def inner_kernel(function: F) -> F:
+    """`lean_kernel` that only kernels call, never Python: it has no wrapper for that, which takes long to compile."""
+    return _compiled(function, fastmath=False, **_INNER)
+
+
+def fast_inner_kernel(function: F) -> F:
+    """`inner_kernel` with reassociated sums, as `fast_kernel`."""
+    return _compiled(function, fastmath=_FAST, **_INNER)
+
+
+def bare_kernel(function: F) -> F:
+    """`kernel` without reference counts, as `lean_kernel`, which LLVM inlines where that is worth it."""
+    return _compiled(function, fastmath=False, _nrt=False)
+
+
+def static(number: int) -> Static:
+    """Return a number that kernels know when they are compiled: the length of a tuple, which is part of its type.
+
+    A kernel compiles no branch that its static arguments rule out, if it asks `len(argument) == NUMBER` of an argument
+    itself, not of a field of one. Arguments that may be None work in the same way: `if argument is None`.
+    """
+    return (0,) * number
+
+
 def _compiled(function: F, **options: Any) -> F:
-    options |= {"nogil": True, "error_model": "numpy"}
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     compiled = numba.njit(**options)(function)
     if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
         with suppress(OSError):  # no file: it was typed at a prompt, or comes out of an archive
             compiled._cache = KernelCache(function)
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+        compiled.get_call_template = _without_literals(compiled.get_call_template)
+        if options.get("no_cpython_wrapper"):
+            _keep_from_python(compiled)
     return cast("F", compiled)
 
 
@@ -72,6 +101,32 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
             return compile_for_args(*args, **kwargs)
 
     return compile_uninterrupted
+
+
+def _without_literals(get_call_template: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba asks for what a call in another kernel needs; a constant there is a number like any other.
+
+    Else Numba compiles a kernel once more for each constant that it is called with, and for each variable that begins
+    as one.
+    """
+
+    def without_literals(args: Any, kws: Any) -> Any:
+        plain: Callable[[Any], Any] = types.unliteral
+        return get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
+
+    return without_literals
+
+
+def _keep_from_python(compiled: Any) -> None:
+    """Let a call from Python be an error: without its wrapper it would end the process."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{compiled.py_func.__name__} is called by other kernels only")
+
+    def add_overload(result: Any) -> None:
+        compiled.overloads[tuple(result.signature.args)] = result  # not where calls from Python look
+
+    compiled._compile_for_args, compiled.add_overload = refuse, add_overload
 
 
 class _BetweenPasses(event.Listener):

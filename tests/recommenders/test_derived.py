@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from recommenders.factorizations import events
 
 import shortlist as sl
+from recommenders.factorizations import events
 from shortlist.recommenders.derived import effective_rank
 
 KINDS = [sl.IALS, sl.ICD]

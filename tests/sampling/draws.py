@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
+from shortlist._numba import static
 from shortlist.data.rows import Rows
 from shortlist.sampling.kernels import draw_negatives
 
@@ -31,6 +32,7 @@ def draw(way, negatives, contexts, positives, n, *, W=None, H=None, seed=7):
         items, rounds = (np.zeros((len(contexts), n), np.int32) for _ in range(2))
         none = np.zeros((1, 1), np.float32)
         draw_negatives(
+            static(negatives.tables.code),
             np.array([seed], np.uint64),
             negatives.tables,
             contexts,

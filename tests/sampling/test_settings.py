@@ -128,7 +128,7 @@ def test_another_process_finds_the_compiled_kernels():
         "from shortlist.sampling.kernels import draw_negatives\n"
         "tables = Popularity().over(Rows.from_lists([np.array([0])], 4)).tables\n"
         "one, out, W = np.zeros(1, np.int32), np.zeros((1, 1), np.int32), np.zeros((4, 2), np.float32)\n"
-        "draw_negatives(np.ones(1, np.uint64), tables, one, one, 1, W, W, W[0], out, out)\n"
+        "draw_negatives((0,) * tables.code, np.ones(1, np.uint64), tables, one, one, 1, W, W, W[0], out, out)\n"
         "stats = getattr(draw_negatives, 'stats', None)\n"
         "print('none' if stats is None or stats.cache_path is None else sum(stats.cache_misses.values()))"
     )

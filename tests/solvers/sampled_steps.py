@@ -16,7 +16,7 @@ from shortlist.objectives import Pointwise, loss_values
 from shortlist.sampling import Negatives
 from shortlist.solvers.optimizers import State
 from shortlist.solvers.sgd_kernels import run_given
-from shortlist.solvers.sgd_tables import Model, Pairs, Rules, Weigher, work_space
+from shortlist.solvers.sgd_tables import Kinds, Model, Pairs, Rules, Weigher, work_space
 
 LISTS = [[0, 2], [1, 3, 4], [5], [0, 3]]
 ITEMS, DIM = 6, 3
@@ -94,8 +94,9 @@ class Task:
         rules = rules or self.rules
         W, H = (one.copy() for one in self.start)
         model = Model(W, H, *(State.of(rules.optimizer, one.shape) for one in (W, H)))
+        kinds = Kinds.of(self.negatives.tables, self.weigher, rules)._replace(sampler=(), weighing=())
         run_given(
-            self.given([e]), np.array([negatives], np.int32), np.array([weights], np.float32), rules, model,
+            kinds, self.given([e]), np.array([negatives], np.int32), np.array([weights], np.float32), rules, model,
             work_space(W.shape[1], rules.n_negatives, self.weigher), np.zeros(3),
         )  # fmt: skip
         return W.astype(float) - self.start[0], H.astype(float) - self.start[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shortlist._numba import static
 from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_part, apply_row, recall, remembered
 
 WIDTH, STEPS = 5, 7
@@ -99,7 +100,7 @@ def test_a_whole_step_in_one_part(name):
     kind, theta, whole = CODES[name], start(), start()
     states = [State.of(kind, theta.shape) for _ in range(2)]
     for gradient in gradients():
-        apply_part(kind, theta, 1, gradient, states[0], full(RATE), full(RIDGE), 2.0, 1.0)
+        apply_part(static(kind), theta, 1, gradient, states[0], full(RATE), full(RIDGE), 2.0, 1.0)
         apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(RIDGE), 2.0)
     np.testing.assert_allclose(theta, whole, rtol=1e-4)
     for one, other in zip(*states):
@@ -114,7 +115,7 @@ def test_next_to_nothing_of_a_step_is_none(name, share):
     states = [State.of(kind, theta.shape) for _ in range(2)]
     for k, gradient in enumerate(gradients()):
         for other in gradients(5 + k):
-            apply_part(kind, theta, 1, other, states[0], full(RATE), full(RIDGE), 1.0, np.float32(share))
+            apply_part(static(kind), theta, 1, other, states[0], full(RATE), full(RIDGE), 1.0, np.float32(share))
         apply_row(kind, theta, 1, gradient, states[0], full(RATE), full(RIDGE), 1.0)
         apply_row(kind, without, 1, gradient, states[1], full(RATE), full(RIDGE), 1.0)
     np.testing.assert_allclose(theta, without, atol=2e-4)
@@ -127,7 +128,7 @@ def test_many_parts_of_a_step_move_in_the_same_way(name):
     kind, theta, whole, gradient = CODES[name], start(), start(), gradients()[0]
     states = [State.of(kind, theta.shape) for _ in range(2)]
     for _ in range(100):
-        apply_part(kind, theta, 1, gradient, states[0], full(RATE), full(0), 1.0, 0.01)
+        apply_part(static(kind), theta, 1, gradient, states[0], full(RATE), full(0), 1.0, 0.01)
     apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(0), 1.0)
     for one, other in zip(*states):
         np.testing.assert_allclose(one, other, rtol=1e-4)

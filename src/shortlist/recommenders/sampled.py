@@ -36,7 +36,7 @@ from shortlist.scoring.pair import unit_rows
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
-from shortlist.solvers.optimizers import OptimizerName, State, alike
+from shortlist.solvers.optimizers import OptimizerName, State, n_alike
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
 from shortlist.solvers.sgd_tables import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, Rules, Weigher
 from shortlist.solvers.square_fold_in import SquareFoldIn
@@ -275,7 +275,7 @@ class Sampled(Factorization):
             item_rates=item_rates,
             context_ridges=context_ridges,
             item_ridges=item_ridges,
-            alike=min(alike(context_rates, context_ridges), alike(item_rates, item_ridges)),
+            alike=min(n_alike(context_rates, context_ridges), n_alike(item_rates, item_ridges)),
             context_scales=scales[0],
             item_scales=scales[1],
             frozen=0,

@@ -24,7 +24,7 @@ from shortlist.errors import SettingError
 from shortlist.retrieval.filters import Filters, Rows, item_rows, narrow, sorted_starts
 from shortlist.retrieval.order import make_order
 from shortlist.retrieval.ranks import rank_block
-from shortlist.retrieval.select import finish, no_candidates, select_block
+from shortlist.retrieval.select import Room, finish, no_candidates, select_block
 from shortlist.scoring.blocks import BlockScorer
 
 CHUNK = 512  # queries: fewer make the product slower, more balance the threads worse
@@ -80,7 +80,7 @@ def top_n(
             right = min(left + width, n_columns)
             block = _block(blocks, rows * width, stop - start, right - left)
             narrowed.score(slice(start, stop), slice(left, right), block)
-            select_block(block.view(np.int32), n, start, left, masks, order, best)
+            select_block(block.view(np.int32), n, start, left, masks, order, best, Room.of(block.shape[1]))
         finish(n, best, items[start:stop], scores[start:stop].view(np.int32))
 
     _run(search, n_queries, rows, n_threads, threads)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
+from shortlist._numba import bare_kernel, kernel
 from shortlist.errors import SettingError
 from shortlist.retrieval.order import FILTERED_BITS
 from shortlist.scoring.blocks import BlockScorer, SubsetScorer
@@ -173,19 +173,19 @@ def item_rows(given: Rows | None, n_queries: int, n_items: int, name: str) -> Ro
 @kernel
 def sorted_starts(q0: int, masks: Masks, n_rows: int) -> npt.NDArray[np.int64]:
     """Where each query's exclusions begin, for queries whose exclusions ascend; -1 for the others."""
-    cursors = np.full(n_rows, -1, np.int64)
-    if len(masks.exclude_starts) > 0:
-        for r in range(n_rows):
-            row = masks.exclude[masks.exclude_starts[q0 + r] : masks.exclude_starts[q0 + r + 1]]
-            falls = 0
-            for p in range(1, len(row)):
-                falls += row[p] < row[p - 1]
+    cursors = np.empty(n_rows, np.int64)
+    for r in range(n_rows):
+        cursors[r] = -1
+        if len(masks.exclude_starts) > 0:
+            start, falls = masks.exclude_starts[q0 + r], 0
+            for p in range(start + 1, masks.exclude_starts[q0 + r + 1]):
+                falls += masks.exclude[p] < masks.exclude[p - 1]
             if falls == 0:
-                cursors[r] = masks.exclude_starts[q0 + r]
+                cursors[r] = start
     return cursors
 
 
-@kernel
+@bare_kernel
 def keep_only(
     x: npt.NDArray[np.int32],
     j0: int,
@@ -195,15 +195,17 @@ def keep_only(
 ) -> None:
     """Overwrite all of x, the bits of a query's scores from column j0 on, but for the allowed items."""
     w = len(x)
-    room[:w] = FILTERED_BITS
+    for k in range(w):  # loops, as slices take half a second to compile
+        room[k] = FILTERED_BITS
     for i in allowed:
         j = columns[i] - j0 if len(columns) > 0 else i - j0
         if 0 <= j < w:
             room[j] = x[j]
-    x[:] = room[:w]
+    for k in range(w):
+        x[k] = room[k]
 
 
-@kernel
+@bare_kernel
 def exclude_some(
     x: npt.NDArray[np.int32],
     j0: int,

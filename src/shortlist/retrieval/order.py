@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
+from shortlist._numba import bare_kernel
 from shortlist._random import GOLDEN, mixed
 from shortlist.errors import SettingError
 
@@ -65,7 +65,7 @@ def make_order(
     return Order(mode, ranks, seed, keys, codes)
 
 
-@kernel
+@bare_kernel
 def raw_key_of(x: np.int32) -> np.int32:
     """The sort key of the float32 whose bits are x, but for -0 (which comes below 0) and NaN (below -inf or above inf).
 
@@ -74,7 +74,7 @@ def raw_key_of(x: np.int32) -> np.int32:
     return np.int32(x ^ np.int32(np.int32(x >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@kernel
+@bare_kernel
 def key_of(x: np.int32) -> np.int32:
     """The sort key of the float32 whose bits are x."""
     s = raw_key_of(x)
@@ -92,7 +92,7 @@ def keys_numpy(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
     return np.where(np.isnan(scores), NAN_KEY, keys).astype(np.int32)
 
 
-@kernel
+@bare_kernel
 def row_seed(order: Order, q: int) -> np.uint64:
     """The seed of query q's hash: a function of the seed and the query's key alone."""
     if order.mode != BY_HASH:
@@ -100,7 +100,7 @@ def row_seed(order: Order, q: int) -> np.uint64:
     return mixed(mixed(order.seed + GOLDEN) + np.uint64(order.query_keys[q]) * GOLDEN)
 
 
-@kernel
+@bare_kernel
 def standing(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
     """Sort key s and the tie number of item i in one int64; higher is better. `seed` is the query's `row_seed`."""
     if mode == BY_CODE:

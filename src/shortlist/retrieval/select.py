@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
+from shortlist._numba import bare_kernel
 from shortlist.retrieval.filters import Masks, exclude_some, keep_only
 from shortlist.retrieval.order import (
     BY_CODE,
@@ -49,8 +49,10 @@ def no_candidates(n_rows: int, n: int, cursors: npt.NDArray[np.int64]) -> Best:
     )
 
 
-@kernel
-def select_block(X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Masks, order: Order, best: Best) -> None:
+@bare_kernel
+def select_block(
+    X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Masks, order: Order, best: Best, room: Room
+) -> None:
     """Take the scores of queries q0… for columns j0…, given by their bits X, into each query's candidates.
 
     Columns must come in ascending order over the calls. One vectorised pass takes the maximum of every GROUP scores;
@@ -64,12 +66,9 @@ def select_block(X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Mask
     """
     n_rows, w = X.shape
     n_groups = (w + GROUP - 1) // GROUP
-    M = np.empty(n_groups, np.int32)
-    K = np.empty(w, np.int32)
-    reached = np.zeros(GROUP, np.uint8)
-    eights = reached.view(np.uint64)
-    b0, b1 = np.searchsorted(masks.blocked, j0), np.searchsorted(masks.blocked, j0 + w)
-    room = best.items.shape[1]
+    M, K, reached, eights = room
+    b0, b1 = first_from(masks.blocked, j0), first_from(masks.blocked, j0 + w)
+    most = best.items.shape[1]
     starts, excluded, columns = masks.exclude_starts, masks.exclude, masks.columns
     mode, priority, codes = order.mode, order.priority, order.codes
     for r in range(n_rows):
@@ -113,12 +112,28 @@ def select_block(X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Mask
                 if z >= lowest:
                     Z[size], I[size] = z, i
                     size += 1
-                    if size == room:
+                    if size == most:
                         lowest = clear(Z, I, size, n)
                         size = n
                         t = threshold(lowest, mode)
                         best.lowest[r], best.reach[r] = lowest, t
         best.sizes[r] = size
+
+
+class Room(NamedTuple):
+    """Room for what `select_block` needs on the way, for blocks of some width."""
+
+    maxima: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.int32]
+    reached: npt.NDArray[np.uint8]
+    eights: npt.NDArray[np.uint64]  # the same
+
+    @classmethod
+    def of(cls, width: int) -> Room:
+        """Room that nothing has been written to."""
+        reached = np.zeros(GROUP, np.uint8)
+        groups = (width + GROUP - 1) // GROUP
+        return cls(np.empty(groups, np.int32), np.empty(width, np.int32), reached, reached.view(np.uint64))
 
 
 def best_numpy(
@@ -129,7 +144,7 @@ def best_numpy(
     return codes[np.lexsort((codes, ties, -np.where(missing, 0, scores), missing))[:n]]
 
 
-@kernel
+@bare_kernel
 def finish(n: int, best: Best, items: npt.NDArray[np.int32], S: npt.NDArray[np.int32]) -> None:
     """Write each query's best n items and the bits of their scores, best first; pad with -1 and -inf."""
     for r in range(len(items)):
@@ -147,14 +162,27 @@ def finish(n: int, best: Best, items: npt.NDArray[np.int32], S: npt.NDArray[np.i
             S[r, k] = raw_key_of(MINUS_INFINITY_KEY)
 
 
-@kernel
+@bare_kernel
+def first_from(ascending: npt.NDArray[np.int32], value: int) -> int:
+    """Count the numbers below the value; a loop, as NumPy's search takes far longer to compile."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@bare_kernel
 def raw_keys(x: npt.NDArray[np.int32], K: npt.NDArray[np.int32]) -> None:
     """The raw keys of all of x."""
     for j in range(len(x)):
         K[j] = raw_key_of(x[j])
 
 
-@kernel
+@bare_kernel
 def group_maxima(x: npt.NDArray[np.int32], M: npt.NDArray[np.int32]) -> np.int32:
     """Write the highest raw key of every GROUP scores to M, and return the highest of all.
 
@@ -180,7 +208,7 @@ def group_maxima(x: npt.NDArray[np.int32], M: npt.NDArray[np.int32]) -> np.int32
     return top
 
 
-@kernel
+@bare_kernel
 def mark_reached(
     x: npt.NDArray[np.int32], start: int, t: np.int32, reached: npt.NDArray[np.uint8], eights: npt.NDArray[np.uint64]
 ) -> np.uint64:
@@ -200,7 +228,7 @@ def mark_reached(
     return found
 
 
-@kernel
+@bare_kernel
 def lowest_bit(word: np.uint64) -> np.int64:
     """The place of the lowest one in a word that has one: how many bits are below it, counted in parallel."""
     v = (word & (~word + np.uint64(1))) - np.uint64(1)
@@ -210,7 +238,7 @@ def lowest_bit(word: np.uint64) -> np.int64:
     return np.int64((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@kernel
+@bare_kernel
 def tame(x: npt.NDArray[np.int32]) -> None:
     """Turn every positive NaN in x into a negative one, whose raw key lies below -inf."""
     for j in range(len(x)):
@@ -218,7 +246,7 @@ def tame(x: npt.NDArray[np.int32]) -> None:
             x[j] = np.int32(-0x400000)
 
 
-@kernel
+@bare_kernel
 def threshold(z: np.int64, mode: int) -> np.int32:
     """The lowest raw key that can still displace the standing z."""
     s = np.int32(z >> np.int64(32))
@@ -227,7 +255,7 @@ def threshold(z: np.int64, mode: int) -> np.int32:
     return np.int32(-1) if s == 0 else s  # -0 has the raw key -1
 
 
-@kernel
+@bare_kernel
 def floor_of(K: npt.NDArray[np.int32], n: int, top: np.int32) -> np.int32:
     """A raw key that at least n of K reach, and few more than n but for ties; found by vectorised counts."""
     lo, hi = np.int64(MINUS_INFINITY_KEY), np.int64(top) + 1
@@ -251,7 +279,7 @@ def floor_of(K: npt.NDArray[np.int32], n: int, top: np.int32) -> np.int32:
     return np.int32(-1) if lo == 0 else np.int32(lo)
 
 
-@kernel
+@bare_kernel
 def count_from(K: npt.NDArray[np.int32], t: np.int32) -> np.int32:
     """How many of K are at least t."""
     c = np.int32(0)
@@ -260,7 +288,7 @@ def count_from(K: npt.NDArray[np.int32], t: np.int32) -> np.int32:
     return c
 
 
-@kernel
+@bare_kernel
 def clear(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], size: int, n: int) -> np.int64:  # noqa: E741
     """Keep the best n of the first `size` > n candidates, in no order; return the lowest standing kept."""
     lo, hi = Z[0], Z[0]
@@ -290,7 +318,7 @@ def clear(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], size: int, n: int)
     return lowest
 
 
-@kernel
+@bare_kernel
 def sort_best_first(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], size: int) -> None:  # noqa: E741
     """Sort the first `size` candidates by standing, higher first, then by item code, lower first (heapsort)."""
     for k in range(size // 2 - 1, -1, -1):
@@ -301,7 +329,7 @@ def sort_best_first(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], size: in
         sift_down(Z, I, 0, k, z, i)
 
 
-@kernel
+@bare_kernel
 def sift_down(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], k: int, size: int, z: np.int64, i: np.int32) -> None:  # noqa: E741
     """Let (z, i) sink from place k of a heap until no child is worse; of equal standings the higher code is worse."""
     while True:

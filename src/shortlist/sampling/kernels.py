@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel, kernel, lean_kernel
+from shortlist._numba import Static, fast_inner_kernel, inner_kernel, kernel, lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
 from shortlist.sampling.filter import in_history, send_for_bit
@@ -23,7 +23,7 @@ _TRIES = 1000  # draws, until one is not excluded
 _SIDE = 16  # coordinates of a block
 
 
-@lean_kernel
+@inner_kernel
 def unit(state: Array) -> float:
     """A number in [0, 1), of 53 random bits."""
     state[0] += GOLDEN
@@ -39,20 +39,20 @@ def units(seed: np.uint64, numbers: Array) -> Array:
     return found
 
 
-@lean_kernel
+@inner_kernel
 def below(state: Array, n: int) -> int:
     """One of 0 … n − 1, each as likely."""
     return int(unit(state) * n)
 
 
-@lean_kernel
+@inner_kernel
 def another(state: Array, n: int, i: int) -> int:
     """One of 0 … n − 1 but i, each as likely."""
     j = below(state, n - 1)
     return j + (j >= i)
 
 
-@lean_kernel
+@inner_kernel
 def excluded(tables: Tables, c: int, i: int, j: int) -> bool:
     """Whether j may not be the negative of (c, i)."""
     if j == i:
@@ -62,7 +62,7 @@ def excluded(tables: Tables, c: int, i: int, j: int) -> bool:
     return in_history(tables.indptr, tables.indices, tables.bits, tables.offset, c, j)
 
 
-@lean_kernel
+@inner_kernel
 def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
     """Any item that is not excluded, each as likely; −1 where there is none."""
     for _ in range(_TRIES):
@@ -72,7 +72,7 @@ def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
     return _nth_left(state, tables, c, i)
 
 
-@lean_kernel
+@inner_kernel
 def propose(state: Array, tables: Tables, c: int) -> int:
     """Any item, for `settled` to look at when what that needs to know has been sent for."""
     j = below(state, tables.n_items)
@@ -81,39 +81,50 @@ def propose(state: Array, tables: Tables, c: int) -> int:
     return j
 
 
-@lean_kernel
+@inner_kernel
 def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
     """What was proposed or, where that is excluded, another item: together as `draw_uniform`.
 
     Random numbers are those of `state[1]`, so that proposals do not depend on when this happens.
     """
-    return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, j) else j
+    k: Any = np.int64(j)  # as those are that are drawn: so `excluded` is compiled once
+    return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, k) else k
 
 
-@lean_kernel
+@inner_kernel
 def sow(state: Array, seed: np.uint64) -> None:
     """Begin both series of random numbers."""
     state[0] = seed
     state[1] = mixed(seed + GOLDEN)
 
 
-@lean_kernel
+@inner_kernel
 def draw_one(
-    state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array, batch_items: Array, begin: int, stop: int
+    sampler: Static,
+    state: Array,
+    tables: Tables,
+    c: int,
+    i: int,
+    W: Array,
+    parts: Array,
+    batch_items: Array,
+    begin: int,
+    stop: int,
 ) -> int:
     """The negative of the pair (c, i) by every sampler but Rejection; −1 where 1,000 draws were all excluded.
 
-    `parts` is as `get_ready` left it for this context. `batch_items[begin:stop]` are the positives of the batch. Bound
-    by one random number, the bit of the history filter and, where that is set, a search in the history.
+    `sampler` is the code of the tables, as kernels know it beforehand. `parts` is as `get_ready` left it for this
+    context. `batch_items[begin:stop]` are the positives of the batch. Bound by one random number, the bit of the
+    history filter and, where that is set, a search in the history.
     """
-    if tables.code == UNIFORM:
+    if len(sampler) == UNIFORM:
         return draw_uniform(state, tables, c, i)
-    if tables.code == ADAPTIVE:
+    if len(sampler) == ADAPTIVE:
         return _draw_adaptive(state, tables, c, i, W, parts)
-    if tables.code == IN_BATCH and begin == stop:
+    if len(sampler) == IN_BATCH and begin == stop:
         return -1
     for _ in range(_TRIES):
-        if tables.code == POPULARITY:
+        if len(sampler) == POPULARITY:
             u = unit(state) * tables.n_items
             j = int(u)
             if u - j >= tables.share[j]:
@@ -125,8 +136,10 @@ def draw_one(
     return -1
 
 
-@lean_kernel
-def draw_rejection(state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int) -> tuple[int, int]:
+@inner_kernel
+def draw_rejection(
+    state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int | None
+) -> tuple[int, int]:
     """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
 
     Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with; the history
@@ -142,7 +155,7 @@ def draw_rejection(state: Array, tables: Tables, c: int, i: int, W: Array, H: Ar
     return -1, tables.rounds
 
 
-@lean_kernel
+@inner_kernel
 def send_for(rows: Array, r: int) -> None:
     """Ask for a row that will be read soon."""
     for f in range(0, rows.shape[1], 16):
@@ -151,6 +164,7 @@ def send_for(rows: Array, r: int) -> None:
 
 @lean_kernel
 def draw_negatives(
+    sampler: Static,
     state: Array,
     tables: Tables,
     contexts: Array,
@@ -164,12 +178,13 @@ def draw_negatives(
 ) -> None:
     """Fill `out` (pairs × n) with n negatives for each pair of a batch, and for Rejection `rounds`, of that shape."""
     for k in range(len(contexts)):
-        get_ready(tables, W, contexts[k], parts)
+        get_ready(sampler, tables, W, contexts[k], parts)
         for m in range(n):
-            if tables.code == REJECTION:
-                out[k, m], rounds[k, m] = draw_rejection(state, tables, contexts[k], positives[k], W, H, 0)
+            if len(sampler) == REJECTION:
+                out[k, m], rounds[k, m] = draw_rejection(state, tables, contexts[k], positives[k], W, H, None)
             else:
-                out[k, m] = draw_one(state, tables, contexts[k], positives[k], W, parts, positives, 0, len(positives))
+                c, i = contexts[k], positives[k]
+                out[k, m] = draw_one(sampler, state, tables, c, i, W, parts, positives, 0, len(positives))
 
 
 @kernel
@@ -189,11 +204,15 @@ def _nth_left(state: Array, tables: Tables, c: int, i: int) -> int:
     return -1
 
 
-@fast_lean_kernel
-def get_ready(tables: Tables, W: Array, c: int, parts: Array) -> None:
+@fast_inner_kernel
+def get_ready(sampler: Static, tables: Tables, W: Array, c: int, parts: Array) -> None:
     """Before draws for a context: for AdaptiveRank, |φ_f|σ_f summed over blocks of coordinates; see `n_parts`."""
-    if tables.code != ADAPTIVE:
-        return
+    if len(sampler) == ADAPTIVE:
+        _sum_parts(tables, W, c, parts)
+
+
+@fast_inner_kernel
+def _sum_parts(tables: Tables, W: Array, c: int, parts: Array) -> None:
     width, sigma = W.shape[1], tables.sigma
     for b in range(width // _SIDE):
         total = np.float32(0)
@@ -212,28 +231,28 @@ def n_parts(width: int) -> int:
     return -(-width // _SIDE)
 
 
-@lean_kernel
+@inner_kernel
 def propose_places(
     state: Array, tables: Tables, c: int, W: Array, parts: Array, coordinates: Array, places: Array
 ) -> None:
     """For AdaptiveRank, places in its lists, which are sent for; their items are for `settled_adaptive` to look at."""
-    get_ready(tables, W, c, parts)
+    _sum_parts(tables, W, c, parts)
     total, span = _total(parts, W.shape[1]), _span(tables)
     for k in range(len(places)):
         coordinates[k], places[k] = _place(state, tables, c, W, parts, total, span)
         prefetch(tables.lists, coordinates[k], places[k])
 
 
-@lean_kernel
+@inner_kernel
 def settled_adaptive(state: Array, tables: Tables, c: int, i: int, j: int, W: Array, parts: Array) -> int:
     """What was proposed or, where that is excluded, another item; see `settled`."""
     if not excluded(tables, c, i, j):
         return j
-    get_ready(tables, W, c, parts)
+    _sum_parts(tables, W, c, parts)
     return _draw_adaptive(state[1:], tables, c, i, W, parts)
 
 
-@lean_kernel
+@inner_kernel
 def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array) -> int:
     """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
     total, span = _total(parts, W.shape[1]), _span(tables)
@@ -245,7 +264,7 @@ def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts
     return -1
 
 
-@lean_kernel
+@inner_kernel
 def _total(parts: Array, width: int) -> float:
     """The sum of |φ_f|σ_f."""
     total = 0.0
@@ -254,13 +273,13 @@ def _total(parts: Array, width: int) -> float:
     return total
 
 
-@lean_kernel
+@inner_kernel
 def _span(tables: Tables) -> float:
     """−(1 − exp(−|I|/γ)): what the law of ranks has below |I|."""
     return float(np.expm1(-tables.n_items / tables.gamma))
 
 
-@lean_kernel
+@inner_kernel
 def _place(state: Array, tables: Tables, c: int, W: Array, parts: Array, total: float, span: float) -> tuple[int, int]:
     """A list, and a place in it."""
     u = unit(state)
@@ -269,7 +288,7 @@ def _place(state: Array, tables: Tables, c: int, W: Array, parts: Array, total: 
     return f, (r if W[c, f] >= 0 else tables.n_items - 1 - r)
 
 
-@lean_kernel
+@inner_kernel
 def _coordinate(W: Array, c: int, sigma: Array, parts: Array, target: float) -> int:
     """The first coordinate at which the running sum of |φ_f|σ_f passes the target: first its block, then itself."""
     width = W.shape[1]

@@ -28,16 +28,19 @@ def sort_falling(columns: Array, lists: Array) -> None:
     n = columns.shape[1]
     size = 1 << _DIGIT
     keys, next_keys, order = np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.int32)
-    start = np.empty(size + 1, np.int64)
+    numbers, start = np.empty(n, np.float32), np.empty(size + 1, np.int64)
+    bits = numbers.view(np.uint32)
     for f in range(len(columns)):
         # Bits of floats rise as they do, from 0 away: turned round above 0. Adding 0 makes −0 into 0.
-        bits = (columns[f] + np.float32(0)).view(np.uint32)
+        for k in range(n):
+            numbers[k] = columns[f, k] + np.float32(0)
         for k in range(n):
             keys[k] = bits[k] if bits[k] >> np.uint32(31) else bits[k] ^ np.uint32(0x7FFFFFFF)
             order[k] = k
         for digit in range(3):
             shift, mask = np.uint32(digit * _DIGIT), np.uint32(size - 1)
-            start[:] = 0
+            for b in range(size + 1):
+                start[b] = 0
             for k in range(n):
                 start[np.int64((keys[k] >> shift) & mask) + 1] += 1
             for b in range(size):
@@ -49,4 +52,5 @@ def sort_falling(columns: Array, lists: Array) -> None:
                 next_keys[at] = keys[k]
                 lists[f, at] = order[k]
             keys, next_keys = next_keys, keys
-            order[:] = lists[f]
+            for k in range(n):
+                order[k] = lists[f, k]

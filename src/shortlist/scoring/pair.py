@@ -7,18 +7,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel
+from shortlist._numba import fast_inner_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_lean_kernel
-def pair_score(A: Array, a: int, B: Array, b: int, cosine: int) -> Any:
+@fast_inner_kernel
+def pair_score(A: Array, a: int, B: Array, b: int, cosine: int | None) -> Any:
     """The inner product of the rows A_a and B_b; or, of their first `cosine` coordinates the cosine, of others that.
 
     A row that is zero has the cosine 0 with any other.
     """
-    if cosine == 0:
+    if cosine is None:
         total = np.float32(0)
         for f in range(A.shape[1]):
             total += A[a, f] * B[b, f]

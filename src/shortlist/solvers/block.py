@@ -157,7 +157,8 @@ def _sweep_rows(
         if begin == end:
             own[r, :] = 0
             continue
-        w[:] = own[r]
+        for f in range(d):
+            w[f] = own[r, f]
         a0 = dense[r] if len(dense) > 1 else dense[0]
         penalty = ridge[r] if len(ridge) > 1 else ridge[0]
         least = most = excess[begin] if len(excess) > 1 else excess[0]
@@ -258,7 +259,8 @@ def _solve_whole(
             for j in range(i, size, WIDTH):
                 add_product(U, i, j, P, Q if signs else P, n)
     good = solve_tiles(U, size, x, vectors[3], vectors[4])
-    move[:count] = x[:count]
+    for f in range(count):
+        move[f] = x[f]
     return good
 
 

@@ -68,10 +68,12 @@ def solve_columns(
     parts: dict[int, tuple[Array, Array, Array, int]] = {}
 
     def solve(start: int, stop: int) -> None:
-        parts[start] = _solve(
+        counts, items, values, n_missed = _solve(
             by_column.indptr, by_column.indices, column_strengths, by_row.indptr, by_row.indices, row_strengths,
             *G, diagonal, l1, l2, positive, tolerance, sweeps, start, stop,
         )  # fmt: skip
+        size = int(counts.sum())
+        parts[start] = counts, items[:size].copy(), values[:size].copy(), n_missed
 
     run_chunks(solve, balanced_chunks(work + work.mean() + 1, 64 * thread_count(threads)), threads, step)
     ordered = [parts[start] for start in sorted(parts)]
@@ -114,7 +116,7 @@ def _solve(
     g_indptr: Array, g_indices: Array, g_values: Array, diagonal: Array,
     l1: float, l2: float, positive: bool, tolerance: float, sweeps: int, start: int, stop: int,
 ) -> tuple[Array, Array, Array, int]:  # fmt: skip
-    """Solve for columns start…stop.
+    """Solve for columns start…stop; the arrays of items and weights that it returns have room behind these.
 
     Bound by the columns of G at the candidates: for each i, of all j in its working set, |G_j| steps where G is kept
     and else Σ_{c∈C_j}|I_c|, each to a random place of a table that fits the second-level cache.
@@ -125,8 +127,10 @@ def _solve(
     n_out = 0
     n_missed = 0
     sums = np.zeros(n, np.float32)
-    touched = np.empty(n, np.int32)
-    place = np.full(n, -1, np.int32)  # of a column among the candidates
+    touched, sorting = np.empty(n, np.int32), np.empty(n, np.int32)
+    place = np.empty(n, np.int32)  # of a column among the candidates
+    for j in range(n):
+        place[j] = -1
     columns = np.empty(1 << 16, np.float32)  # of G: one for each of the working set, over the candidates
     for i in range(start, stop):
         # --- G_ji for all j, and who may have a weight at all
@@ -135,11 +139,7 @@ def _solve(
             i, sums, touched,
         )  # fmt: skip
         sums[i] = 0  # not itself
-        if positive:
-            candidates = np.sort(touched[:n_touched][sums[touched[:n_touched]] > l1])
-        else:
-            candidates = np.delete(np.arange(n, dtype=np.int32), i)
-        m = len(candidates)
+        candidates, m = _candidates(i, positive, l1, sums, touched, n_touched, sorting)
         g = np.empty(m)
         largest = 0.0
         for p in range(m):
@@ -161,30 +161,73 @@ def _solve(
             if size == first:
                 break
             if size * m > len(columns):
-                grown = np.empty(2 * size * m, np.float32)
-                grown[: first * m] = columns[: first * m]
-                columns = grown
+                columns = _grown(columns, first * m, 2 * size * m)
             for a in range(first, size):
                 _column(
                     c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
                     candidates[members[a]], place, columns[a * m : (a + 1) * m],
                 )  # fmt: skip
-            good = _descend(
-                g, w, members[:size], columns[: size * m].reshape(size, m), diagonal, candidates,
-                l1, l2, positive, slack, sweeps,
-            )  # fmt: skip
+            good = _descend(g, w, members, size, columns, diagonal, candidates, l1, l2, positive, slack, sweeps)
         n_missed += not good
         # --- keep what is not zero
         for p in range(m):
             place[candidates[p]] = -1
             if w[p] != 0:
                 if n_out == len(out_items):
-                    out_items = np.concatenate((out_items, np.empty(n_out, np.int32)))
-                    out_values = np.concatenate((out_values, np.empty(n_out, np.float32)))
+                    out_items, out_values = _grown(out_items, n_out, 2 * n_out), _grown(out_values, n_out, 2 * n_out)
                 out_items[n_out], out_values[n_out] = candidates[p], w[p]
                 n_out += 1
                 counts[i - start] += 1
-    return counts, out_items[:n_out].copy(), out_values[:n_out].copy(), n_missed
+    return counts, out_items, out_values, n_missed
+
+
+@kernel
+def _grown(array: Array, size: int, room: int) -> Array:
+    """Copy the first `size` numbers, with room for more; a loop, as NumPy's functions take far longer to compile."""
+    out = np.empty(room, array.dtype)
+    for k in range(size):
+        out[k] = array[k]
+    return out
+
+
+@kernel
+def _candidates(
+    i: int, positive: bool, l1: float, sums: Array, touched: Array, n_touched: int, room: Array
+) -> tuple[Array, int]:
+    """Columns that may have a weight, ascending, and how many: they stay in an array until the next call."""
+    m = 0
+    if positive:
+        for t in range(n_touched):
+            if sums[touched[t]] > l1:
+                room[m] = touched[t]
+                m += 1
+        return _sorted(room, np.empty(m, np.int32), m, len(sums)), m
+    for j in range(len(sums)):
+        if j != i:
+            room[m] = j
+            m += 1
+    return room, m
+
+
+@kernel
+def _sorted(codes: Array, room: Array, size: int, n: int) -> Array:
+    """Sort codes below n ascending, byte by byte; return the array that they are in at the end, `codes` or `room`."""
+    starts = np.empty(257, np.int64)
+    shift = 0
+    while n >> shift > 0:
+        for b in range(257):
+            starts[b] = 0
+        for k in range(size):
+            starts[((codes[k] >> shift) & 255) + 1] += 1
+        for b in range(256):
+            starts[b + 1] += starts[b]
+        for k in range(size):
+            b = (codes[k] >> shift) & 255
+            room[starts[b]] = codes[k]
+            starts[b] += 1
+        codes, room = room, codes
+        shift += 8
+    return codes
 
 
 @kernel
@@ -227,7 +270,7 @@ def _join(g: Array, inside: Array, members: Array, size: int, l1: float, slack: 
     wanted = max(16, size)
     bar = 0.0
     if n_outside > wanted:
-        bar = np.partition(outside[:n_outside], n_outside - wanted)[n_outside - wanted]
+        bar = _kth(outside, n_outside, n_outside - wanted)
     for p in range(len(g)):
         excess = (g[p] if positive else abs(g[p])) - l1
         if not inside[p] and excess > slack and excess >= bar:
@@ -238,12 +281,38 @@ def _join(g: Array, inside: Array, members: Array, size: int, l1: float, slack: 
 
 
 @kernel
+def _kth(values: Array, n: int, k: int) -> float:
+    """The k-th smallest, from 0, of the first n values, which are put into another order (Hoare's selection)."""
+    low, high = 0, n - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        a, b = low, high
+        while a <= b:
+            while values[a] < pivot:
+                a += 1
+            while values[b] > pivot:
+                b -= 1
+            if a <= b:
+                values[a], values[b] = values[b], values[a]
+                a += 1
+                b -= 1
+        if k <= b:
+            high = b
+        elif k >= a:
+            low = a
+        else:
+            break
+    return float(values[k])
+
+
+@kernel
 def _column(
     c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
     g_indptr: Array, g_indices: Array, g_values: Array, j: int, place: Array, out: Array,
 ) -> None:  # fmt: skip
     """Column j of G at the candidates: from G where it is kept, else added up."""
-    out[:] = 0
+    for p in range(len(out)):
+        out[p] = 0
     if len(g_indptr) > 1:
         for p in range(g_indptr[j], g_indptr[j + 1]):
             at = place[g_indices[p]]
@@ -260,21 +329,21 @@ def _column(
 
 @fast_kernel
 def _descend(
-    g: Array, w: Array, members: Array, columns: Array, diagonal: Array, candidates: Array,
+    g: Array, w: Array, members: Array, size: int, columns: Array, diagonal: Array, candidates: Array,
     l1: float, l2: float, positive: bool, slack: float, sweeps: int,
 ) -> bool:  # fmt: skip
     """Sweep over the working set until its optimality conditions hold within the slack; whether they do in the end.
 
-    Then every candidate's g is brought up to date.
+    Its columns stand one after the other in `columns`. At the end every candidate's g is brought up to date.
     """
-    size = len(members)
+    m = len(g)
     own = np.empty(size)  # g of the members
     among = np.empty((size, size), np.float32)  # G among them
     moved = np.zeros(size)
     for a in range(size):
         own[a] = g[members[a]]
         for b in range(size):
-            among[a, b] = columns[a, members[b]]
+            among[a, b] = columns[a * m + members[b]]
     done = False
     for _ in range(sweeps):
         largest = 0.0
@@ -292,22 +361,22 @@ def _descend(
                 for b in range(size):
                     own[b] -= change * among[a, b]
                 largest = max(largest, abs(change) * (d + l2))
-        if largest <= 0.5 * slack and _worst(own, w, members, l1, l2, positive) <= 0.5 * slack:
+        if largest <= 0.5 * slack and _worst(own, w, members, size, l1, l2, positive) <= 0.5 * slack:
             done = True
             break
     for a in range(size):
         if moved[a] != 0:
-            column = columns[a]
-            for p in range(len(g)):
+            column = columns[a * m : (a + 1) * m]
+            for p in range(m):
                 g[p] -= moved[a] * column[p]
     return done
 
 
 @kernel
-def _worst(own: Array, w: Array, members: Array, l1: float, l2: float, positive: bool) -> float:
+def _worst(own: Array, w: Array, members: Array, size: int, l1: float, l2: float, positive: bool) -> float:
     """How far the worst member is from its optimality condition: g − λ₂w = ±λ₁ where w ≠ 0, else |g| ≤ λ₁."""
     worst = 0.0
-    for a in range(len(members)):
+    for a in range(size):
         value = w[members[a]]
         if value != 0:
             worst = max(worst, abs(own[a] - l2 * value - (l1 if value > 0 else -l1)))

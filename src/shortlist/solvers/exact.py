@@ -47,13 +47,14 @@ def solve_exact(
     shorter = np.minimum(rows.lengths, d).astype(np.float64)
     work = rows.lengths * d * (shorter + WIDTH) + shorter**3 / 3 + 1.0
     embeddings, diagonal = np.ascontiguousarray(other), spectrum.astype(np.float32)
+    failed = np.zeros(len(out), np.bool_)
 
     def solve(start: int, stop: int) -> None:
-        failed = _solve_rows(
+        _solve_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            embeddings, diagonal, out, start, stop, *room(d, 5),
+            embeddings, diagonal, out, failed, start, stop, *room(d, 5),
         )  # fmt: skip
-        for r in failed:  # singular to float32: λ = 0, or extreme weights
+        for r in start + np.flatnonzero(failed[start:stop]):  # singular to float32: λ = 0, or extreme weights
             out[r] = least_squares(rows, terms, other, np.diag(spectrum), int(r))
 
     run_chunks(solve, balanced_chunks(work, 16 * thread_count(threads)), threads)
@@ -70,12 +71,13 @@ def _solve_rows(
     other: Array,
     spectrum: Array,
     out: Array,
+    failed: Array,
     start: int,
     stop: int,
     matrices: Array,
     vectors: Array,
-) -> list[int]:
-    """Solve rows one by one; returns those whose matrix is not positive definite to float32.
+) -> None:
+    """Solve rows one by one; marks those as failed whose matrix is not positive definite to float32.
 
     With s the smaller of n and d, bound by nds operations for the product and s³/3 for the factor, at the 116 GFLOP/s
     that products of tiles reach on a core of the machine it was measured on (Zen 4). Of that it reached 0.5 at d = 128
@@ -89,9 +91,10 @@ def _solve_rows(
     for k in range(P.shape[0]):
         for f in range(d, size):
             P[k, f] = Q[k, f] = 0
-    low, high = spectrum.min(), spectrum.max()
+    low = high = spectrum[0]
+    for f in range(d):
+        low, high = min(low, spectrum[f]), max(high, spectrum[f])
     last = indptr[stop] - 1
-    failed = [0 for _ in range(0)]
     for r in range(start, stop):
         begin, end = indptr[r], indptr[r + 1]
         n, w = end - begin, out[r]
@@ -138,9 +141,7 @@ def _solve_rows(
         for f in range(d):
             w[f] = w[f] * scale[f] if short else b[f]
             good = good and np.isfinite(w[f])
-        if not good:
-            failed.append(r)
-    return failed
+        failed[r] = not good
 
 
 @fast_kernel

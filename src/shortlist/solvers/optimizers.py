@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._aligned import aligned
-from shortlist._numba import fast_lean_kernel
+from shortlist._numba import Static, fast_inner_kernel, fast_lean_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 OptimizerName: TypeAlias = Literal["sgd", "adagrad", "adam"]
@@ -67,32 +67,76 @@ def apply_row(
     η (`rate`) and λ (`ridge`) are given by coordinate, all but the last two the same; one whose η is 0 never moves.
     Bound by the bytes of the row and of what is remembered of it: 1, 2 or 3 rows read and written.
     """
-    end, width = alike(rate, ridge), theta.shape[1]
-    s = np.float32(scale)
+    end = alike(rate, ridge)
     if kind == SGD:
-        for f in range(end):
-            _sgd(theta, r, f, gradient, rate[0], s * ridge[0])
-        for f in range(end, width):
-            _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
+        sgd_row(theta, r, gradient, rate, ridge, scale, end)
     elif kind == ADAGRAD:
-        for f in range(end):
-            _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
-        for f in range(end, width):
-            _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
+        adagrad_row(theta, r, gradient, state, rate, ridge, scale, end)
     else:
-        count = state.counts[r] + 1
-        state.counts[r] = count
-        # The corrections of both means for having begun at 0, once for all coordinates.
-        first, second = np.float32(1.0 / _moved(_BETA_1, count)), np.float32(1.0 / _moved(_BETA_2, count))
-        for f in range(end):
-            _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
-        for f in range(end, width):
-            _adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
+        adam_row(theta, r, gradient, state, rate, ridge, scale, end)
+
+
+@fast_inner_kernel
+def apply_known(
+    optimizer: Static,
+    theta: Array,
+    r: int,
+    gradient: Array,
+    state: State,
+    rate: Array,
+    ridge: Array,
+    scale: float,
+    end: int,
+) -> None:
+    """`apply_row` for an optimizer that is known beforehand; `end`: how many coordinates are `alike`."""
+    if len(optimizer) == SGD:
+        sgd_row(theta, r, gradient, rate, ridge, scale, end)
+    elif len(optimizer) == ADAGRAD:
+        adagrad_row(theta, r, gradient, state, rate, ridge, scale, end)
+    else:
+        adam_row(theta, r, gradient, state, rate, ridge, scale, end)
+
+
+@fast_inner_kernel
+def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, scale: float, end: int) -> None:
+    """`apply_row` for plain steps; `end`: how many coordinates are `alike`."""
+    s = np.float32(scale)
+    for f in range(end):
+        _sgd(theta, r, f, gradient, rate[0], s * ridge[0])
+    for f in range(end, theta.shape[1]):
+        _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
+
+
+@fast_inner_kernel
+def adagrad_row(
+    theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
+) -> None:
+    """`apply_row` for Adagrad, likewise."""
+    s = np.float32(scale)
+    for f in range(end):
+        _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
+    for f in range(end, theta.shape[1]):
+        _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
+
+
+@fast_inner_kernel
+def adam_row(
+    theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
+) -> None:
+    """`apply_row` for Adam; `end`: how many coordinates are `alike`."""
+    count, s = state.counts[r] + 1, np.float32(scale)
+    state.counts[r] = count
+    # The corrections of both means for having begun at 0, once for all coordinates.
+    first, second = np.float32(1.0 / _moved(_BETA_1, count)), np.float32(1.0 / _moved(_BETA_2, count))
+    for f in range(end):
+        _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
+    for f in range(end, theta.shape[1]):
+        _adam(theta, r, f, gradient, state, first, second, rate[f], s * ridge[f])
 
 
 @fast_lean_kernel
 def apply_part(
-    kind: int,
+    optimizer: Static,
     theta: Array,
     r: int,
     gradient: Array,
@@ -107,8 +151,8 @@ def apply_part(
     So as the share goes to 0 the step goes to none: θ moves by share·η∘direction, Adagrad's sum grows by share·g², and
     Adam's means go 1 − β^share of the way, in a step that counts `share`.
     """
-    first, second, count = state.first, state.second, np.float32(0)
-    if kind == ADAM:
+    count = np.float32(0)
+    if len(optimizer) == ADAM:
         if share < _LEAST:
             return
         count = state.counts[r] + np.float32(share)
@@ -116,10 +160,12 @@ def apply_part(
     for f in range(theta.shape[1]):
         g = gradient[f] + np.float32(scale) * ridge[f] * theta[r, f]
         toward = g
-        if kind == ADAGRAD:
+        if len(optimizer) == ADAGRAD:
+            first = state.first
             first[r, f] += share * g * g
             toward = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
-        elif kind == ADAM:
+        elif len(optimizer) == ADAM:
+            first, second = state.first, state.second
             first[r, f] += _moved(_BETA_1, share) * (g - first[r, f])
             second[r, f] += _moved(_BETA_2, share) * (g * g - second[r, f])
             mean, square = first[r, f] / _moved(_BETA_1, count), second[r, f] / _moved(_BETA_2, count)
@@ -127,19 +173,19 @@ def apply_part(
         theta[r, f] -= share * rate[f] * toward
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _moved(beta: float, steps: Any) -> float:
     """1 − β^steps: how much of the way a mean has gone after so many steps."""
     whole = np.int64(steps)
     return 1.0 - beta**whole if whole == steps else -math.expm1(steps * math.log(beta))
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -> None:
     theta[r, f] -= rate * (gradient[f] + ridge * theta[r, f])
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
@@ -147,7 +193,7 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
     theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _adam(
     theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:
@@ -160,8 +206,7 @@ def _adam(
     theta[r, f] -= rate * (m * first) / (math.sqrt(v * second) + np.float32(EPSILON))
 
 
-@fast_lean_kernel
-def alike(rate: Array, ridge: Array) -> int:
+def n_alike(rate: Array, ridge: Array) -> int:
     """How many coordinates have the first one's η and λ: all, or all but the two that biases add.
 
     A loop over so many, with two numbers for all and from 0, is vectorised. With arrays, which could overlap with the
@@ -172,3 +217,6 @@ def alike(rate: Array, ridge: Array) -> int:
         if rate[f] != rate[0] or ridge[f] != ridge[0]:
             return max(0, n - 2)
     return n
+
+
+alike = fast_lean_kernel(n_alike)  # for kernels

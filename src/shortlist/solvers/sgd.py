@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._aligned import aligned
-from shortlist._random import GOLDEN
+from shortlist._random import GOLDEN, mixed_int
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.rows import Rows
 from shortlist.errors import SettingError
@@ -31,7 +31,6 @@ Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
 SCHEDULES = ("constant", "linear", "cosine", "inverse")
 _CHUNK = 8192  # pairs that a thread takes at a time
 _PART = 1 << 16  # pairs that are put into buckets by themselves
-_64 = (1 << 64) - 1
 _RANKED = 1 << 24  # scores at a time, where ranks are exact
 
 
@@ -56,16 +55,8 @@ def key(*parts: int) -> np.uint64:
     """A number to seed random numbers with, for whatever these whole numbers name."""
     state = 0
     for one in parts:
-        state = _mixed(state + int(GOLDEN) + one)
+        state = mixed_int(state + int(GOLDEN) + one)
     return np.uint64(state)
-
-
-def _mixed(z: int) -> int:
-    """`mixed` for Python's whole numbers."""
-    z &= _64
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _64
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _64
-    return z ^ (z >> 31)
 
 
 def require_finite(epoch: int, contexts: Floats, items: Floats) -> None:

@@ -7,14 +7,14 @@ when they are needed. In a block, samplers that look at the model see it as it w
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel
+from shortlist._numba import Static, fast_inner_kernel, fast_lean_kernel
 from shortlist._prefetch import prefetch
-from shortlist._random import GOLDEN, mixed
+from shortlist._random import GOLDEN, mixed, sown
 from shortlist.objectives.lambdas import metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.sampling.filter import send_for_bit
@@ -33,16 +33,15 @@ from shortlist.sampling.kernels import (
 )
 from shortlist.sampling.tables import ADAPTIVE, HISTORY, REJECTION, UNIFORM, Tables
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import SGD, State
+from shortlist.solvers.optimizers import ADAM, SGD, State
 from shortlist.solvers.sgd_order import shuffle
 from shortlist.solvers.sgd_steps import TOLD, move_three, step
-from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Model, Pairs, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Kinds, Model, Needed, Pairs, Rules, Weigher, Work
 from shortlist.solvers.sgd_weights import exact_rank, weigh
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_lean_kernel
 def run_chunk(
     seed: np.uint64,
     pairs: Pairs,
@@ -61,85 +60,128 @@ def run_chunk(
     from wherever they are, in any order; that they are sent for a block ahead hides most of the wait. What remains is
     bound by the caches' bandwidth.
     """
-    sow(work.state, seed)
-    _run(work.state, pairs, start, stop, tables, weigher, rules, model, work, sums)
+    work.state[:] = sown(int(seed))
+    needed = Needed.of(tables, weigher, rules, model, work)
+    _run(needed.kinds.sampler, needed.kinds.optimizer, None, *needed, pairs, start, stop, sums)
+
+
+class Fold(NamedTuple):
+    """Histories whose contexts are learnt one after the other, see `fold_rows`."""
+
+    seed: np.uint64
+    passes: int
+    dim: int
+    rates: Array
+    indptr: Array
+    indices: Array
+    strengths: Array
+    shares: Array
 
 
 @fast_lean_kernel
 def _run(
-    state: Array,
-    pairs: Pairs,
-    start: int,
-    stop: int,
+    sampler: Static,
+    optimizer: Static,
+    fold: Fold | None,
+    kinds: Kinds,
     tables: Tables,
     weigher: Weigher,
     rules: Rules,
     model: Model,
     work: Work,
+    pairs: Pairs,
+    start: int,
+    stop: int,
     sums: Array,
 ) -> None:
+    """Steps for the pairs start … stop; or, for contexts start … stop of `fold`, for their pairs in several passes.
+
+    Both are this one function, so that each compiles the blocks once: a kernel in a kernel is compiled twice.
+    """
     m = rules.n_negatives
-    negatives, weights = work.negatives, work.weights
-    begin = start
-    while begin < stop:
-        end = min(begin + len(negatives), stop)
-        for s in range(begin, end):
-            c, i = pairs.contexts[s], pairs.items[s]
-            send_for(model.contexts, c)
-            send_for(model.items, i)
-            if rules.optimizer != SGD:
-                _send_for_state(model.context_state, c)
-                _send_for_state(model.item_state, i)
-            if tables.code == UNIFORM:
+    state, negatives, weights = work.state, work.negatives, work.weights
+    first, last = start, stop
+    n_contexts, passes = 1, 1
+    if fold is not None:
+        n_contexts, passes = stop - start, fold.passes
+    for turn in range(n_contexts * passes):
+        if fold is not None:
+            first, last = 0, _next_pass(fold, start + turn // passes, turn % passes, rules, model, work)
+        begin = first
+        while begin < last:
+            end = min(begin + len(negatives), last)
+            for s in range(begin, end):
+                c, i = pairs.contexts[s], pairs.items[s]
+                send_for(model.contexts, c)
+                send_for(model.items, i)
+                if len(optimizer) != SGD:
+                    _send_for_state(optimizer, model.context_state, c)
+                    _send_for_state(optimizer, model.item_state, i)
+                if len(sampler) == UNIFORM:
+                    for k in range(m):
+                        negatives[s - begin, k] = propose(state, tables, c)
+            if len(sampler) == REJECTION:
+                _reject(kinds.cosine, state, pairs, begin, end, tables, rules, model, work)
+            elif len(sampler) == ADAPTIVE:
+                _look_up(state, pairs, begin, end, tables, model, work)
+            for s in range(begin, end):
+                c, i = pairs.contexts[s], pairs.items[s]
+                at = s - begin
                 for k in range(m):
-                    negatives[s - begin, k] = propose(state, tables, c)
-        if tables.code == REJECTION:
-            _reject(state, pairs, begin, end, tables, rules, model, work)
-        elif tables.code == ADAPTIVE:
-            _look_up(state, pairs, begin, end, tables, model, work)
-        for s in range(begin, end):
-            c, i = pairs.contexts[s], pairs.items[s]
-            for k in range(m):
-                j = negatives[s - begin, k]
-                if tables.code == UNIFORM:
-                    j = settled(state, tables, c, i, j)
-                elif tables.code == ADAPTIVE:
-                    j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
-                elif tables.code != REJECTION:
-                    j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
-                if j >= 0:
-                    send_for(model.items, j)
-                    if rules.optimizer != SGD and rules.frozen == 0:
-                        _send_for_state(model.item_state, j)
-                negatives[s - begin, k] = j
-            weigh(
-                state,
-                weigher,
-                tables,
-                rules,
-                model,
-                c,
-                i,
-                negatives[s - begin],
-                work.rounds[s - begin],
-                work,
-                weights[s - begin],
-            )
-        for s in range(begin, end):
-            step(pairs, s, negatives[s - begin], weights[s - begin], rules, model, work, sums)
-        begin = end
+                    j = negatives[at, k]
+                    if len(sampler) == UNIFORM:
+                        j = settled(state, tables, c, i, j)
+                    elif len(sampler) == ADAPTIVE:
+                        j = settled_adaptive(state, tables, c, i, j, model.contexts, work.parts)
+                    elif len(sampler) != REJECTION:
+                        j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, first, last)
+                    if j >= 0:
+                        send_for(model.items, j)
+                        if len(optimizer) != SGD and fold is None:
+                            _send_for_state(optimizer, model.item_state, j)
+                    negatives[at, k] = j
+                weigh(kinds.weighing, kinds.cosine, state, weigher, tables, model, c, i, at, work)
+            for s in range(begin, end):
+                at = s - begin
+                step(kinds.path, kinds, pairs, s, negatives[at], weights[at], rules, model, work, sums)
+            begin = end
 
 
-@fast_lean_kernel
-def _send_for_state(state: State, r: int) -> None:
-    """Ask for what the optimizer remembers of a row."""
+@fast_inner_kernel
+def _next_pass(fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
+    """Put the pairs of context c into `work.own`, in the order of this pass, and set its rates; return how many."""
+    state, own = work.state, work.own
+    begin = fold.indptr[c]
+    n = fold.indptr[c + 1] - begin
+    if n == 0:
+        return 0
+    if turn == 0:
+        sow(state, fold.seed)
+        for k in range(n):
+            own.contexts[k] = c
+            own.items[k] = fold.indices[begin + k]
+            own.strengths[k] = fold.strengths[begin + k if len(fold.strengths) > 1 else 0]
+            own.shares[k] = fold.shares[begin + k if len(fold.shares) > 1 else 0]
+            state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
+        _begin(model, c, own, n, fold.dim, rules.cosine > 0)
+    share = np.float32(1.0 - turn / fold.passes)
+    for f in range(model.contexts.shape[1]):
+        rules.context_rates[f] = share * fold.rates[f]
+    shuffle(state[0], own, 0, n)
+    state[0] = mixed(state[0] + GOLDEN)
+    return int(n)
+
+
+@fast_inner_kernel
+def _send_for_state(optimizer: Static, state: State, r: int) -> None:
+    """Ask for what the optimizer remembers of a row, where it does."""
     if len(state.first) > 1:
         send_for(state.first, r)
-    if len(state.second) > 1:
-        send_for(state.second, r)
+        if len(optimizer) == ADAM:
+            send_for(state.second, r)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, model: Model, work: Work) -> None:
     """Proposals of AdaptiveRank for the pairs of a block: first places in its lists, then what stands there."""
     negatives, coordinates = work.negatives, work.rounds
@@ -154,9 +196,17 @@ def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, m
             negatives[s - begin, k] = j
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _reject(
-    state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, rules: Rules, model: Model, work: Work
+    cosine: int | None,
+    state: Array,
+    pairs: Pairs,
+    begin: int,
+    end: int,
+    tables: Tables,
+    rules: Rules,
+    model: Model,
+    work: Work,
 ) -> None:
     """`draw_rejection` for the pairs of a block, round by round: all draw and send for a row, then all score theirs.
 
@@ -170,7 +220,7 @@ def _reject(
             negatives[at, k] = -1
         for at in range(n_waiting):
             c, i = pairs.contexts[begin + at], pairs.items[begin + at]
-            least[at] = pair_score(W, c, H, i, rules.cosine) - np.float32(tables.margin)
+            least[at] = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
             waiting[at] = at
         for n in range(1, tables.rounds + 1):
             for x in range(n_waiting):
@@ -183,7 +233,7 @@ def _reject(
                 at = waiting[x]
                 c, i, j = pairs.contexts[begin + at], pairs.items[begin + at], negatives[at, k]
                 rounds[at, k] = n
-                if pair_score(W, c, H, j, rules.cosine) <= least[at] or excluded(tables, c, i, j):
+                if pair_score(W, c, H, j, cosine) <= least[at] or excluded(tables, c, i, j):
                     waiting[left] = at
                     left += 1
             n_waiting = left
@@ -193,7 +243,6 @@ def _reject(
             negatives[waiting[x], k] = -1
 
 
-@fast_lean_kernel
 def fold_rows(
     seed: np.uint64,
     start: int,
@@ -220,31 +269,12 @@ def fold_rows(
     the step of a pair, its negatives' part and the regularizer's included, its share is taken. What is drawn depends on
     the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
-    width = model.contexts.shape[1]
-    state, own = work.state, work.own
-    for c in range(start, stop):
-        begin = indptr[c]
-        n = indptr[c + 1] - begin
-        sow(state, seed)
-        for k in range(n):
-            own.contexts[k] = c
-            own.items[k] = indices[begin + k]
-            own.strengths[k] = strengths[begin + k if len(strengths) > 1 else 0]
-            own.shares[k] = shares[begin + k if len(shares) > 1 else 0]
-            state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
-        if n == 0:
-            continue
-        _begin(model, c, own, n, dim, rules.cosine > 0)
-        for turn in range(passes):
-            share = np.float32(1.0 - turn / passes)
-            for f in range(width):
-                rules.context_rates[f] = share * rates[f]
-            shuffle(state[0], own, 0, n)
-            state[0] = mixed(state[0] + GOLDEN)
-            _run(state, own, 0, n, tables, weigher, rules, model, work, sums)
+    needed = Needed.of(tables, weigher, rules, model, work)
+    fold = Fold(seed, passes, dim, rates, indptr, indices, strengths, shares)
+    _run(needed.kinds.sampler, needed.kinds.optimizer, fold, *needed, work.own, start, stop, sums)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
@@ -337,14 +367,13 @@ def is_plain(tables: Tables, weigher: Weigher, rules: Rules) -> bool:
 
 @fast_lean_kernel
 def run_given(
-    pairs: Pairs, negatives: Array, weights: Array, rules: Rules, model: Model, work: Work, sums: Array
+    kinds: Kinds, pairs: Pairs, negatives: Array, weights: Array, rules: Rules, model: Model, work: Work, sums: Array
 ) -> None:
     """`run_chunk` where the negatives (pairs × m) and their weights are given."""
     for s in range(len(pairs.contexts)):
-        step(pairs, s, negatives[s], weights[s], rules, model, work, sums)
+        step(kinds.path, kinds, pairs, s, negatives[s], weights[s], rules, model, work, sums)
 
 
-@fast_lean_kernel
 def run_ranked(
     seed: np.uint64,
     pairs: Pairs,
@@ -364,8 +393,28 @@ def run_ranked(
     Each rank is a count over a row of scores: bound by reading it, which happens 1 + m times a pair; for AP also once
     for each positive of the context.
     """
+    work.state[:] = sown(int(seed))
+    needed = Needed.of(tables, weigher, rules, model, work)
+    _run_ranked(needed.kinds.sampler, *needed, pairs, rows, scores, start, stop, sums)
+
+
+@fast_lean_kernel
+def _run_ranked(
+    sampler: Static,
+    kinds: Kinds,
+    tables: Tables,
+    weigher: Weigher,
+    rules: Rules,
+    model: Model,
+    work: Work,
+    pairs: Pairs,
+    rows: Array,
+    scores: Array,
+    start: int,
+    stop: int,
+    sums: Array,
+) -> None:
     state = work.state
-    sow(state, seed)
     m = rules.n_negatives
     negatives, weights, ranks = work.negatives[0], work.weights[0], work.ranks
     for s in range(start, stop):
@@ -376,13 +425,13 @@ def run_ranked(
             for e in range(begin, end):
                 ranks[e - begin] = exact_rank(row, tables.indices[e])
         a = exact_rank(row, i)
-        get_ready(tables, model.contexts, c, work.parts)
+        get_ready(sampler, tables, model.contexts, c, work.parts)
         for k in range(m):
             j = 0
-            if tables.code == REJECTION:
-                j, _ = draw_rejection(state, tables, c, i, model.contexts, model.items, rules.cosine)
+            if len(sampler) == REJECTION:
+                j, _ = draw_rejection(state, tables, c, i, model.contexts, model.items, kinds.cosine)
             else:
-                j = draw_one(state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
+                j = draw_one(sampler, state, tables, c, i, model.contexts, work.parts, pairs.items, start, stop)
             negatives[k] = j
             weights[k] = metric_change(weigher.lambdas, a, exact_rank(row, j), ranks, end - begin) if j >= 0 else 0
-        step(pairs, s, negatives, weights, rules, model, work, sums)
+        step(kinds.path, kinds, pairs, s, negatives, weights, rules, model, work, sums)

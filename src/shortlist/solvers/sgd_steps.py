@@ -8,18 +8,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel
-from shortlist.objectives.losses import SQUARE, loss_slope, loss_value
+from shortlist._numba import Static, fast_inner_kernel
+from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import ADAGRAD, EPSILON, SGD, apply_part, apply_row
-from shortlist.solvers.sgd_tables import PAIRWISE, Model, Pairs, Rules, Work
+from shortlist.solvers.optimizers import EPSILON, SGD, apply_known, apply_part
+from shortlist.solvers.sgd_tables import ADAGRAD_PAIR, PAIRWISE, SGD_PAIR, STEADY, Kinds, Model, Pairs, Rules, Work
 
 Array: TypeAlias = npt.NDArray[Any]
 TOLD = 7  # the loss is read off every eighth pair
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def step(
+    path: Static,
+    kinds: Kinds,
     pairs: Pairs,
     s: int,
     negatives: Array,
@@ -31,6 +33,7 @@ def step(
 ) -> None:
     """One step on pair s and its negatives (−1: none), whose weights are given; now and then the loss goes to `sums`.
 
+    `path` is `kinds.path`, as an argument of its own: see `static`.
     `sums` has the loss of positives, or of pairs of items; that of negatives; and the number of pairs whose it is.
     """
     c, i = pairs.contexts[s], pairs.items[s]
@@ -42,22 +45,38 @@ def step(
     told = (s & TOLD) == 0
     if told:
         sums[2] += 1
-    one_negative = rules.objective == PAIRWISE and rules.n_negatives == 1 and negatives[0] >= 0
-    if one_negative and rules.cosine == 0 and rules.frozen == 0:
-        if rules.optimizer == SGD:
+    if len(path) == SGD_PAIR:
+        if negatives[0] >= 0:
             _plain_pair(c, i, negatives[0], weight * weights[0], told, rules, model, sums)
-            return
-        if rules.optimizer == ADAGRAD and rules.alike == model.items.shape[1]:
+    elif len(path) == ADAGRAD_PAIR:
+        if negatives[0] >= 0:
             _adagrad_pair(c, i, negatives[0], weight * weights[0], told, rules, model, work, sums)
-            return
-    share = pairs.shares[s if len(pairs.shares) > 1 else 0]
-    heavy = weight > 1 or context_weight > 1
-    if heavy and rules.frozen == 1 and rules.loss == SQUARE and rules.optimizer == SGD and rules.cosine == 0:
-        share = _steady(c, i, share, weight, context_weight, negatives, weights, rules, model)
-    _any_step(c, i, strength, weight, context_weight, share, negatives, weights, told, rules, model, work, sums)
+    else:
+        share = pairs.shares[s if len(pairs.shares) > 1 else 0]
+        if len(path) == STEADY and (weight > 1 or context_weight > 1):
+            share = _steady(c, i, share, weight, context_weight, negatives, weights, rules, model)
+        _any_step(
+            kinds.objective,
+            kinds.optimizer,
+            kinds.frozen,
+            kinds.cosine,
+            c,
+            i,
+            strength,
+            weight,
+            context_weight,
+            share,
+            negatives,
+            weights,
+            told,
+            rules,
+            model,
+            work,
+            sums,
+        )
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _steady(
     c: int,
     i: int,
@@ -94,7 +113,7 @@ def _steady(
     return share / bend if bend > 1 else share
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> Any:
     """The derivative of a pair's loss by the difference of its two scores."""
     W, H = model.contexts, model.items
@@ -108,7 +127,7 @@ def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
     return sharpness * np.float32(weight) * loss_slope(rules.loss, difference, one)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _adagrad_pair(
     c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, work: Work, sums: Array
 ) -> None:
@@ -131,7 +150,7 @@ def _adagrad_pair(
     _adagrad_row(H, j, before, model.item_state.first, np.float32(-1), rules.item_rates[0], of_j)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, rate: Any, ridge: Any) -> None:
     """A step of Adagrad on a row that has one η and one λ, by the gradient or its opposite."""
     for f in range(theta.shape[1]):
@@ -141,7 +160,7 @@ def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, 
         theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> None:
     """`_any_step` for one negative, by plain steps on dot products: everything in one pass over the rows."""
     W, H = model.contexts, model.items
@@ -163,7 +182,7 @@ def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
         move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def move_three(
     W: Array, H: Array, c: int, i: int, j: int, f: int, context: Any, item: Any, of_c: Any, of_i: Any, of_j: Any
 ) -> None:
@@ -174,8 +193,12 @@ def move_three(
     H[j, f] = b + item * w - of_j * b
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _any_step(
+    objective: Static,
+    optimizer: Static,
+    frozen: Static,
+    cosine: int | None,
     c: int,
     i: int,
     strength: Any,
@@ -193,25 +216,25 @@ def _any_step(
     """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
 
     Every row moves from where it was before. The regularizer counts once for each loss that a row is in. The context
-    takes a `share` of the step; where that is not all of it, items are frozen.
+    takes a `share` of the step; where that is not all of it, items are frozen. Then nobody reads the loss either.
     """
     W, H = model.contexts, model.items
     context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
     m = rules.n_negatives
-    own = pair_score(W, c, H, i, rules.cosine)
+    own = pair_score(W, c, H, i, cosine)
     one, sharpness = np.float32(1), np.float32(rules.sharpness)
     touched = 0
-    if rules.objective == PAIRWISE:
+    if len(objective) == PAIRWISE:
         slopes[m] = 0
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
-                difference = sharpness * (own - pair_score(W, c, H, negatives[k], rules.cosine))
+                difference = sharpness * (own - pair_score(W, c, H, negatives[k], cosine))
                 g = sharpness * weight * weights[k] * loss_slope(rules.loss, difference, one)
                 slopes[k] = -g
                 slopes[m] += g
                 touched += 1
-                if told:
+                if len(frozen) == 0 and told:
                     sums[0] += weight * weights[k] * loss_value(rules.loss, difference, one)
         if touched == 0:
             return
@@ -219,64 +242,76 @@ def _any_step(
         label = strength if rules.strength_is_label else one
         slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * own, label)
         touched = 1
-        if told:
+        if len(frozen) == 0 and told:
             sums[0] += weight * loss_value(rules.loss, sharpness * own, label)
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
-                score = sharpness * pair_score(W, c, H, negatives[k], rules.cosine)
+                score = sharpness * pair_score(W, c, H, negatives[k], cosine)
                 factor = context_weight * np.float32(rules.negative_weight) * weights[k]
                 label = np.float32(rules.negative_label)
                 slopes[k] = sharpness * factor * loss_slope(rules.loss, score, label)
                 touched += 1
-                if told:
+                if len(frozen) == 0 and told:
                     sums[1] += factor * loss_value(rules.loss, score, label)
     scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     context_gradient[:] = 0
-    if rules.optimizer == SGD and rules.cosine == 0:
-        for k in range(m + 1):
-            j = i if k == m else negatives[k]
-            if j >= 0:
-                _add_gradient(context_gradient, slopes[k], W, c, H, j, 0)
+    for k in range(m + 1):
+        j = i if k == m else negatives[k]
+        if j >= 0:
+            _add_gradient(cosine, context_gradient, slopes[k], W, c, H, j)
+    if len(frozen) == 0:
         for k in range(m + 1):  # by itself: an item may be drawn twice
             j = i if k == m else negatives[k]
-            if j >= 0 and rules.frozen == 0:
-                of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
-                if k == m and rules.objective == PAIRWISE:
-                    of_j *= touched
-                _plain_item(slopes[k], of_j, c, j, rules, model)
-        _move_context(SGD, c, scale, share, rules, model, work)
-        return
-    _add_gradient(context_gradient, slopes[m], W, c, H, i, rules.cosine)
-    for k in range(m):
-        if negatives[k] >= 0:
-            _add_gradient(context_gradient, slopes[k], W, c, H, negatives[k], rules.cosine)
-    if rules.frozen == 0:
-        for k in range(m + 1):
-            j = i if k == m else negatives[k]
             if j >= 0:
-                item_gradient[:] = 0
-                _add_gradient(item_gradient, slopes[k], H, j, W, c, rules.cosine)
                 of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
-                if k == m and rules.objective == PAIRWISE:
+                if len(objective) == PAIRWISE and k == m:
                     of_j *= touched
-                apply_row(
-                    rules.optimizer, H, j, item_gradient, model.item_state, rules.item_rates, rules.item_ridges, of_j
-                )
-    _move_context(rules.optimizer, c, scale, share, rules, model, work)
+                _move_item(optimizer, cosine, slopes[k], of_j, c, j, rules, model, item_gradient)
+    _move_context(optimizer, frozen, c, scale, share, rules, model, work)
 
 
-@fast_lean_kernel
-def _move_context(kind: int, c: int, scale: Any, share: Any, rules: Rules, model: Model, work: Work) -> None:
+@fast_inner_kernel
+def _move_context(
+    optimizer: Static, frozen: Static, c: int, scale: Any, share: Any, rules: Rules, model: Model, work: Work
+) -> None:
     """A step by the gradient that is known, or a share of it."""
-    W, gradient, state = model.contexts, work.context_gradient, model.context_state
-    if share == 1:
-        apply_row(kind, W, c, gradient, state, rules.context_rates, rules.context_ridges, scale)
-    else:
-        apply_part(kind, W, c, gradient, state, rules.context_rates, rules.context_ridges, scale, share)
+    W, gradient, state, rates, ridges = (
+        model.contexts,
+        work.context_gradient,
+        model.context_state,
+        rules.context_rates,
+        rules.context_ridges,
+    )
+    if len(frozen) == 1 and (len(optimizer) == SGD or share != 1):
+        apply_part(optimizer, W, c, gradient, state, rates, ridges, scale, share)
+        return
+    apply_known(optimizer, W, c, gradient, state, rates, ridges, scale, rules.alike)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
+def _move_item(
+    optimizer: Static,
+    cosine: int | None,
+    slope: Any,
+    scale: Any,
+    c: int,
+    j: int,
+    rules: Rules,
+    model: Model,
+    gradient: Array,
+) -> None:
+    """Move item j by the slope of its score, before the context moves."""
+    W, H, rates, ridges = model.contexts, model.items, rules.item_rates, rules.item_ridges
+    if len(optimizer) == SGD and cosine is None:
+        _plain_item(slope, scale, c, j, rules, model)
+        return
+    gradient[:] = 0
+    _add_gradient(cosine, gradient, slope, H, j, W, c)
+    apply_known(optimizer, H, j, gradient, model.item_state, rates, ridges, scale, rules.alike)
+
+
+@fast_inner_kernel
 def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Model) -> None:
     """Move item j by a plain step, before the context moves."""
     W, H = model.contexts, model.items
@@ -288,13 +323,13 @@ def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Mod
         H[j, f] -= rates[f] * (slope * W[c, f] + scale * ridges[f] * H[j, f])
 
 
-@fast_lean_kernel
-def _add_gradient(gradient: Array, slope: float, A: Array, a: int, B: Array, b: int, cosine: int) -> None:
+@fast_inner_kernel
+def _add_gradient(cosine: int | None, gradient: Array, slope: float, A: Array, a: int, B: Array, b: int) -> None:
     """Gradient += slope·∂ŷ/∂A_a, for the score of the rows A_a and B_b.
 
     Of a cosine that is (B_b/|B_b| − ŷ·A_a/|A_a|)/|A_a|, in its coordinates.
     """
-    if cosine == 0:
+    if cosine is None:
         for f in range(len(gradient)):
             gradient[f] += slope * B[b, f]
         return

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._numba import Static, static
 from shortlist.objectives.lambdas import Lambdas
+from shortlist.objectives.losses import SQUARE
 from shortlist.sampling.kernels import n_parts
-from shortlist.solvers.optimizers import State
+from shortlist.sampling.tables import ADAPTIVE, POPULARITY, Tables
+from shortlist.solvers.optimizers import ADAGRAD, SGD, State
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
 PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
+ANY, SGD_PAIR, ADAGRAD_PAIR, STEADY = 0, 1, 2, 3  # how a step is computed
 BLOCK = 32  # pairs, at most
 AHEAD = 8  # pairs, a power of two
 _ROOM = 1 << 15  # bytes of their rows: the innermost cache
@@ -70,6 +74,40 @@ class Weigher(NamedTuple):
     lambdas: Lambdas  # LAMBDA
 
 
+class Kinds(NamedTuple):
+    """What kernels know of tables, weigher and rules when they are compiled, so that they have no code for the rest."""
+
+    sampler: Static  # the code of the tables
+    weighing: Static  # that of the weigher
+    path: Static
+    objective: Static
+    optimizer: Static
+    frozen: Static
+    cosine: int | None  # None: the score is a dot product
+
+    @classmethod
+    def of(cls, tables: Tables, weigher: Weigher, rules: Rules) -> Kinds:
+        """Choose what these ask for."""
+        path = ANY
+        dots = rules.cosine == 0
+        if (rules.objective, rules.n_negatives, rules.frozen) == (PAIRWISE, 1, 0) and dots:
+            if rules.optimizer == SGD:
+                path = SGD_PAIR
+            elif rules.optimizer == ADAGRAD and rules.alike == len(rules.item_rates):
+                path = ADAGRAD_PAIR
+        elif (rules.loss, rules.optimizer, rules.frozen) == (SQUARE, SGD, 1) and dots:
+            path = STEADY
+        return cls(
+            sampler=static(tables.code),
+            weighing=static(weigher.code),
+            path=static(path),
+            objective=static(rules.objective),
+            optimizer=static(rules.optimizer),
+            frozen=static(rules.frozen),
+            cosine=None if dots else rules.cosine,
+        )
+
+
 class Work(NamedTuple):
     """Room for what a block of steps needs on the way."""
 
@@ -116,3 +154,47 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
         np.zeros(2, np.uint64),
         np.zeros(2 * AHEAD, np.int32),
     )
+
+
+class Needed(NamedTuple):
+    """What steps need of tables, weigher, model and room; None stands for what these kinds of steps do not read.
+
+    A kernel takes tuples apart and puts them together at each call in it, and so does whoever calls it from Python: an
+    array less in them is less to compile.
+    """
+
+    kinds: Kinds
+    tables: Any
+    weigher: Any
+    rules: Rules
+    model: Any
+    work: Any
+
+    @classmethod
+    def of(cls, tables: Tables, weigher: Weigher, rules: Rules, model: Model, work: Work) -> Needed:
+        """Leave out what is not needed."""
+        kinds = Kinds.of(tables, weigher, rules)
+        none: Any = None
+        if tables.code != ADAPTIVE:
+            tables = tables._replace(lists=none, sigma=none)
+            work = work._replace(parts=none)
+        if tables.code != POPULARITY:
+            tables = tables._replace(share=none, alias=none)
+        if weigher.code != LAMBDA:
+            work = work._replace(candidates=none, scores=none, ranks=none)
+        if rules.frozen == 0:
+            work = work._replace(own=none)
+        if weigher.code != PENALTY:
+            weigher = weigher._replace(penalties=none)
+        if weigher.code != LAMBDA:
+            weigher = weigher._replace(lambdas=none)
+        model = Model(model.contexts, model.items, *(_read(rules.optimizer, state) for state in model[2:]))
+        return cls(kinds, tables, weigher, rules, model, work)
+
+
+def _read(optimizer: int, state: State) -> Any:
+    """What the optimizer reads of its state."""
+    none: Any = None
+    if optimizer == SGD:
+        return None
+    return State(state.first, none, none) if optimizer == ADAGRAD else state

@@ -7,44 +7,44 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel
+from shortlist._numba import Static, fast_inner_kernel
 from shortlist.objectives.lambdas import Lambdas, metric_change
 from shortlist.sampling.kernels import below, send_for
 from shortlist.sampling.tables import Tables
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.sgd_tables import LAMBDA, PENALTY, Model, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import LAMBDA, PENALTY, Model, Weigher, Work
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def weigh(
+    weighing: Static,
+    cosine: int | None,
     state: Array,
     weigher: Weigher,
     tables: Tables,
-    rules: Rules,
     model: Model,
     c: int,
     i: int,
-    negatives: Array,
-    rounds: Array,
+    at: int,
     work: Work,
-    weights: Array,
 ) -> None:
-    """α̃ of the pairs of i and each negative for context c; negatives that there are not have 1."""
-    if weigher.code == LAMBDA:
-        score_candidates(state, weigher.lambdas, tables, rules, model, c, work)
-        _sampled_changes(weigher.lambdas, tables, rules, model, c, i, negatives, work, weights)
+    """Set `work.weights[at]` to α̃ of the pairs of i and each of `work.negatives[at]` for context c; 1 where none is."""
+    negatives, weights = work.negatives[at], work.weights[at]
+    if len(weighing) == LAMBDA:
+        score_candidates(cosine, state, weigher.lambdas, tables, model, c, work)
+        _sampled_changes(cosine, weigher.lambdas, tables, model, c, i, negatives, work, weights)
         return
     for k in range(len(negatives)):
         weights[k] = 1
-        if weigher.code == PENALTY and negatives[k] >= 0:
-            weights[k] = weigher.penalties[(tables.n_items - 1) // rounds[k]]
+        if len(weighing) == PENALTY and negatives[k] >= 0:
+            weights[k] = weigher.penalties[(tables.n_items - 1) // work.rounds[at, k]]
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def score_candidates(
-    state: Array, lambdas: Lambdas, tables: Tables, rules: Rules, model: Model, c: int, work: Work
+    cosine: int | None, state: Array, lambdas: Lambdas, tables: Tables, model: Model, c: int, work: Work
 ) -> None:
     """Scores of some random items, which ranks are estimated by. Bound by their gathered rows."""
     candidates, scores = work.candidates, work.scores
@@ -52,14 +52,14 @@ def score_candidates(
         candidates[k] = below(state, tables.n_items)
         send_for(model.items, candidates[k])
     for k in range(lambdas.candidates):
-        scores[k] = pair_score(model.contexts, c, model.items, candidates[k], rules.cosine)
+        scores[k] = pair_score(model.contexts, c, model.items, candidates[k], cosine)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _sampled_changes(
+    cosine: int | None,
     lambdas: Lambdas,
     tables: Tables,
-    rules: Rules,
     model: Model,
     c: int,
     i: int,
@@ -69,17 +69,17 @@ def _sampled_changes(
 ) -> None:
     """|ΔM| of ranks that are estimated from how many candidates score higher; see `LambdaRank`."""
     W, H, scores, ranks, n = model.contexts, model.items, work.scores, work.ranks, lambdas.candidates
-    own = _above(scores, n, pair_score(W, c, H, i, rules.cosine))
+    own = _above(scores, n, pair_score(W, c, H, i, cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
     if lambdas.by_positives:
         for e in range(begin, end):
-            above = _above(scores, n, pair_score(W, c, H, tables.indices[e], rules.cosine))
+            above = _above(scores, n, pair_score(W, c, H, tables.indices[e], cosine))
             ranks[e - begin] = mean_rank(above, n, tables.n_items)
     for k in range(len(negatives)):
         weights[k] = 1
         if negatives[k] < 0:
             continue
-        above = _above(scores, n, pair_score(W, c, H, negatives[k], rules.cosine))
+        above = _above(scores, n, pair_score(W, c, H, negatives[k], cosine))
         if lambdas.by_positives:
             a, b = mean_rank(own, n, tables.n_items), mean_rank(above, n, tables.n_items)
             weights[k] = metric_change(lambdas, a, b, ranks, end - begin)
@@ -87,7 +87,7 @@ def _sampled_changes(
             weights[k] = lambdas.changes[own, above] / lambdas.norms[end - begin]
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def _above(scores: Array, n: int, score: float) -> int:
     """How many of the candidates score higher."""
     above = 0
@@ -96,13 +96,13 @@ def _above(scores: Array, n: int, score: float) -> int:
     return above
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def mean_rank(above: int, n: int, n_items: int) -> int:
     """The rank, from 1, of an item that so many of n random items score higher than; in the mean, and rounded down."""
     return 1 + (above + 1) * (n_items - 1) // (n + 2)
 
 
-@fast_lean_kernel
+@fast_inner_kernel
 def exact_rank(scores: Array, i: int) -> Any:
     """The rank, from 1, of item i; of equal scores the one with the smaller code comes first."""
     own = scores[i]

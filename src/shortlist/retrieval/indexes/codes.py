@@ -60,7 +60,9 @@ def lloyd(sample: Vectors, points: Vectors, rounds: int) -> None:
                 for c in range(d):
                     points[b, c] = totals[b, c] / counts[b]
             else:
-                points[b] = sample[(b * 7919 + r * 104729) % len(sample)]
+                i = (b * 7919 + r * 104729) % len(sample)
+                for c in range(d):
+                    points[b, c] = sample[i, c]
 
 
 @fast_kernel

@@ -111,8 +111,9 @@ def mmr_rows(codes: Array, relevance: Array, near: Near, diversity: float, out: 
     nearest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
     for q in range(len(codes)):
-        left[:] = codes[q] >= 0
-        nearest[:] = 0.0
+        for k in range(m):
+            left[k] = codes[q, k] >= 0
+            nearest[k] = 0.0
         take_units(codes[q], near.vectors, units)
         for t in range(out.shape[1]):
             best, highest = -1, 0.0
@@ -144,8 +145,9 @@ def dpp_rows(codes: Array, relevance: Array, near: Near, diversity: float, out: 
     rest, cosines = np.zeros(m), np.zeros(m)
     left = np.zeros(m, np.bool_)
     for q in range(len(codes)):
-        left[:] = codes[q] >= 0
-        rest[:] = 1.0
+        for k in range(m):
+            left[k] = codes[q, k] >= 0
+            rest[k] = 1.0
         take_units(codes[q], near.vectors, units)
         for t in range(n):
             best, highest = -1, 0.0
@@ -182,9 +184,13 @@ def calibrated_rows(codes: Array, relevance: Array, groups: Array, wanted: Array
     left = np.zeros(m, np.bool_)
     counts, divergences = np.zeros(n_groups), np.zeros(n_groups)
     for q in range(len(codes)):
-        left[:] = codes[q] >= 0
-        counts[:] = 0.0
-        own = strength if wanted[q].sum() > 0 else 0.0
+        for k in range(m):
+            left[k] = codes[q, k] >= 0
+        own = 0.0
+        for g in range(n_groups):
+            counts[g] = 0.0
+            if wanted[q, g] > 0:
+                own = strength
         for t in range(out.shape[1]):
             for g in range(n_groups):
                 counts[g] += 1

@@ -1,0 +1,20 @@
+"""`benchmarks/first_calls.py` runs, and its second calls compile nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "first_calls.py"
+
+
+def test_the_script_measures_what_it_is_asked_for():
+    command = [sys.executable, str(SCRIPT), "--only", "popularity", "--what", "known", "index"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = re.findall(r"^Popularity +(\w+) +first +([\d.]+)  second +([\d.]+)  difference +([\d.]+)$", said, re.M)
+    assert [line[0] for line in lines] == ["fit", "known"]  # it has no index
+    for _, first, second, difference in lines:
+        assert abs(float(first) - float(second) - float(difference)) < 0.02
+    assert re.search(r"^\| `Popularity` \| [\d.]+ \|  \| [\d.]+ \|  \| – \|  \|  \|$", said, re.M)
