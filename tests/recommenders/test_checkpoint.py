@@ -90,7 +90,7 @@ def test_one_of_another_fit_is_refused(tmp_path):
     with pytest.raises(sl.StorageError, match="holds a 'IALS checkpoint', no 'ICD checkpoint'"):
         sl.ICD(dim=4, epochs=2).fit(data, checkpoint=folder)
     fewer = data.select(np.arange(len(data) - 1))
-    with pytest.raises(sl.StorageError, match="of another fit: .*the pairs or their weights changed"):
+    with pytest.raises(sl.StorageError, match=r"of another fit: .*the pairs or their weights changed"):
         sl.IALS(dim=4, epochs=2).fit(fewer, checkpoint=folder)
     with pytest.raises(sl.StorageError, match="the ids of contexts changed, the pairs"):
         sl.IALS(dim=4, epochs=2).fit(data.extend(contexts=[12345]), checkpoint=folder)
