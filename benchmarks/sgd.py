@@ -248,7 +248,7 @@ def spent_on_start(settings: dict[str, Any], split: sl.splits.Split, dim: int, s
     if settings.get("init") != "svd":
         return 0.0
     began = time.perf_counter()
-    singular_vectors(split.train.by_context, dim, seed, THREADS)
+    singular_vectors(split.train.by_context, dim, seed)
     return time.perf_counter() - began
 
 

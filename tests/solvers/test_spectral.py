@@ -25,7 +25,7 @@ def test_singular_vectors(n_contexts, n_items, dim):
     """Here the subspace is the whole space, so that nothing is left to chance."""
     rows = events(n_contexts, n_items).by_context
     matrix = dense(rows)
-    U, s, V = singular_vectors(rows, dim, threads=1)
+    U, s, V = singular_vectors(rows, dim)
     left, values, right = np.linalg.svd(matrix)
     np.testing.assert_allclose(s, values[:dim], rtol=1e-4)
     np.testing.assert_allclose((U * s) @ V.T, (left[:, :dim] * values[:dim]) @ right[:dim], atol=2e-3)

@@ -310,9 +310,7 @@ class Sampled(Factorization):
         if self.init == "svd" and start is None:
             from shortlist.solvers.spectral import singular_vectors, spread_along
 
-            if isinstance(self.composition().objective, Softmax):
-                threads = 1  # BLAS's sums may depend on them, and these fits do not
-            U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed), threads)
+            U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed))
             for one, vectors in zip(sides, (U, V)):
                 spread_along(one, vectors, s, float(self.init_scale))
         if self.biases:

@@ -9,18 +9,21 @@ import numpy.typing as npt
 from scipy.linalg import eigh, qr
 from scipy.sparse import csr_matrix
 
-from shortlist._threads import blas_threads
+from shortlist._threads import single_threaded_blas
 from shortlist.data.rows import Rows
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 _MORE, _TURNS = 16, 4  # directions beside the wanted ones, and turns of the subspace iteration
 
 
-def singular_vectors(rows: Rows, dim: int, seed: int = 0, threads: int | None = None) -> tuple[Floats, Floats, Floats]:
+def singular_vectors(rows: Rows, dim: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     """U, s, V with UsVᵀ ≈ D_c^−½ X D_i^−½, where X is 1 at the observed pairs and D has the numbers of pairs.
 
     A randomised subspace iteration (Halko et al. 2011): bound by the QR of (|C| or |I|) × (d + 16), nine times, unless
     there are many more than d pairs a row. There are min(dim, |C|, |I|) vectors.
+
+    BLAS has one thread: the panels of the QR are narrow, and threads that wait for each other there took 10 to 30 times
+    as long on a busy machine (gowalla, d = 256: 7 s and 77 to 120 s).
 
     >>> U, s, V = singular_vectors(Rows.from_lists([[0], [0, 1], [1]], n_columns=2), dim=2)
     >>> [round(float(one), 3) for one in s]
@@ -35,7 +38,7 @@ def singular_vectors(rows: Rows, dim: int, seed: int = 0, threads: int | None = 
     matrix = csr_matrix((values, rows.indices, rows.indptr), shape=shape)
     turned = matrix.T.tocsr()
     directions = np.random.default_rng(seed).standard_normal((shape[1], size), dtype=np.float32)
-    with blas_threads(threads):
+    with single_threaded_blas():
         basis = _orthonormal(matrix @ directions)
         for _ in range(_TURNS):
             basis = _orthonormal(matrix @ _orthonormal(turned @ basis))
