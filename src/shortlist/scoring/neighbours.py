@@ -321,10 +321,25 @@ def _nearest(
                 sums[y] = 0
                 if nearness > NOTHING and keys[y] != q_keys[q]:
                     size = _push(best, best_row, size, nearness, y)
-        order = np.argsort(best_row[:size])
-        best[:size] = best[:size][order]
-        best_row[:size] = best_row[:size][order]
+        _by_row(best, best_row, size)
         counts[q] = size
+
+
+@kernel
+def _by_row(best: Array, best_row: Array, size: int) -> None:
+    """Sort the neighbours by their rows (Shell's sort, which compiles in a tenth of the time of NumPy's)."""
+    gap = 1
+    while 3 * gap + 1 < size:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for t in range(gap, size):
+            value, row = best[t], best_row[t]
+            at = t
+            while at >= gap and best_row[at - gap] > row:
+                best[at], best_row[at] = best[at - gap], best_row[at - gap]
+                at -= gap
+            best[at], best_row[at] = value, row
+        gap //= 3
 
 
 @kernel

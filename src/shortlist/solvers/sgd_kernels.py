@@ -106,7 +106,7 @@ def _run(
         n_contexts, passes = stop - start, fold.passes
     for turn in range(n_contexts * passes):
         if fold is not None:
-            first, last = 0, _next_pass(fold, start + turn // passes, turn % passes, rules, model, work)
+            first, last = 0, _next_pass(kinds, fold, start + turn // passes, turn % passes, rules, model, work)
         begin = first
         while begin < last:
             end = min(begin + len(negatives), last)
@@ -148,7 +148,7 @@ def _run(
 
 
 @fast_inner_kernel
-def _next_pass(fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
+def _next_pass(kinds: Kinds, fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
     """Put the pairs of context c into `work.own`, in the order of this pass, and set its rates; return how many."""
     state, own = work.state, work.own
     begin = fold.indptr[c]
@@ -163,7 +163,7 @@ def _next_pass(fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: 
             own.strengths[k] = fold.strengths[begin + k if len(fold.strengths) > 1 else 0]
             own.shares[k] = fold.shares[begin + k if len(fold.shares) > 1 else 0]
             state[0] = mixed(state[0] + (np.uint64(own.items[k]) + np.uint64(1)) * GOLDEN)
-        _begin(model, c, own, n, fold.dim, rules.cosine > 0)
+        _begin(kinds.cosine, model, c, own, n, fold.dim)
     share = np.float32(1.0 - turn / fold.passes)
     for f in range(model.contexts.shape[1]):
         rules.context_rates[f] = share * fold.rates[f]
@@ -275,7 +275,7 @@ def fold_rows(
 
 
 @fast_inner_kernel
-def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> None:
+def _begin(cosine: int | None, model: Model, c: int, own: Pairs, n: int, dim: int) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
     A cosine has no slope at zero, and does not know how long items are. Where less is left than of one item, it begins
@@ -287,8 +287,9 @@ def _begin(model: Model, c: int, own: Pairs, n: int, dim: int, cosine: bool) -> 
         total += own.strengths[k] * own.shares[k]
         mass += own.shares[k]
     for k in range(n):
-        square = np.float32(0 if cosine else 1)
-        if cosine:
+        square = np.float32(1)
+        if cosine is not None:
+            square = np.float32(0)
             for f in range(dim):
                 square += H[items[k], f] * H[items[k], f]
         if square > 0 and total > 0:

@@ -17,6 +17,7 @@ from shortlist.solvers.optimizers import ADAGRAD, SGD, State
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
 PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
+BY_POSITIVES = 3  # LAMBDA, for kernels: where the ranks of the other positives matter
 ANY, SGD_PAIR, ADAGRAD_PAIR, STEADY = 0, 1, 2, 3  # how a step is computed
 BLOCK = 32  # pairs, at most
 AHEAD = 8  # pairs, a power of two
@@ -78,7 +79,7 @@ class Kinds(NamedTuple):
     """What kernels know of tables, weigher and rules when they are compiled, so that they have no code for the rest."""
 
     sampler: Static  # the code of the tables
-    weighing: Static  # that of the weigher
+    weighing: Static  # that of the weigher, or BY_POSITIVES
     path: Static
     objective: Static
     optimizer: Static
@@ -88,6 +89,7 @@ class Kinds(NamedTuple):
     @classmethod
     def of(cls, tables: Tables, weigher: Weigher, rules: Rules) -> Kinds:
         """Choose what these ask for."""
+        by_positives = weigher.code == LAMBDA and weigher.lambdas.by_positives
         path = ANY
         dots = rules.cosine == 0
         if (rules.objective, rules.n_negatives, rules.frozen) == (PAIRWISE, 1, 0) and dots:
@@ -99,7 +101,7 @@ class Kinds(NamedTuple):
             path = STEADY
         return cls(
             sampler=static(tables.code),
-            weighing=static(weigher.code),
+            weighing=static(BY_POSITIVES if by_positives else weigher.code),
             path=static(path),
             objective=static(rules.objective),
             optimizer=static(rules.optimizer),

@@ -12,7 +12,7 @@ from shortlist.objectives.lambdas import Lambdas, metric_change
 from shortlist.sampling.kernels import below, send_for
 from shortlist.sampling.tables import Tables
 from shortlist.scoring.pair import pair_score
-from shortlist.solvers.sgd_tables import LAMBDA, PENALTY, Model, Weigher, Work
+from shortlist.solvers.sgd_tables import BY_POSITIVES, LAMBDA, PENALTY, Model, Weigher, Work
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -32,9 +32,9 @@ def weigh(
 ) -> None:
     """Set `work.weights[at]` to α̃ of the pairs of i and each of `work.negatives[at]` for context c; 1 where none is."""
     negatives, weights = work.negatives[at], work.weights[at]
-    if len(weighing) == LAMBDA:
+    if len(weighing) >= LAMBDA:
         score_candidates(cosine, state, weigher.lambdas, tables, model, c, work)
-        _sampled_changes(cosine, weigher.lambdas, tables, model, c, i, negatives, work, weights)
+        _sampled_changes(weighing, cosine, weigher.lambdas, tables, model, c, i, negatives, work, weights)
         return
     for k in range(len(negatives)):
         weights[k] = 1
@@ -57,6 +57,7 @@ def score_candidates(
 
 @fast_inner_kernel
 def _sampled_changes(
+    weighing: Static,
     cosine: int | None,
     lambdas: Lambdas,
     tables: Tables,
@@ -71,7 +72,7 @@ def _sampled_changes(
     W, H, scores, ranks, n = model.contexts, model.items, work.scores, work.ranks, lambdas.candidates
     own = _above(scores, n, pair_score(W, c, H, i, cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
-    if lambdas.by_positives:
+    if len(weighing) == BY_POSITIVES:
         for e in range(begin, end):
             above = _above(scores, n, pair_score(W, c, H, tables.indices[e], cosine))
             ranks[e - begin] = mean_rank(above, n, tables.n_items)
@@ -80,7 +81,7 @@ def _sampled_changes(
         if negatives[k] < 0:
             continue
         above = _above(scores, n, pair_score(W, c, H, negatives[k], cosine))
-        if lambdas.by_positives:
+        if len(weighing) == BY_POSITIVES:
             a, b = mean_rank(own, n, tables.n_items), mean_rank(above, n, tables.n_items)
             weights[k] = metric_change(lambdas, a, b, ranks, end - begin)
         else:
