@@ -128,5 +128,7 @@ def test_what_may_be_named():
     assert [type(one) for one in _templates("popularity")] == [sl.Popularity]
     with pytest.raises(sl.SettingError, match="no recommender is called"):
         _templates(["nonsense"])
+    with pytest.raises(sl.SettingError, match="models is 3; expected names"):
+        sl.warm_up(3)
     with pytest.raises(sl.SettingError, match="models has 3; expected names"):
         _templates([3])

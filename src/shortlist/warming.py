@@ -102,9 +102,12 @@ def _templates(models: Models | None) -> list[Recommender]:
     """Return the recommenders that are asked for, with few epochs."""
     if models is None:
         models = sorted(REGISTRY)
-    given = [models] if isinstance(models, str | type | Recommender) else list(models)
+    if isinstance(models, str | type | Recommender):
+        models = [models]
+    if not isinstance(models, Iterable):
+        raise SettingError(f"models is {models!r:.80}; expected names, classes or objects of recommenders")
     found = []
-    for one in given:
+    for one in models:
         if isinstance(one, str):
             model: Any = recommender_class(one)()
         elif isinstance(one, type) and issubclass(one, Recommender):
