@@ -417,7 +417,12 @@ def ials_table(studies: Path) -> None:
         both = float(line["difference"]), float(line["error"])
         print(f"| {line['variant']} | {' | '.join(figure(one) for one in values)} |", end=" ")
         print(f"{both[0]:+.4f} | {figure(both[1])} |".replace("+0.", "+.").replace("-0.", "−."))
-    print(f"\nshare: mean {figure(np.mean(shares))}, least {figure(np.min(shares))}")
+    print(f"\nshare: mean {figure(np.mean(shares))}, least {figure(np.min(shares))}\n")
+    print("| fixed settings and rules | mean share | least |\n|---|---|---|")
+    every = {one: [values[one] / best[name] for name, values in found.items()] for one in map(text_of, ials())}
+    for one in sorted(every, key=lambda one: -np.mean(every[one])):
+        print(f"| {one} | {figure(np.mean(every[one]))} | {figure(np.min(every[one]))} |")
+    print()
     shapes = {line["variant"]: (float(line["item_pairs"]), float(line["evenness"])) for line in lines}
     grid = itertools.product(
         (0.006, 0.007, 0.008, 0.009, 0.01, 0.011),
