@@ -22,8 +22,8 @@ def singular_vectors(rows: Rows, dim: int, seed: int = 0) -> tuple[Floats, Float
     A randomised subspace iteration (Halko et al. 2011): bound by the QR of (|C| or |I|) × (d + 16), nine times, unless
     there are many more than d pairs a row. There are min(dim, |C|, |I|) vectors.
 
-    BLAS has one thread: the panels of the QR are narrow, and threads that wait for each other there took 10 to 30 times
-    as long on a busy machine (gowalla, d = 256: 7 s and 77 to 120 s).
+    BLAS has one thread: the panels of the QR are narrow, and on a busy machine threads spend most of their time waiting
+    for each other there.
 
     >>> U, s, V = singular_vectors(Rows.from_lists([[0], [0, 1], [1]], n_columns=2), dim=2)
     >>> [round(float(one), 3) for one in s]
