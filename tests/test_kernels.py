@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shortlist as sl
-from shortlist._numba import inner_kernel, kernel, static
+from shortlist._numba import kernel, lean_kernel, static
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -71,11 +71,14 @@ def test_constants_do_not_compile_a_kernel_again():
         return y + doubled(x)
 
     assert outer(4) == 22
-    assert len(doubled.signatures) == 1
+    assert len(doubled.get_overload.__self__._compiled.signatures) == 1  # as kernels call it
 
 
-def test_inner_kernels_refuse_calls_from_python():
-    @inner_kernel
+@pytest.mark.parametrize("python_first", [True, False])
+def test_a_kernel_is_called_by_python_and_by_kernels(python_first):
+    """Numba compiles it for both, as only calls from Python need a wrapper."""
+
+    @lean_kernel
     def inner(x: Any) -> Any:
         return x + 1
 
@@ -83,11 +86,8 @@ def test_inner_kernels_refuse_calls_from_python():
     def outer(x: Any) -> Any:
         return inner(x)
 
-    with pytest.raises(TypeError, match="inner is called by other kernels only"):
-        inner(1)
-    assert outer(1) == 2
-    with pytest.raises(TypeError, match="inner is called by other kernels only"):  # now that it is compiled
-        inner(1)
+    for call in (inner, outer) if python_first else (outer, inner):
+        assert [call(1), call(2.5), call(2)] == [2, 3.5, 3]
 
 
 @pytest.fixture(scope="module")

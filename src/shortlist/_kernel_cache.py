@@ -120,13 +120,17 @@ def writable() -> Folder | None:
 
 
 class KernelCache(FunctionCache):
-    """The compiled versions of one kernel on disk; Numba asks it before it compiles, and hands it what it compiled."""
+    """The compiled versions of one kernel on disk; Numba asks it before it compiles, and hands it what it compiled.
 
-    def __init__(self, kernel: Callable[..., Any]) -> None:
-        self._py_func, self._name = kernel, repr(kernel)
+    Those `for_kernels` cannot be called from Python; they are in the same files under other keys.
+    """
+
+    def __init__(self, kernel: Callable[..., Any], for_kernels: bool = False) -> None:
+        self._py_func, self._name, self._for_kernels = kernel, repr(kernel), for_kernels
         self._source = Path(os.path.abspath(kernel.__code__.co_filename))
         self._stamp = _stamp(self._source)  # now: an upgrade may replace the files while this process runs
-        _caches.append(self)
+        if not for_kernels:
+            _caches.append(self)
 
     @property
     def cache_path(self) -> str:
@@ -142,7 +146,7 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the kernel for these types from the first folder that has it, None where none has."""
         target_context.refresh()
-        key = self._index_key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        key = self._index_key(sig, target_context.codegen())
         for folder, entries in self._places:
             if folder.usable() and (payload := entries.load(key)) is not None:
                 return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
@@ -152,7 +156,7 @@ class KernelCache(FunctionCache):
         """Keep a kernel in the first folder that takes it."""
         if data.library.has_dynamic_globals:
             return
-        key, payload = self._index_key(sig, data.library.codegen), data._reduce()  # type: ignore[no-untyped-call]
+        key, payload = self._index_key(sig, data.library.codegen), data._reduce()
         trouble = []
         for folder, entries in self._places:
             try:
@@ -162,6 +166,9 @@ class KernelCache(FunctionCache):
             except OSError as error:
                 trouble.append(f"{folder.beside(self._source)}: {error.strerror or error}")
         _not_kept(trouble)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return super()._index_key(sig, codegen), self._for_kernels  # type: ignore[no-untyped-call]
 
     def is_kept(self) -> bool:
         """Return whether it is on disk, for any types."""

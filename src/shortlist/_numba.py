@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
@@ -21,7 +22,6 @@ from shortlist._signals import HeldSignals, stop_if_interrupted
 F = TypeVar("F", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
 _LEAN = {"_nrt": False, "forceinline": True}
-_INNER = {**_LEAN, "no_cpython_wrapper": True}
 Static: TypeAlias = tuple[int, ...]
 
 
@@ -54,19 +54,14 @@ def fast_lean_kernel(function: F) -> F:
     return _compiled(function, fastmath=_FAST, **_LEAN)
 
 
-def inner_kernel(function: F) -> F:
-    """`lean_kernel` that only kernels call, never Python: it has no wrapper for that, which takes long to compile."""
-    return _compiled(function, fastmath=False, **_INNER)
-
-
-def fast_inner_kernel(function: F) -> F:
-    """`inner_kernel` with reassociated sums, as `fast_kernel`."""
-    return _compiled(function, fastmath=_FAST, **_INNER)
-
-
 def bare_kernel(function: F) -> F:
     """`kernel` without reference counts, as `lean_kernel`, which LLVM inlines where that is worth it."""
     return _compiled(function, fastmath=False, _nrt=False)
+
+
+def fast_bare_kernel(function: F) -> F:
+    """`bare_kernel` with reassociated sums, as `fast_kernel`."""
+    return _compiled(function, fastmath=_FAST, _nrt=False)
 
 
 def static(number: int) -> Static:
@@ -85,10 +80,42 @@ def _compiled(function: F, **options: Any) -> F:
         with suppress(OSError):  # no file: it was typed at a prompt, or comes out of an archive
             compiled._cache = KernelCache(function)
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
-        compiled.get_call_template = _without_literals(compiled.get_call_template)
-        if options.get("no_cpython_wrapper"):
-            _keep_from_python(compiled)
+        inner = _ForKernels(function, options)
+        compiled.get_call_template, compiled.get_overload = inner.get_call_template, inner.get_overload
     return cast("F", compiled)
+
+
+class _ForKernels:
+    """The same kernel as other kernels call it: without the wrapper for calls from Python, a tenth of the compiling.
+
+    These two methods are all that Numba asks of a kernel that it finds in another one.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function, self._options = function, options
+
+    @cached_property
+    def _compiled(self) -> Any:
+        options: dict[str, Any] = {**self._options, "no_cpython_wrapper": True}
+        compiled: Any = numba.njit(**options)(self._function)
+        with suppress(OSError):
+            compiled._cache = KernelCache(self._function, for_kernels=True)
+        return compiled
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile what a call needs. A constant is a number like any other.
+
+        Else Numba compiles a kernel once more for each constant that it is called with, and for each variable that
+        begins as one.
+        """
+        plain: Callable[[Any], Any] = types.unliteral
+        return self._compiled.get_call_template(
+            tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()}
+        )
+
+    def get_overload(self, signature: Any) -> Any:
+        """Return what has been compiled for a call."""
+        return self._compiled.get_overload(signature)
 
 
 def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,32 +161,6 @@ class _Uncollected:
 
 
 _UNCOLLECTED = _Uncollected()
-
-
-def _without_literals(get_call_template: Callable[..., Any]) -> Callable[..., Any]:
-    """What Numba asks for what a call in another kernel needs; a constant there is a number like any other.
-
-    Else Numba compiles a kernel once more for each constant that it is called with, and for each variable that begins
-    as one.
-    """
-
-    def without_literals(args: Any, kws: Any) -> Any:
-        plain: Callable[[Any], Any] = types.unliteral
-        return get_call_template(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
-
-    return without_literals
-
-
-def _keep_from_python(compiled: Any) -> None:
-    """Let a call from Python be an error: without its wrapper it would end the process."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{compiled.py_func.__name__} is called by other kernels only")
-
-    def add_overload(result: Any) -> None:
-        compiled.overloads[tuple(result.signature.args)] = result  # not where calls from Python look
-
-    compiled._compile_for_args, compiled.add_overload = refuse, add_overload
 
 
 class _BetweenPasses(event.Listener):

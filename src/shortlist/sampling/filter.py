@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import inner_kernel, lean_kernel
+from shortlist._numba import lean_kernel
 from shortlist._prefetch import prefetch_at
 from shortlist._random import GOLDEN
 from shortlist.data.rows import Rows, holds
@@ -41,14 +41,14 @@ def in_history(indptr: Array, indices: Array, bits: Array, offset: Array, c: int
     return holds(indices, indptr[c], indptr[c + 1], j)
 
 
-@inner_kernel
+@lean_kernel
 def send_for_bit(bits: Array, offset: Array, c: int, j: int) -> None:
     """Ask for the bit that `in_history` will look at: tables of long histories are in no cache."""
     begin = offset[c]
     prefetch_at(bits, begin + ((_hash(j) & ((offset[c + 1] - begin) * _WORD - 1)) >> 6))
 
 
-@inner_kernel
+@lean_kernel
 def _hash(j: int) -> int:
     return int(np.int64((np.uint64(j) * GOLDEN) >> np.uint64(32)))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import Static, fast_inner_kernel, inner_kernel, kernel, lean_kernel
+from shortlist._numba import Static, fast_lean_kernel, kernel, lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
 from shortlist.sampling.filter import in_history, send_for_bit
@@ -23,7 +23,7 @@ _TRIES = 1000  # draws, until one is not excluded
 _SIDE = 16  # coordinates of a block
 
 
-@inner_kernel
+@lean_kernel
 def unit(state: Array) -> float:
     """A number in [0, 1), of 53 random bits."""
     state[0] += GOLDEN
@@ -39,20 +39,20 @@ def units(seed: np.uint64, numbers: Array) -> Array:
     return found
 
 
-@inner_kernel
+@lean_kernel
 def below(state: Array, n: int) -> int:
     """One of 0 … n − 1, each as likely."""
     return int(unit(state) * n)
 
 
-@inner_kernel
+@lean_kernel
 def another(state: Array, n: int, i: int) -> int:
     """One of 0 … n − 1 but i, each as likely."""
     j = below(state, n - 1)
     return j + (j >= i)
 
 
-@inner_kernel
+@lean_kernel
 def excluded(tables: Tables, c: int, i: int, j: int) -> bool:
     """Whether j may not be the negative of (c, i)."""
     if j == i:
@@ -62,7 +62,7 @@ def excluded(tables: Tables, c: int, i: int, j: int) -> bool:
     return in_history(tables.indptr, tables.indices, tables.bits, tables.offset, c, j)
 
 
-@inner_kernel
+@lean_kernel
 def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
     """Any item that is not excluded, each as likely; −1 where there is none."""
     for _ in range(_TRIES):
@@ -72,7 +72,7 @@ def draw_uniform(state: Array, tables: Tables, c: int, i: int) -> int:
     return _nth_left(state, tables, c, i)
 
 
-@inner_kernel
+@lean_kernel
 def propose(state: Array, tables: Tables, c: int) -> int:
     """Any item, for `settled` to look at when what that needs to know has been sent for."""
     j = below(state, tables.n_items)
@@ -81,7 +81,7 @@ def propose(state: Array, tables: Tables, c: int) -> int:
     return j
 
 
-@inner_kernel
+@lean_kernel
 def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
     """What was proposed or, where that is excluded, another item: together as `draw_uniform`.
 
@@ -91,14 +91,14 @@ def settled(state: Array, tables: Tables, c: int, i: int, j: int) -> int:
     return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, k) else k
 
 
-@inner_kernel
+@lean_kernel
 def sow(state: Array, seed: np.uint64) -> None:
     """Begin both series of random numbers."""
     state[0] = seed
     state[1] = mixed(seed + GOLDEN)
 
 
-@inner_kernel
+@lean_kernel
 def draw_one(
     sampler: Static,
     state: Array,
@@ -136,7 +136,7 @@ def draw_one(
     return -1
 
 
-@inner_kernel
+@lean_kernel
 def draw_rejection(
     state: Array, tables: Tables, c: int, i: int, W: Array, H: Array, cosine: int | None
 ) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def draw_rejection(
     return -1, tables.rounds
 
 
-@inner_kernel
+@lean_kernel
 def send_for(rows: Array, r: int) -> None:
     """Ask for a row that will be read soon."""
     for f in range(0, rows.shape[1], 16):
@@ -204,14 +204,14 @@ def _nth_left(state: Array, tables: Tables, c: int, i: int) -> int:
     return -1
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def get_ready(sampler: Static, tables: Tables, W: Array, c: int, parts: Array) -> None:
     """Before draws for a context: for AdaptiveRank, |φ_f|σ_f summed over blocks of coordinates; see `n_parts`."""
     if len(sampler) == ADAPTIVE:
         _sum_parts(tables, W, c, parts)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _sum_parts(tables: Tables, W: Array, c: int, parts: Array) -> None:
     width, sigma = W.shape[1], tables.sigma
     for b in range(width // _SIDE):
@@ -231,7 +231,7 @@ def n_parts(width: int) -> int:
     return -(-width // _SIDE)
 
 
-@inner_kernel
+@lean_kernel
 def propose_places(
     state: Array, tables: Tables, c: int, W: Array, parts: Array, coordinates: Array, places: Array
 ) -> None:
@@ -243,7 +243,7 @@ def propose_places(
         prefetch(tables.lists, coordinates[k], places[k])
 
 
-@inner_kernel
+@lean_kernel
 def settled_adaptive(state: Array, tables: Tables, c: int, i: int, j: int, W: Array, parts: Array) -> int:
     """What was proposed or, where that is excluded, another item; see `settled`."""
     if not excluded(tables, c, i, j):
@@ -252,7 +252,7 @@ def settled_adaptive(state: Array, tables: Tables, c: int, i: int, j: int, W: Ar
     return _draw_adaptive(state[1:], tables, c, i, W, parts)
 
 
-@inner_kernel
+@lean_kernel
 def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts: Array) -> int:
     """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
     total, span = _total(parts, W.shape[1]), _span(tables)
@@ -264,7 +264,7 @@ def _draw_adaptive(state: Array, tables: Tables, c: int, i: int, W: Array, parts
     return -1
 
 
-@inner_kernel
+@lean_kernel
 def _total(parts: Array, width: int) -> float:
     """The sum of |φ_f|σ_f."""
     total = 0.0
@@ -273,13 +273,13 @@ def _total(parts: Array, width: int) -> float:
     return total
 
 
-@inner_kernel
+@lean_kernel
 def _span(tables: Tables) -> float:
     """−(1 − exp(−|I|/γ)): what the law of ranks has below |I|."""
     return float(np.expm1(-tables.n_items / tables.gamma))
 
 
-@inner_kernel
+@lean_kernel
 def _place(state: Array, tables: Tables, c: int, W: Array, parts: Array, total: float, span: float) -> tuple[int, int]:
     """A list, and a place in it."""
     u = unit(state)
@@ -288,7 +288,7 @@ def _place(state: Array, tables: Tables, c: int, W: Array, parts: Array, total: 
     return f, (r if W[c, f] >= 0 else tables.n_items - 1 - r)
 
 
-@inner_kernel
+@lean_kernel
 def _coordinate(W: Array, c: int, sigma: Array, parts: Array, target: float) -> int:
     """The first coordinate at which the running sum of |φ_f|σ_f passes the target: first its block, then itself."""
     width = W.shape[1]

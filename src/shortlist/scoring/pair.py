@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_inner_kernel
+from shortlist._numba import fast_lean_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def pair_score(A: Array, a: int, B: Array, b: int, cosine: int | None) -> Any:
     """The inner product of the rows A_a and B_b; or, of their first `cosine` coordinates the cosine, of others that.
 

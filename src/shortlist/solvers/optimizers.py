@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._aligned import aligned
-from shortlist._numba import Static, fast_inner_kernel, fast_lean_kernel
+from shortlist._numba import Static, fast_lean_kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 OptimizerName: TypeAlias = Literal["sgd", "adagrad", "adam"]
@@ -76,7 +76,7 @@ def apply_row(
         adam_row(theta, r, gradient, state, rate, ridge, scale, end)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def apply_known(
     optimizer: Static,
     theta: Array,
@@ -97,7 +97,7 @@ def apply_known(
         adam_row(theta, r, gradient, state, rate, ridge, scale, end)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, scale: float, end: int) -> None:
     """`apply_row` for plain steps; `end`: how many coordinates are `alike`."""
     s = np.float32(scale)
@@ -107,7 +107,7 @@ def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, sc
         _sgd(theta, r, f, gradient, rate[f], s * ridge[f])
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def adagrad_row(
     theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
@@ -119,7 +119,7 @@ def adagrad_row(
         _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def adam_row(
     theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
@@ -173,19 +173,19 @@ def apply_part(
         theta[r, f] -= share * rate[f] * toward
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _moved(beta: float, steps: Any) -> float:
     """1 − β^steps: how much of the way a mean has gone after so many steps."""
     whole = np.int64(steps)
     return 1.0 - beta**whole if whole == steps else -math.expm1(steps * math.log(beta))
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -> None:
     theta[r, f] -= rate * (gradient[f] + ridge * theta[r, f])
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
@@ -193,7 +193,7 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
     theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _adam(
     theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import Static, fast_inner_kernel, fast_lean_kernel
+from shortlist._numba import Static, fast_lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed, sown
 from shortlist.objectives.lambdas import metric_change
@@ -147,7 +147,7 @@ def _run(
             begin = end
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _next_pass(kinds: Kinds, fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
     """Put the pairs of context c into `work.own`, in the order of this pass, and set its rates; return how many."""
     state, own = work.state, work.own
@@ -172,7 +172,7 @@ def _next_pass(kinds: Kinds, fold: Fold, c: int, turn: int, rules: Rules, model:
     return int(n)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _send_for_state(optimizer: Static, state: State, r: int) -> None:
     """Ask for what the optimizer remembers of a row, where it does."""
     if len(state.first) > 1:
@@ -181,7 +181,7 @@ def _send_for_state(optimizer: Static, state: State, r: int) -> None:
             send_for(state.second, r)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, model: Model, work: Work) -> None:
     """Proposals of AdaptiveRank for the pairs of a block: first places in its lists, then what stands there."""
     negatives, coordinates = work.negatives, work.rounds
@@ -196,7 +196,7 @@ def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, m
             negatives[s - begin, k] = j
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _reject(
     cosine: int | None,
     state: Array,
@@ -274,7 +274,7 @@ def fold_rows(
     _run(needed.kinds.sampler, needed.kinds.optimizer, fold, *needed, work.own, start, stop, sums)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _begin(cosine: int | None, model: Model, c: int, own: Pairs, n: int, dim: int) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import Static, fast_inner_kernel
+from shortlist._numba import Static, fast_lean_kernel
 from shortlist.objectives.losses import loss_slope, loss_value
 from shortlist.scoring.pair import pair_score
 from shortlist.solvers.optimizers import EPSILON, SGD, apply_known, apply_part
@@ -18,7 +18,7 @@ Array: TypeAlias = npt.NDArray[Any]
 TOLD = 7  # the loss is read off every eighth pair
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def step(
     path: Static,
     kinds: Kinds,
@@ -76,7 +76,7 @@ def step(
         )
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _steady(
     c: int,
     i: int,
@@ -113,7 +113,7 @@ def _steady(
     return share / bend if bend > 1 else share
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> Any:
     """The derivative of a pair's loss by the difference of its two scores."""
     W, H = model.contexts, model.items
@@ -127,7 +127,7 @@ def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
     return sharpness * np.float32(weight) * loss_slope(rules.loss, difference, one)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _adagrad_pair(
     c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, work: Work, sums: Array
 ) -> None:
@@ -150,7 +150,7 @@ def _adagrad_pair(
     _adagrad_row(H, j, before, model.item_state.first, np.float32(-1), rules.item_rates[0], of_j)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, rate: Any, ridge: Any) -> None:
     """A step of Adagrad on a row that has one η and one λ, by the gradient or its opposite."""
     for f in range(theta.shape[1]):
@@ -160,7 +160,7 @@ def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, 
         theta[r, f] -= rate * g / (math.sqrt(total) + np.float32(EPSILON))
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> None:
     """`_any_step` for one negative, by plain steps on dot products: everything in one pass over the rows."""
     W, H = model.contexts, model.items
@@ -182,7 +182,7 @@ def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
         move_three(W, H, c, i, j, f, of_context * g, of_item * g, shrink_c, shrink_i, shrink_j)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def move_three(
     W: Array, H: Array, c: int, i: int, j: int, f: int, context: Any, item: Any, of_c: Any, of_i: Any, of_j: Any
 ) -> None:
@@ -193,7 +193,7 @@ def move_three(
     H[j, f] = b + item * w - of_j * b
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _any_step(
     objective: Static,
     optimizer: Static,
@@ -271,7 +271,7 @@ def _any_step(
     _move_context(optimizer, frozen, c, scale, share, rules, model, work)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _move_context(
     optimizer: Static, frozen: Static, c: int, scale: Any, share: Any, rules: Rules, model: Model, work: Work
 ) -> None:
@@ -289,7 +289,7 @@ def _move_context(
     apply_known(optimizer, W, c, gradient, state, rates, ridges, scale, rules.alike)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _move_item(
     optimizer: Static,
     cosine: int | None,
@@ -311,7 +311,7 @@ def _move_item(
     apply_known(optimizer, H, j, gradient, model.item_state, rates, ridges, scale, rules.alike)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Model) -> None:
     """Move item j by a plain step, before the context moves."""
     W, H = model.contexts, model.items
@@ -323,7 +323,7 @@ def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Mod
         H[j, f] -= rates[f] * (slope * W[c, f] + scale * ridges[f] * H[j, f])
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _add_gradient(cosine: int | None, gradient: Array, slope: float, A: Array, a: int, B: Array, b: int) -> None:
     """Gradient += slope·∂ŷ/∂A_a, for the score of the rows A_a and B_b.
 

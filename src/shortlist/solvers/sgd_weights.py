@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import Static, fast_inner_kernel
+from shortlist._numba import Static, fast_lean_kernel
 from shortlist.objectives.lambdas import Lambdas, metric_change
 from shortlist.sampling.kernels import below, send_for
 from shortlist.sampling.tables import Tables
@@ -17,7 +17,7 @@ from shortlist.solvers.sgd_tables import BY_POSITIVES, LAMBDA, PENALTY, Model, W
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def weigh(
     weighing: Static,
     cosine: int | None,
@@ -42,7 +42,7 @@ def weigh(
             weights[k] = weigher.penalties[(tables.n_items - 1) // work.rounds[at, k]]
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def score_candidates(
     cosine: int | None, state: Array, lambdas: Lambdas, tables: Tables, model: Model, c: int, work: Work
 ) -> None:
@@ -55,7 +55,7 @@ def score_candidates(
         scores[k] = pair_score(model.contexts, c, model.items, candidates[k], cosine)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _sampled_changes(
     weighing: Static,
     cosine: int | None,
@@ -88,7 +88,7 @@ def _sampled_changes(
             weights[k] = lambdas.changes[own, above] / lambdas.norms[end - begin]
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def _above(scores: Array, n: int, score: float) -> int:
     """How many of the candidates score higher."""
     above = 0
@@ -97,13 +97,13 @@ def _above(scores: Array, n: int, score: float) -> int:
     return above
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def mean_rank(above: int, n: int, n_items: int) -> int:
     """The rank, from 1, of an item that so many of n random items score higher than; in the mean, and rounded down."""
     return 1 + (above + 1) * (n_items - 1) // (n + 2)
 
 
-@fast_inner_kernel
+@fast_lean_kernel
 def exact_rank(scores: Array, i: int) -> Any:
     """The rank, from 1, of item i; of equal scores the one with the smaller code comes first."""
     own = scores[i]
