@@ -21,6 +21,7 @@ import numpy.typing as npt
 from shortlist._settings import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.errors import SettingError
+from shortlist.retrieval.few import QUERIES, best_of_few
 from shortlist.retrieval.filters import Filters, Rows, item_rows, narrow, sorted_starts
 from shortlist.retrieval.order import make_order
 from shortlist.retrieval.ranks import rank_block
@@ -45,6 +46,7 @@ def top_n(
     query_keys: npt.ArrayLike | None = None,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
+    in_numpy: bool = False,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """The best n items of every query, best first, and their scores.
 
@@ -60,6 +62,8 @@ def top_n(
         query_keys: whole numbers that identify the queries for `tie_seed`; by default their positions.
         memory: bytes that the score blocks and candidates of all threads together may take.
         threads: how many threads to use; by default all that `shortlist` may use.
+        in_numpy: search without kernels, which saves compiling them: some 20 µs a query slower. By default only a few
+            queries are answered so.
     """
     _at_least_one(n, "n")
     n_queries = scorer.n_queries
@@ -68,18 +72,27 @@ def top_n(
     narrowed, masks, codes = narrow(scorer, filters)
     order = make_order(n_queries, scorer.n_items, priority, tie_seed, query_keys, codes)
     n_columns = narrowed.n_items
+    if not n_columns:
+        items[:], scores[:] = -1, -np.inf
+        return items, scores
     n_threads, cells = _share(memory, threads, n_queries * n_columns)
-    candidates = 6 * n  # as many bytes as so many scores: twice n candidates of twelve bytes
-    rows = _chunk_rows(n_queries, n_threads, min(CHUNK, cells // (candidates + 1024)))
-    width = _tile_width(n_columns, min(TILE // rows, cells // rows - candidates))
+    rows, width = _tile_of(n_queries, n_columns, n, n_threads, cells)
+    if whole := in_numpy or (n_queries <= QUERIES and n_columns <= width):
+        rows, width = _rows_of_whole(n_queries, n_columns, n_threads, cells), n_columns
     blocks = threading.local()
 
     def search(start: int, stop: int) -> None:
+        if whole:
+            block = _block(blocks, rows * width, stop - start, n_columns)
+            narrowed.score(slice(start, stop), slice(0, n_columns), block)
+            if best_of_few(block, n, start, masks, order, items[start:stop], scores[start:stop]):
+                return
         best = no_candidates(stop - start, n, sorted_starts(start, masks, stop - start))
         for left in range(0, n_columns, width):
             right = min(left + width, n_columns)
-            block = _block(blocks, rows * width, stop - start, right - left)
-            narrowed.score(slice(start, stop), slice(left, right), block)
+            if not whole:
+                block = _block(blocks, rows * width, stop - start, right - left)
+                narrowed.score(slice(start, stop), slice(left, right), block)
             select_block(block.view(np.int32), n, start, left, masks, order, best, Room.of(block.shape[1]))
         finish(n, best, items[start:stop], scores[start:stop].view(np.int32))
 
@@ -115,7 +128,7 @@ def item_ranks(
     order = make_order(n_queries, scorer.n_items, priority, tie_seed, query_keys, codes)
     n_columns = narrowed.n_items
     n_threads, cells = _share(memory, threads, n_queries * n_columns)
-    rows = _chunk_rows(n_queries, n_threads, min(CHUNK, ROW_TILE // max(1, n_columns), cells // max(1, n_columns)))
+    rows = _rows_of_whole(n_queries, max(1, n_columns), n_threads, cells)
     blocks = threading.local()
 
     def rank(start: int, stop: int) -> None:
@@ -146,6 +159,18 @@ def _chunk_rows(n_queries: int, n_threads: int, most: int) -> int:
     """Queries per chunk: at most so many, with about as many chunks for each thread."""
     rounds = -(-n_queries // (n_threads * max(1, most)))
     return max(1, -(-n_queries // max(1, rounds * n_threads)))
+
+
+def _rows_of_whole(n_queries: int, n_columns: int, n_threads: int, cells: int) -> int:
+    """Queries per chunk where a tile holds all their scores."""
+    return _chunk_rows(n_queries, n_threads, min(CHUNK, ROW_TILE // n_columns, cells // n_columns))
+
+
+def _tile_of(n_queries: int, n_columns: int, n: int, n_threads: int, cells: int) -> tuple[int, int]:
+    """Queries per chunk and items per tile where a chunk's scores come tile by tile."""
+    candidates = 6 * n  # as many bytes as so many scores: twice n candidates of twelve bytes
+    rows = _chunk_rows(n_queries, n_threads, min(CHUNK, cells // (candidates + 1024)))
+    return rows, _tile_width(n_columns, min(TILE // rows, cells // rows - candidates))
 
 
 def _tile_width(n_columns: int, most: int) -> int:

@@ -7,7 +7,7 @@ every NaN as one value below -inf. Score and tie together are a *standing*: one 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +112,7 @@ def standing(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint3
     return (np.int64(s) << np.int64(32)) | (np.int64(0xFFFFFFFF) - tie)
 
 
-def ties_numpy(order: Order, q: int, items: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def ties_numpy(order: Order, q: int, items: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
     """NumPy twin of the tie number inside `standing`, for query q."""
 
     def mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -123,7 +123,8 @@ def ties_numpy(order: Order, q: int, items: npt.NDArray[np.int32]) -> npt.NDArra
     if order.mode == BY_CODE:
         return items.astype(np.int64)
     if order.mode == BY_PRIORITY:
-        return order.priority[items].astype(np.int64)
+        ties: npt.NDArray[np.int64] = order.priority[items].astype(np.int64)
+        return ties
     golden = np.array([GOLDEN])
     seed = mix(mix(order.seed + golden) + order.query_keys[q : q + 1].astype(np.uint64) * golden)
     hashes = mix(seed + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD1342543DE82EF95))
