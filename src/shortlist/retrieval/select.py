@@ -22,6 +22,7 @@ from shortlist.retrieval.order import (
     standing,
 )
 
+HIGHEST = np.iinfo(np.int64).max
 GROUP = 64  # scores whose maximum is compared with the threshold at once
 
 
@@ -309,7 +310,7 @@ def clear(Z: npt.NDArray[np.int64], I: npt.NDArray[np.int32], size: int, n: int)
         sort_best_first(Z, I, size)
         return np.int64(Z[n - 1])
     kept = 0
-    lowest = np.int64(np.iinfo(np.int64).max)
+    lowest = np.int64(HIGHEST)
     for k in range(size):
         Z[kept], I[kept] = Z[k], I[k]
         if Z[k] >= lo:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel, lean_kernel
+from shortlist._numba import bare_kernel, lean_kernel
 from shortlist.retrieval.filters import Filters
 
 Codes = npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ def make_admission(filters: Filters, n_queries: int) -> Admission:
     return Admission(bits, starts, excluded)
 
 
-@kernel
+@bare_kernel
 def mark(admission: Admission, q: int, marks: npt.NDArray[np.uint64], on: bool) -> None:
     """Set, or remove, the marks of query q's exclusions."""
     if len(admission.starts) == 0:

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from shortlist._clock import working_seconds
 from shortlist._settings import number, one_of, whole
 from shortlist.errors import SettingError
+from shortlist.retrieval.exact import top_n
 from shortlist.retrieval.indexes.base import Codes, VectorIndex, Vectors, checked_vectors
 from shortlist.retrieval.indexes.exact import ExactIndex
 from shortlist.retrieval.indexes.measured import Measured
 from shortlist.retrieval.indexes.partition import Advance
 from shortlist.retrieval.indexes.quantized import QuantizedIndex
+from shortlist.scoring.blocks import DotProductScorer
 
 SMALL = 20_000  # items: exact search takes about a millisecond
 SAMPLE = 300  # queries to choose settings by, and as many to measure what was chosen
@@ -186,7 +188,9 @@ class Trial:
     def _exactly(self, queries: Vectors) -> Codes:
         key = id(queries)
         if key not in self._truth:
-            self._truth[key] = self.exact.search(queries, self.n, threads=self.threads)[0]
+            scorer = DotProductScorer(queries, self.items)
+            found = top_n(scorer, self.n, priority=self.priority, threads=self.threads, in_numpy=True)
+            self._truth[key] = found[0]
         return self._truth[key]
 
     def _with_measure(self, index: VectorIndex, seconds: float) -> VectorIndex:

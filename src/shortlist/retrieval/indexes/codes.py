@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_kernel
+from shortlist._numba import fast_bare_kernel
 from shortlist._threads import run_chunks
 from shortlist.retrieval.indexes.block_sums import BLOCK
 
@@ -34,22 +34,28 @@ def learn_points(sample: Vectors, seed: int = 0, threads: int | None = None) -> 
     points = np.ascontiguousarray(cut[:, rng.integers(0, len(sample), POINTS)])
 
     def learn(start: int, stop: int) -> None:
+        totals, counts = np.empty((POINTS, PIECE), np.float64), np.empty(POINTS, np.int64)
         for m in range(start, stop):
-            lloyd(cut[m], points[m], ROUNDS)
+            lloyd(cut[m], points[m], ROUNDS, totals, counts)
 
     run_chunks(learn, [(m, m + 1) for m in range(pieces)], threads)
     return points
 
 
-@fast_kernel
-def lloyd(sample: Vectors, points: Vectors, rounds: int) -> None:
-    """Move the points to the means of what is nearest to them; a point without any goes next to a random one."""
+@fast_bare_kernel
+def lloyd(
+    sample: Vectors, points: Vectors, rounds: int, totals: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
+) -> None:
+    """Move the points to the means of what is nearest to them; a point without any goes next to a random one.
+
+    `totals` and `counts` are room for sums over what is nearest to each.
+    """
     k, d = points.shape
-    totals = np.empty((k, d), np.float64)
-    counts = np.empty(k, np.int64)
     for r in range(rounds):
-        totals[:] = 0
-        counts[:] = 0
+        for b in range(k):
+            counts[b] = 0
+            for c in range(d):
+                totals[b, c] = 0
         for i in range(len(sample)):
             b = nearest_point(sample[i], points)
             counts[b] += 1
@@ -65,7 +71,7 @@ def lloyd(sample: Vectors, points: Vectors, rounds: int) -> None:
                     points[b, c] = sample[i, c]
 
 
-@fast_kernel
+@fast_bare_kernel
 def nearest_point(x: Vectors, points: Vectors) -> int:
     """Which of the points (k × 2) is at the least distance from x."""
     best, least = 0, np.float32(np.inf)
@@ -77,7 +83,7 @@ def nearest_point(x: Vectors, points: Vectors) -> int:
     return best
 
 
-@fast_kernel
+@fast_bare_kernel
 def encode(
     vectors: Vectors,
     directions: Vectors,
@@ -86,16 +92,17 @@ def encode(
     items: npt.NDArray[np.int32],
     points: Vectors,
     codes: npt.NDArray[np.uint8],
+    residual: Vectors,
     first: int,
     last: int,
 ) -> None:
     """Write the codes of blocks first…last: of x − length · direction for the items in their slots (−1: none).
 
-    `codes` is blocks × pairs × BLOCK; `block_sums_numpy` says which byte is whose.
+    `codes` is blocks × pairs × BLOCK; `block_sums_numpy` says which byte is whose. `residual` is room for one vector of
+    padded width; what is beyond the coordinates must be 0.
     """
     d = vectors.shape[1]
     pieces = len(points)
-    residual = np.zeros(PIECE * pieces, np.float32)
     for block in range(first, last):
         direction, length = directions[lists[block]], lengths[block]
         for slot in range(BLOCK):

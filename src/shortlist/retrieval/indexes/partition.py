@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import kernel
-from shortlist._threads import blas_threads
-from shortlist.retrieval.exact import top_n
+from shortlist._numba import bare_kernel
+from shortlist._threads import blas_threads, run_chunks
 from shortlist.scoring.blocks import DotProductScorer
 
 PER_LIST = 50  # vectors of the sample for each list: more move the directions hardly any more
 ROUNDS = 8
+PRODUCTS = 500_000  # of vectors and directions at a time, 2 MB: more fall out of the cache
 
 Vectors = npt.NDArray[np.float32]
 Advance = Callable[[str], object]  # told before each stretch of work what it is
@@ -51,7 +51,17 @@ def partitioned(
 
 def nearest(vectors: Vectors, directions: Vectors, threads: int | None = None) -> npt.NDArray[np.int32]:
     """The direction with the greatest inner product with each vector; of equal ones the first."""
-    return top_n(DotProductScorer(vectors, directions), 1, threads=threads)[0][:, 0].copy()
+    scorer = DotProductScorer(vectors, directions)
+    found = np.empty(len(vectors), np.int32)
+    rows = max(1, PRODUCTS // len(directions))
+
+    def search(start: int, stop: int) -> None:
+        products = np.empty((stop - start, len(directions)), np.float32)
+        scorer.score(slice(start, stop), slice(0, len(directions)), products)
+        found[start:stop] = products.argmax(axis=1)
+
+    run_chunks(search, [(start, min(start + rows, len(vectors))) for start in range(0, len(vectors), rows)], threads)
+    return found
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -73,7 +83,7 @@ def _move(directions: Vectors, sample: Vectors, lists: npt.NDArray[np.int32], rn
     directions[:] = unit(totals.astype(np.float32))
 
 
-@kernel
+@bare_kernel
 def _add_up(vectors: Vectors, lists: npt.NDArray[np.int32], totals: npt.NDArray[np.float64]) -> None:
     for i in range(len(vectors)):
         row = totals[lists[i]]

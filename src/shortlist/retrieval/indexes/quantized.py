@@ -101,7 +101,8 @@ class QuantizedIndex(VectorIndex):
         packed = codes.reshape(len(lists), width // 4, BLOCK)
 
         def work(start: int, stop: int) -> None:
-            encode(self.vectors, self._directions, lists, lengths, items, points, packed, start, stop)
+            room = np.zeros(width, np.float32)
+            encode(self.vectors, self._directions, lists, lengths, items, points, packed, room, start, stop)
 
         run_chunks(work, [(a, min(a + 256, len(lists))) for a in range(0, len(lists), 256)], threads)
         return Blocks(lists, lengths, items, codes, points)

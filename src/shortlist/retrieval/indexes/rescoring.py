@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_lean_kernel, kernel
+from shortlist._numba import bare_kernel, fast_lean_kernel, kernel
 from shortlist._prefetch import prefetch
 from shortlist.retrieval.indexes.admission import MARKS, Admission, admitted
 from shortlist.retrieval.order import BY_PRIORITY, key_of, raw_key_of, standing
@@ -37,6 +37,7 @@ def rescored(
     """
     width = candidates.shape[1]
     I, scores, Z = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.int64)  # noqa: E741
+    bits = scores.view(np.int32)
     for r in range(len(Q)):
         start, stop = np.int64(0), np.int64(0)
         if len(admission.starts) > 0:
@@ -48,7 +49,7 @@ def rescored(
                 I[size] = i
                 size += 1
         counts[r] = size
-        exact_best(Q[r], X, priority, n, size, I, scores, Z, items[r], S[r])
+        exact_best(Q[r], X, priority, n, size, I, scores, bits, Z, items[r], S[r])
 
 
 @kernel
@@ -70,6 +71,7 @@ def rescored_rows(
     for r in range(first, last):
         width = max(width, stops[r] - starts[r])
     I, scores, Z = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.int64)  # noqa: E741
+    bits = scores.view(np.int32)
     unsure = np.full(MARKS // 64, ~np.uint64(0))
     for r in range(first, last):
         start, stop = np.int64(0), np.int64(0)
@@ -82,10 +84,10 @@ def rescored_rows(
             if (p == 0 or i != row[p - 1]) and admitted(i, admission.bits, unsure, admission.excluded, start, stop):
                 I[size] = i
                 size += 1
-        exact_best(Q[r], X, priority, n, size, I, scores, Z, items[r], S[r])
+        exact_best(Q[r], X, priority, n, size, I, scores, bits, Z, items[r], S[r])
 
 
-@kernel
+@bare_kernel
 def exact_best(
     q: Vectors,
     X: Vectors,
@@ -94,13 +96,15 @@ def exact_best(
     size: int,
     I: Codes,  # noqa: E741
     scores: Vectors,
+    bits: Codes,
     Z: npt.NDArray[np.int64],
     items: Codes,
     S: Codes,
 ) -> None:
     """The best n of the first `size` candidates I by their exact scores, the bits of these into S; −1 and −inf behind.
 
-    `scores` and `Z` are room for as many. Bound by reading the candidates' vectors, in random places.
+    `scores` and `Z` are room for as many, and `bits` are the bytes of `scores`. Bound by reading the candidates'
+    vectors, in random places.
     """
     d = len(q)
     for p in range(size):
@@ -108,9 +112,8 @@ def exact_best(
             for k in range(0, d, 16):
                 prefetch(X, I[p + AHEAD], k)
         scores[p] = dot(q, X[I[p]])
-    found = scores.view(np.int32)
     for p in range(size):
-        Z[p] = standing(key_of(found[p]), I[p], BY_PRIORITY, priority, np.uint64(0))
+        Z[p] = standing(key_of(bits[p]), I[p], BY_PRIORITY, priority, np.uint64(0))
     if size > n:
         clear(Z, I, size, n)
         size = n

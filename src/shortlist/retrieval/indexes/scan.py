@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._numba import fast_kernel, kernel
+from shortlist._numba import bare_kernel, fast_bare_kernel
 from shortlist._prefetch import prefetch_at
 from shortlist.retrieval.indexes.admission import MARKS, Admission, admitted, mark
 from shortlist.retrieval.indexes.block_sums import BLOCK, LARGEST, block_sums
@@ -38,7 +38,9 @@ class Blocks(NamedTuple):
 class Room(NamedTuple):
     """What a search writes to on its way; one for each thread."""
 
-    keys: Codes
+    keys: Codes  # of blocks
+    values: Vectors  # the same bytes
+    starts: npt.NDArray[np.int64]  # of the buckets of blocks
     near: Codes
     order: Codes
     raw: Vectors
@@ -47,6 +49,7 @@ class Room(NamedTuple):
     totals: Codes
     items: Codes
     scores: Vectors
+    bits: Codes  # the same bytes
     standings: npt.NDArray[np.int64]
     marks: npt.NDArray[np.uint64]  # a bit for each remainder of an excluded item's code
 
@@ -54,8 +57,11 @@ class Room(NamedTuple):
 def make_room(n_blocks: int, pieces: int, candidates: int) -> Room:
     """Room for a search that keeps so many candidates."""
     room = 2 * candidates + BLOCK
+    keys, scores = np.empty(n_blocks, np.int32), np.empty(room, np.float32)
     return Room(
-        np.empty(n_blocks, np.int32),
+        keys,
+        keys.view(np.float32),
+        np.empty(BUCKETS + 1, np.int64),
         np.empty(n_blocks, np.int32),
         np.empty(n_blocks, np.int32),
         np.empty(pieces * POINTS, np.float32),
@@ -63,7 +69,8 @@ def make_room(n_blocks: int, pieces: int, candidates: int) -> Room:
         from_line(2 * BLOCK).view(np.uint16),
         np.empty(room, np.int32),
         np.empty(room, np.int32),
-        np.empty(room, np.float32),
+        scores,
+        scores.view(np.int32),
         np.empty(room, np.int64),
         np.zeros(MARKS // 64, np.uint64),
     )
@@ -76,7 +83,7 @@ def from_line(size: int) -> npt.NDArray[np.uint8]:
     return room[start : start + size]
 
 
-@kernel
+@bare_kernel
 def search_blocks(
     Q: Vectors,
     near: Vectors,
@@ -119,10 +126,10 @@ def search_blocks(
                 break
             most = min(n_blocks, 4 * most)
         mark(admission, first + r, room.marks, False)
-        exact_best(q, X, priority, n, size, room.items, room.scores, room.standings, items[r], S[r])
+        exact_best(q, X, priority, n, size, room.items, room.scores, room.bits, room.standings, items[r], S[r])
 
 
-@fast_kernel
+@fast_bare_kernel
 def make_tables(q: Vectors, points: Vectors, tables: npt.NDArray[np.uint8], raw: Vectors) -> np.float32:
     """Write ⟨q_m, point⟩ of each piece m, from its least up and scaled to bytes, four times over; return the scale."""
     d = len(q)
@@ -142,7 +149,8 @@ def make_tables(q: Vectors, points: Vectors, tables: npt.NDArray[np.uint8], raw:
         widest = max(widest, high - low)
         total += high - low
     if not widest > 0:
-        tables[:] = 0
+        for k in range(len(tables)):
+            tables[k] = 0
         return np.float32(0)
     scale = min(np.float32(LARGEST) / widest, np.float32(HIGHEST_SUM) / total, np.float32(1e30))
     for m in range(len(points)):
@@ -153,7 +161,7 @@ def make_tables(q: Vectors, points: Vectors, tables: npt.NDArray[np.uint8], raw:
     return scale
 
 
-@kernel
+@bare_kernel
 def count_left(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> None:
     """How many items of each block have their bit set. Bound by some two nanoseconds an item."""
     for b in range(len(counts)):
@@ -165,16 +173,16 @@ def count_left(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> Non
         counts[b] = left
 
 
-@kernel
+@bare_kernel
 def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room: Room) -> int:
     """Write the best blocks into `room.order`, roughly best first, and return how many: a few more than `probes`.
 
     A block's score is that of an item that lies on its direction and has its length. Blocks of which `counts` says that
     nothing is left are no choice.
     """
-    keys, chosen, order, lists, lengths = room.keys, room.near, room.order, blocks.lists, blocks.lengths
+    keys, values, chosen, order = room.keys, room.values, room.near, room.order
+    lists, lengths, starts = blocks.lists, blocks.lengths, room.starts
     n_blocks = len(lists)
-    values = keys.view(np.float32)
     for b in range(n_blocks):
         values[b] = lengths[b] * near[lists[b]]
     if len(counts) > 0:
@@ -199,7 +207,8 @@ def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room:
     for p in range(count):
         lowest = min(lowest, keys[chosen[p]])
     width = (np.int64(top) - np.int64(lowest)) // BUCKETS + 1
-    starts = np.zeros(BUCKETS + 1, np.int64)
+    for k in range(BUCKETS + 1):
+        starts[k] = 0
     for p in range(count):
         starts[(np.int64(top) - keys[chosen[p]]) // width + 1] += 1
     for k in range(BUCKETS):
@@ -211,7 +220,7 @@ def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room:
     return count
 
 
-@kernel
+@bare_kernel
 def scan(
     q: Vectors,
     near: Vectors,
@@ -270,7 +279,7 @@ def scan(
     return size
 
 
-@kernel
+@bare_kernel
 def keep_best(Z: Codes, I: Codes, size: int, n: int) -> np.int32:  # noqa: E741
     """Keep n of the first `size` > n candidates, those with the highest totals Z; return the lowest kept."""
     low, high = Z[0], Z[0]
@@ -301,7 +310,7 @@ def keep_best(Z: Codes, I: Codes, size: int, n: int) -> np.int32:  # noqa: E741
     return np.int32(low)
 
 
-@fast_kernel
+@fast_bare_kernel
 def products(Q: Vectors, directions: Vectors, near: Vectors) -> None:
     """⟨q, direction⟩ for few queries, for which a call of BLAS and its threads cost more. Bound by reading them."""
     for r in range(len(Q)):
