@@ -475,7 +475,7 @@ model = sl.load(sys.argv[1])
 append = Draft.append
 def slow(self, content, about):
     append(self, content, about)
-    time.sleep(0.02)
+    time.sleep(0.06)
 Draft.append = slow
 print("ready", flush=True)
 done = sl.write_lists(model, sys.argv[2], n=5, block=3)
@@ -496,7 +496,7 @@ def test_killed_at_random_times(model, tmp_path):
         with child:
             assert child.stdout.readline() == "ready\n"
             if killed < 4:
-                time.sleep(rng.uniform(0.05, 0.25))
+                time.sleep(rng.uniform(0.05, 0.25))  # four of them are shorter than the pauses of all 20 blocks
                 child.send_signal(signal.SIGKILL)
             told = child.stdout.read()
         if child.returncode == 0:
