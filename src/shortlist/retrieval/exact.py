@@ -62,8 +62,9 @@ def top_n(
         query_keys: whole numbers that identify the queries for `tie_seed`; by default their positions.
         memory: bytes that the score blocks and candidates of all threads together may take.
         threads: how many threads to use; by default all that `shortlist` may use.
-        in_numpy: search without kernels, which saves compiling them: some 20 µs a query slower. By default only a few
-            queries are answered so.
+        in_numpy: search with NumPy instead of kernels, so that nothing is compiled; some 20 µs a query slower. By
+            default this is done for up to four queries. A block then holds whole rows, at least one, whatever `memory`
+            says.
     """
     _at_least_one(n, "n")
     n_queries = scorer.n_queries
