@@ -34,6 +34,7 @@ from shortlist.solvers.systems import at, row_system
 
 _MANY = 16  # items and dimensions from which on a few directions are too few
 _FEW = 2.5
+_ENOUGH = 10_000  # items that are looked at for that
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -61,7 +62,8 @@ class Alternating(PointwiseFactorization):
     def _doubts(self) -> list[str]:
         if len(self.item_embeddings_) < _MANY or self._width < _MANY or len(self.derived_) == len(self._derivable):
             return []
-        directions = effective_rank(self.item_embeddings_)
+        items = self.item_embeddings_
+        directions = effective_rank(items[:: -(-len(items) // _ENOUGH)])
         if directions > _FEW:
             return []
         return [

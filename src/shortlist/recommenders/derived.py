@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._threads import single_threaded_blas
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import strengths
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
@@ -64,10 +65,13 @@ def _usual_ridge(counts: npt.NDArray[np.int64]) -> float:
 def effective_rank(embeddings: npt.NDArray[np.float32]) -> float:
     """Return how many directions the embeddings have, each counted by its share of the squares: tr(G)² / ‖G‖².
 
+    G is computed on one thread: other threads of BLAS would go on spinning for a tenth of a second.
+
     >>> effective_rank(np.eye(3, dtype=np.float32)), effective_rank(np.ones((5, 3), np.float32))
     (3.0, 1.0)
     """
-    gramian = np.asarray(embeddings.T @ embeddings, np.float64)
+    with single_threaded_blas():
+        gramian = np.asarray(embeddings.T @ embeddings, np.float64)
     squares = float(np.sum(gramian**2))
     return float(np.trace(gramian) ** 2 / squares) if squares else 0.0
 
