@@ -203,7 +203,84 @@ def warp() -> Iterator[Settings]:
         yield {"dim": 128, "learning_rate": 0.03} | svd | linear | {"init_scale": scale}
 
 
-GRIDS = {"IALS": ials, "BPR": bpr, "WARP": warp}
+def adaptive_bpr() -> Iterator[Settings]:
+    """The settings of before, and some that begin at singular vectors."""
+    yield {"dim": 64, "epochs": 50}
+    for rate, ridge in ((0.03, 0.01), (0.01, 0.01), (0.03, 0.02), (0.03, 0.005), (0.01, 0.005), (0.1, 0.02)):
+        yield {"dim": 256, "learning_rate": rate, "regularization": ridge} | FROM_VECTORS | {"epochs": 10}
+    yield {"dim": 128, "learning_rate": 0.03, "regularization": 0.01} | FROM_VECTORS | {"epochs": 10}
+    for ridge in (0.01, 0.02):
+        yield {"dim": 256, "learning_rate": 0.03, "regularization": ridge} | FROM_VECTORS | {"epochs": 20}
+
+
+def lambda_mf() -> Iterator[Settings]:
+    """The same for a loss with small weights."""
+    yield {"dim": 64, "epochs": 50}
+    rates = (
+        *((0.03, 0.001), (0.01, 0.001), (0.03, 0.0001), (0.01, 0.0001), (0.03, 0.003), (0.1, 0.001), (0.01, 0.0003)),
+        *((0.03, 0.00003), (0.02, 0.0001), (0.02, 0.00005), (0.01, 0.00003)),
+    )
+    for rate, ridge in rates:
+        yield {"dim": 256, "learning_rate": rate, "regularization": ridge} | FROM_VECTORS | {"epochs": 10}
+    for rate, ridge in ((0.01, 0.001), (0.01, 0.0001), (0.02, 0.0001)):
+        yield {"dim": 256, "learning_rate": rate, "regularization": ridge} | FROM_VECTORS | {"epochs": 20}
+
+
+def pointwise() -> Iterator[Settings]:
+    """The same for pointwise losses."""
+    yield {"dim": 64, "epochs": 50}
+    rates = (
+        *((0.03, 0.01), (0.01, 0.01), (0.03, 0.003), (0.01, 0.003), (0.03, 0.03), (0.1, 0.01), (0.1, 0.03)),
+        *((0.02, 0.02), (0.02, 0.03)),
+    )
+    for rate, ridge in rates:
+        yield {"dim": 256, "learning_rate": rate, "regularization": ridge} | FROM_VECTORS | {"epochs": 10}
+    for rate, ridge in ((0.03, 0.01), (0.03, 0.003), (0.05, 0.01), (0.02, 0.02)):
+        yield {"dim": 256, "learning_rate": rate, "regularization": ridge} | FROM_VECTORS | {"epochs": 20}
+    yield {"dim": 256, "learning_rate": 0.03, "regularization": 0.01} | FROM_VECTORS | {"epochs": 40}
+
+
+FROM_VECTORS: Settings = {"optimizer": "adagrad", "init": "svd", "init_scale": 1.0, "schedule": "linear"}
+GRIDS = {
+    "IALS": ials,
+    "BPR": bpr,
+    "WARP": warp,
+    "AdaptiveBPR": adaptive_bpr,
+    "LambdaMF": lambda_mf,
+    "LogisticMF": pointwise,
+    "HingeMF": pointwise,
+    "SquareMF": pointwise,
+}
+SAMPLED: Settings = {  # what a setting of these grids is where it is not named
+    "learning_rate": 0.05,
+    "regularization": 0.01,
+    "optimizer": "sgd",
+    "schedule": "constant",
+    "init": "random",
+    "init_scale": 0.1,
+}
+_CHOSEN = {
+    "BPR": (0.03, 0.01, 10),
+    "AdaptiveBPR": (0.03, 0.02, 20),
+    "LambdaMF": (0.03, 0.00003, 10),
+    "LogisticMF": (0.05, 0.01, 20),
+    "HingeMF": (0.03, 0.01, 20),
+    "SquareMF": (0.02, 0.03, 10),
+}
+UNNAMED: dict[str, Settings] = {
+    "IALS": {},
+    "WARP": SAMPLED | {"regularization": 0.0, "optimizer": "adagrad"},
+    "LambdaMF": SAMPLED | {"learning_rate": 0.5, "regularization": 0.001},
+}
+
+
+def default_of(kind: str) -> Settings:
+    """The settings of a grid that are the default now."""
+    if kind == "WARP":
+        return {"dim": 256, "learning_rate": 0.01, "init": "svd", "init_scale": 1.0, "schedule": "linear", "epochs": 20}
+    rate, ridge, epochs = _CHOSEN[kind]
+    settings: Settings = {"dim": 256, "learning_rate": rate, "regularization": ridge, "optimizer": "adagrad"}
+    return settings | {"init": "svd", "init_scale": 1.0, "schedule": "linear", "epochs": epochs}
 
 
 def filled(settings: Settings, part: Part) -> Settings:
@@ -281,7 +358,9 @@ def tried(task: Task) -> tuple[np.ndarray, float]:
     events, part = events_and_part(task.file, task.name, task.most)
     on_device = {"device": task.device} if task.device else {}
     began = time.process_time()
-    model = getattr(sl, task.model)(**filled(task.settings, part), **on_device).fit(events, threads=1)
+    unnamed = UNNAMED.get(task.model, SAMPLED) if task.settings else {}
+    settings = unnamed | filled(task.settings, part)
+    model = getattr(sl, task.model)(**settings, **on_device).fit(events, threads=1)
     seconds = time.process_time() - began
     ids = best_items_on_device(model, part, task.device) if task.device else best_items(model, part)
     return values_of(ids, part), seconds
@@ -350,7 +429,10 @@ def search(args: argparse.Namespace) -> None:
     for kind in args.models:
         out = args.out / f"defaults-{kind.lower()}.csv"
         done = {(line["variant"], line["settings"]) for line in read(out)}
-        some = (Task(args.file, name, kind, one, args.device, args.most) for name in names for one in GRIDS[kind]())
+        grid = list(GRIDS[kind]())
+        if args.short:
+            grid = [one for one in grid if text_of(one) in (text_of(grid[0]), text_of(default_of(kind)))]
+        some = (Task(args.file, name, kind, one, args.device, args.most) for name in names for one in grid)
         tasks += [(out, task) for task in some if (task.name, text_of(task.settings)) not in done]
     if args.workers > 1:
         tasks.sort(key=lambda pair: names.index(pair[1].name))
@@ -472,6 +554,7 @@ def sgd_table(studies: Path, kind: str, default: Settings) -> None:
         for line in read(studies / f"defaults-{kind.lower()}.csv")
     }
     chosen, before = text_of(default), settings[0]
+    shown_only = {name: found.pop(name) for name in list(found) if len(found[name]) < len(settings)}
     print(f"| data | `{kind}()` | before | best of {len(settings)} | share | CPU-seconds | before |")
     print("|---|---|---|---|---|---|---|")
     for name, values in found.items():
@@ -479,6 +562,10 @@ def sgd_table(studies: Path, kind: str, default: Settings) -> None:
         shown = (values[chosen], values[before], best, values[chosen] / best)
         times = (f"{seconds[name, one]:.1f}" for one in (chosen, before))
         print(f"| {name.removesuffix(' random')} | {' | '.join(map(figure, shown))} | {' | '.join(times)} |")
+    for name, values in shown_only.items():  # no other settings were tried
+        times = (f"{seconds[name, one]:.1f}" for one in (chosen, before))
+        shown = f"{figure(values[chosen])} | {figure(values[before])} | | "
+        print(f"| {name.removesuffix(' random')} | {shown}| {' | '.join(times)} |")
     print(f"\n| settings of `{kind}` | mean share | least | CPU-seconds |\n|---|---|---|---|")
     shares = {one: [values[one] / max(values.values()) for values in found.values()] for one in settings}
     for one in sorted(settings, key=lambda one: -np.mean(shares[one])):
@@ -494,17 +581,10 @@ def figure(value: float) -> str:
 
 def table(args: argparse.Namespace) -> None:
     """What docs/benchmarks.md shows."""
-    svd = {"init": "svd", "init_scale": 1.0, "schedule": "linear"}
     if args.model == "IALS":
         ials_table(args.studies)
-    elif args.model == "BPR":
-        sgd_table(
-            args.studies,
-            "BPR",
-            {"dim": 256, "learning_rate": 0.03, "regularization": 0.01, "optimizer": "adagrad"} | svd | {"epochs": 10},
-        )
     else:
-        sgd_table(args.studies, "WARP", {"dim": 256, "learning_rate": 0.01} | svd | {"epochs": 20})
+        sgd_table(args.studies, args.model, default_of(args.model))
 
 
 def main() -> None:
@@ -520,6 +600,7 @@ def main() -> None:
     one.add_argument("--device", help="for IALS: a GPU, such as cuda")
     one.add_argument("--most", type=int, help="pairs of a data set, of contexts drawn at random")
     one.add_argument("--out", type=Path, default=STUDIES, help="a folder for the files, defaults-MODEL.csv")
+    one.add_argument("--short", action="store_true", help="only the default and the settings of before")
     one.add_argument("--only", nargs="+", help="variants whose name has one of these in it")
     one = commands.add_parser("versus")
     one.add_argument("file", type=Path)

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 import shortlist as sl
 
+# Steps of SGD at one rate from random numbers: what is simplest to compute by hand.
+PLAIN_SGD: dict[str, Any] = {"optimizer": "sgd", "schedule": "constant", "init": "random", "init_scale": 0.1}
+
 
 def events(n_contexts: int = 60, n_items: int = 30, seed: int = 0, *, weighted: bool = False) -> sl.Interactions:
     """Events with taste: contexts like items of their own kind, one of three."""

@@ -88,7 +88,7 @@ UNUSED = [
     (sl.MatrixFactorization, {"batch": 7}, "it is for Softmax"),
     (sl.MatrixFactorization, {"batch": 7, "objective": "Pointwise()"}, "it is for Softmax"),
     (sl.MatrixFactorization, {"objective": "Softmax(0.1)", "sampler": "Everything()", "n_negatives": 4}, "draws none"),
-    (sl.LogisticMF, {"horizon": 10}, "schedule is 'constant'"),
+    (sl.LogisticMF, {"horizon": 10, "schedule": "constant"}, "schedule is 'constant'"),
     (sl.BPR, {"bias_regularization": 0.1}, "biases is False"),
     (sl.SquareMF, {"strength_as": "label"}, "every strength is 1"),
     (sl.SoftmaxMF, {"beta": 0.7}, "n_negatives is 0"),
@@ -135,7 +135,11 @@ def test_what_the_data_have_no_use_for_is_warned_of():
         (sl.FeatureIALS(**SMALL, feature_strength=3.0), {}, "feature_strength is 3.0.*no features"),
         (sl.PARAFAC(**SMALL, part_strength=3.0), {}, "part_strength is 3.0.*one part 'user'"),
         (sl.Tucker(**SMALL, part_dim=2), {}, "part_dim is 2.*one part 'user'"),
-        (sl.LogisticMF(**SMALL, init="svd"), {"start": sl.BPR(**SMALL).fit(events())}, "init is 'svd'.*from start"),
+        (
+            sl.LogisticMF(**SMALL, init="random"),
+            {"start": sl.BPR(**SMALL).fit(events())},
+            "init is 'random'.*from start",
+        ),
         (sl.BPR(**SMALL, init="random"), {"start": sl.BPR(**SMALL).fit(events())}, "init is 'random'.*from start"),
     ]:
         with pytest.warns(sl.ShortlistWarning, match=what):

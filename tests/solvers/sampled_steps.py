@@ -39,7 +39,9 @@ class Task:
 
     @cached_property
     def recommender(self) -> MatrixFactorization:
-        return MatrixFactorization(**{"dim": DIM, "learning_rate": 1.0, "regularization": 0.0, **self.settings})
+        return MatrixFactorization(
+            **{"dim": DIM, "learning_rate": 1.0, "regularization": 0.0, "optimizer": "sgd", **self.settings}
+        )
 
     @cached_property
     def rules(self) -> Rules:

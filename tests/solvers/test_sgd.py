@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import shortlist as sl
-from recommenders.factorizations import events, same
+from recommenders.factorizations import PLAIN_SGD, events, same
 from shortlist.data.rows import Rows
 from shortlist.objectives import LambdaRank, Pairwise, Pointwise, Reciprocal, loss_values
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform
@@ -23,7 +23,7 @@ from shortlist.solvers.sgd_tables import Pairs
 
 def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:
     """What `fit` runs, before the first epoch."""
-    model = sl.MatrixFactorization(**{"dim": 4, "learning_rate": 0.1, **settings})
+    model = sl.MatrixFactorization(**{**PLAIN_SGD, "dim": 4, "learning_rate": 0.1, **settings})
     basis = model._basis(data.by_context)
     return model._loop(data, basis, *model._start(data, start, threads), threads, epochs)
 
@@ -148,7 +148,7 @@ COMPOSITIONS = [
 @pytest.mark.parametrize("settings", COMPOSITIONS, ids=repr)
 def test_one_thread_is_reproducible_bit_for_bit(settings):
     data = events(weighted=True)
-    chosen = {"dim": 5, "epochs": 3, "learning_rate": 0.1, "weighting": "log", **settings}
+    chosen = {**PLAIN_SGD, "dim": 5, "epochs": 3, "learning_rate": 0.1, "weighting": "log", **settings}
     first, again, other = (sl.MatrixFactorization(**chosen, seed=seed).fit(data, threads=1) for seed in (1, 1, 2))
     same(first, again)
     assert [one.loss for one in first.training_] == [one.loss for one in again.training_]
@@ -175,7 +175,7 @@ LEARNING = [
 @pytest.mark.parametrize("settings", LEARNING, ids=repr)
 def test_it_learns_with_two_threads(settings, planted):
     """Contexts like a third of the items: chance is far below what popularity gets, 0.10, and IALS gets 0.30."""
-    model = sl.MatrixFactorization(**{"dim": 8, "epochs": 60, "learning_rate": 0.1, **settings})
+    model = sl.MatrixFactorization(**{**PLAIN_SGD, "dim": 8, "epochs": 60, "learning_rate": 0.1, **settings})
     model.fit(planted.train, threads=2)
     assert sl.evaluate(model, planted, "ndcg@10")["ndcg@10"] > 0.2
     losses = [one.loss.observed + one.loss.unobserved for one in model.training_]
@@ -276,11 +276,11 @@ def test_a_fit_that_diverges_says_so(kind, tmp_path):
 def test_a_fit_diverges_where_embeddings_are_finite_and_scores_are_not():
     many = events()
     split = sl.splits.by_time(many, test=0.2)
-    model = sl.HingeMF(dim=8, learning_rate=3, epochs=2)
+    model = sl.HingeMF(optimizer="sgd", dim=8, learning_rate=3, epochs=2)
     for more in ({}, {"validation": split}, {"start": sl.HingeMF(dim=8, epochs=1).fit(split.train)}):
         with pytest.raises(sl.SettingError, match=r"the fit diverged: .* learning_rate or a larger regularization"):
             model.fit(split.train, threads=1, **more)
-    fitted = sl.HingeMF(dim=8, epochs=1).fit(many, threads=1)
+    fitted = sl.HingeMF(optimizer="sgd", dim=8, epochs=1).fit(many, threads=1)
     before = fitted.recommend([0], n=5)
     fitted.learning_rate = 3
     with pytest.raises(sl.SettingError, match="the fit diverged"):
@@ -376,7 +376,7 @@ def bpr_loss(w, H, history, ridge, left=None):
 
 
 def folded(H, rows, *, passes, rate, ridge, seed=0):
-    model = sl.MatrixFactorization(dim=H.shape[1], learning_rate=rate, regularization=ridge)
+    model = sl.MatrixFactorization(dim=H.shape[1], learning_rate=rate, regularization=ridge, **PLAIN_SGD)
     negatives = Uniform().over(rows)
     return fold_in(
         rows,

@@ -188,7 +188,7 @@ def test_bpr_has_a_kernel_that_can_do_nothing_else(loss):
     lists = [np.flatnonzero(rng.random(30) < 0.2) for _ in range(50)]
     lists[7] = np.arange(30)
     rows = Rows.from_lists([one.astype(np.int32) for one in lists], n_columns=30)
-    settings = {"dim": 5, "objective": Pairwise(loss), "learning_rate": 0.05, "regularization": 0.1}
+    settings = {"dim": 5, "objective": Pairwise(loss), "learning_rate": 0.05, "regularization": 0.1, "optimizer": "sgd"}
     model = MatrixFactorization(**settings)
     rules, weigher = model._rules(model._basis(rows), rows.masses), model._weigher(30, 30)
     tables = Uniform().over(rows).tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from shortlist._parts import part_of, text_of
 from shortlist._settings import number, whole
@@ -13,7 +13,6 @@ from shortlist.recommenders.sampled import MOST_DRAWS, Composition, Sampled
 from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
 from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
-from shortlist.solvers.optimizers import OptimizerName
 from shortlist.solvers.sgd import Schedule
 
 __all__ = [
@@ -109,14 +108,6 @@ class BPR(_Preset):
     20 settings, and random start values 74 % (docs/benchmarks.md).
     """
 
-    dim: int = 256
-    epochs: int = 10
-    learning_rate: float = 0.03
-    optimizer: OptimizerName = "adagrad"
-    schedule: Schedule = "linear"
-    init: Literal["random", "svd"] = "svd"
-    init_scale: float = 1.0
-
     def composition(self) -> Composition:
         """Pairwise logistic, uniform, without weights."""
         return Composition(Pairwise("logistic", self.temperature), Uniform(), None)
@@ -133,6 +124,8 @@ class AdaptiveBPR(_Preset):
     The other settings are those of `MatrixFactorization` without its parts.
     """
 
+    epochs: int = 20
+    regularization: float = 0.02
     gamma: float = 500.0
 
     def composition(self) -> Composition:
@@ -162,14 +155,9 @@ class WARP(Sampled):
     random start values 65 % (docs/benchmarks.md).
     """
 
-    dim: int = 256
     epochs: int = 20
     learning_rate: float = 0.01
     regularization: float = 0.0
-    optimizer: OptimizerName = "adagrad"
-    schedule: Schedule = "linear"
-    init: Literal["random", "svd"] = "svd"
-    init_scale: float = 1.0
     rounds: int = 50
     margin: float = 1.0
     penalty: str | Penalty = "Reciprocal()"
@@ -208,8 +196,7 @@ class LambdaMF(_Preset):
     The other settings are those of `MatrixFactorization` without its parts.
     """
 
-    learning_rate: float = 0.5
-    regularization: float = 0.001
+    regularization: float = 3e-5  # little, as the weights make the slopes small
     sampler: str | Sampler = "Uniform(exclude='history')"
     metric: str = "ndcg"
     ranks: Ranks = "sampled"
@@ -226,14 +213,15 @@ class LambdaMF(_Preset):
 
     @classmethod
     def space(cls) -> Space:
-        """That of BPR with larger steps, since |ΔM| is small."""
-        return super().space() | {"learning_rate": Real(0.03, 3.0, log=True)}
+        """That of BPR with less regularization, since |ΔM| is small."""
+        return super().space() | {"regularization": Real(1e-6, 1e-2, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _PointwiseMF(_Preset):
     """What pointwise factorizations by sampling share."""
 
+    epochs: int = 20
     biases: bool = True
     n_negatives: int = 4
     exclude: Exclude = "history"
@@ -258,6 +246,8 @@ class LogisticMF(_PointwiseMF):
     The other settings are those of `MatrixFactorization` without its parts.
     """  # noqa: D415
 
+    learning_rate: float = 0.05
+
     def composition(self) -> Composition:
         """Pointwise logistic, uniform, without weights."""
         return Composition(Pointwise("logistic", temperature=self.temperature), Uniform(self.exclude), None)
@@ -281,6 +271,10 @@ class SquareMF(_PointwiseMF):
 
     `IALS` minimises a loss of this kind over all pairs, without sampling. The settings are those of `LogisticMF`.
     """
+
+    epochs: int = 10
+    learning_rate: float = 0.02
+    regularization: float = 0.03
 
     def composition(self) -> Composition:
         """Pointwise square, uniform, without weights."""
@@ -319,8 +313,7 @@ class SoftmaxMF(Sampled):
     regularization: float = 0.0
     normalize: bool = True
     n_negatives: int = 0
-    optimizer: OptimizerName = "adagrad"
-    init: Literal["random", "svd"] = "svd"
+    schedule: Schedule = "constant"
     init_scale: float = 0.05
     positive_context_exponent: float = -0.25
     temperature: float = 0.095

@@ -113,8 +113,10 @@ class Sampled(Factorization):
 
     _every: ClassVar[int] = 5
 
-    epochs: int = 50
-    learning_rate: float = 0.05
+    dim: int = 256
+    init_scale: float = 1.0
+    epochs: int = 10
+    learning_rate: float = 0.03
     regularization: float = 0.01
     context_regularization: float | None = None
     item_regularization: float | None = None
@@ -127,11 +129,11 @@ class Sampled(Factorization):
     strength_as: StrengthAs = "weight"
     positive_context_exponent: float = 0.0
     positive_item_exponent: float = 0.0
-    optimizer: OptimizerName = "sgd"
-    schedule: Schedule = "constant"
+    optimizer: OptimizerName = "adagrad"
+    schedule: Schedule = "linear"
     horizon: int = 0
     fold_in_epochs: int = 20
-    init: Literal["random", "svd"] = "random"
+    init: Literal["random", "svd"] = "svd"
 
     @abstractmethod
     def composition(self) -> Composition:
