@@ -1,4 +1,4 @@
-"""Which settings of IALS are good on data that nobody has tuned for? The study behind its defaults.
+"""Which settings are good on data that nobody has tuned for? The study behind the defaults.
 
     python benchmarks/defaults.py prepare --data ../shared/data --out defaults.npz
     python benchmarks/defaults.py search defaults.npz                (into benchmarks/studies/defaults-ials.csv)
