@@ -19,12 +19,12 @@ import numpy as np
 
 import published
 import shortlist as sl
-from machine import describe
+from machine import PLAIN_SGD, describe
 from rendering import figure, signed, table
 
 SETS = ("ml-1m-strong", "goodbooks-strong", "anime-strong")
 METRICS = ("auc", "ndcg@20")
-FIXED = {"dim": 64, "epochs": 40, "schedule": "linear"}
+FIXED = {"dim": 64, "epochs": 40} | PLAIN_SGD | {"schedule": "linear"}
 Ranges = dict[str, tuple[float, float] | list[Any]]  # of logarithms; or values
 PAIRWISE: Ranges = {
     "learning_rate": (0.02, 0.5),
@@ -76,7 +76,7 @@ def compared(name: str, data: Path, trials: int) -> list[dict[str, Any]]:
         tried = tried_out(method, ranges, validation, trials)
         for by in METRICS:
             settings = max(tried, key=lambda one: one[by])["settings"]
-            result = sl.evaluate(getattr(sl, method)(**FIXED | settings).fit(test.train, progress=False), test, METRICS)
+            result = sl.evaluate(model_of(method, settings).fit(test.train, progress=False), test, METRICS)
             base = first.setdefault(by, result)
             differences = {metric: interval(result.of(metric) - base.of(metric)) for metric in METRICS}
             figures = {metric: float(result[metric]) for metric in METRICS}
@@ -91,13 +91,19 @@ def tried_out(method: str, ranges: Ranges, validation: sl.splits.Split, trials: 
     while len(found) < trials:
         settings = {key: drawn(rng, one) for key, one in ranges.items()}
         try:
-            model = getattr(sl, method)(**FIXED | settings).fit(validation.train, progress=False)
+            model = model_of(method, settings).fit(validation.train, progress=False)
         except sl.ShortlistError:  # its steps were too long
             continue
         result = sl.evaluate(model, validation, METRICS)
         found.append({"settings": settings, **{metric: float(result[metric]) for metric in METRICS}})
     print(f"  {method}: {trials} trials, {time.perf_counter() - began:.0f} s", flush=True)
     return found
+
+
+def model_of(method: str, settings: dict[str, Any]) -> Any:
+    """A recommender with these settings; steps of WARP are those of Adagrad."""
+    optimizer = {"optimizer": "adagrad"} if method == "WARP" else {}
+    return getattr(sl, method)(**FIXED | optimizer | settings)
 
 
 def drawn(rng: np.random.Generator, one: tuple[float, float] | list[Any]) -> Any:

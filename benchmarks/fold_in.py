@@ -36,11 +36,12 @@ import polars as pl
 
 import published
 import shortlist as sl
-from machine import command, describe, machine, quotients, record, versions
+from machine import PLAIN_SGD, command, describe, machine, quotients, record, versions
 from rendering import figure, number, provenance, signed, table
 from rows import STUDIES, best, trials
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY, recommender_class
+from shortlist.recommenders.sampled import Sampled
 from shortlist.solvers import exact
 
 PACKAGES = ("scipy", "numba")
@@ -49,7 +50,7 @@ DIM, LENGTH, BATCH, SINGLE = 128, 50, 2000, 60
 METRIC = "ndcg@100"
 DIFFERENCES = (("b", "a"), ("c", "a"), ("b", "d"))
 SETS = ("ml-1m-strong", "goodbooks-strong")
-BPR: dict[str, Any] = {
+BPR: dict[str, Any] = PLAIN_SGD | {
     "dim": 64,
     "epochs": 40,
     "schedule": "linear",
@@ -84,6 +85,13 @@ def events() -> sl.Interactions:
     return sl.Interactions.from_frame(frame, context="user", item="item")
 
 
+def steps_of(name: str) -> dict[str, Any]:
+    """SGD for models that learn by sampling, Adagrad for WARP; a softmax is folded in by steps of its own."""
+    if not issubclass(recommender_class(name), Sampled) or name == "SoftmaxMF":
+        return {}
+    return PLAIN_SGD | ({"optimizer": "adagrad"} if name == "WARP" else {})
+
+
 def each(call: Callable[[int], object]) -> float:
     """The median seconds of a call, over so many different ones."""
     seconds = []
@@ -107,7 +115,7 @@ def speed(turns: int, keep: bool) -> None:
     ids = data.items.ids()
     histories = [[ids[k] for k in rng.choice(len(ids), LENGTH, replace=False)] for _ in range(BATCH)]
     models = {
-        name: recommender_class(name)(dim=DIM, epochs=1).fit(data, progress=False)
+        name: recommender_class(name)(dim=DIM, epochs=1, **steps_of(name)).fit(data, progress=False)
         for name in REGISTRY
         if issubclass(recommender_class(name), DotProduct)
     }

@@ -44,7 +44,7 @@ import numpy as np
 
 import published
 import shortlist as sl
-from machine import describe, quotients, record
+from machine import PLAIN_SGD, describe, quotients, record
 from rows import STUDIES, best, trials
 from sgd_peers import LABELS, PEERS, ROUNDS, Enough, run
 from shortlist.solvers.spectral import singular_vectors
@@ -178,8 +178,8 @@ def in_order(train: sl.Interactions, users: np.ndarray, items: np.ndarray, pairs
 
 
 def model_of(who: str, dim: int, settings: dict[str, Any], seed: int = 0) -> Any:
-    extra = {"rounds": ROUNDS, "optimizer": "adagrad"} if kind(who) == "warp" else {"optimizer": "sgd"}
-    return getattr(sl, OURS[who])(**extra | settings | {"dim": dim, "seed": seed})
+    extra = {"rounds": ROUNDS, "optimizer": "adagrad"} if kind(who) == "warp" else {}
+    return getattr(sl, OURS[who])(**PLAIN_SGD | extra | settings | {"dim": dim, "seed": seed})
 
 
 def compile_ours(who: str) -> None:
