@@ -3,6 +3,7 @@
     python benchmarks/retrieval.py race [--items 1000000] [--runs 5] [--only faiss-ivf-pq scann …]
     python benchmarks/retrieval.py exact [--items 1000000] [--runs 5]
     python benchmarks/retrieval.py spaces [--items 100000]
+    python benchmarks/retrieval.py few [--runs 5]
 
 `race`: items × 128 dimensions, one thread, recall@100 of at least 0.95. Every library has its settings swept on 400
 queries, the fastest that reach the recall are taken, and these are timed in turns on 400 others: one query a call, many
@@ -11,6 +12,9 @@ drawn from its best 500). Ours is asked through `Index.search`; libraries withou
 
 `exact`: the best 100 of all items for 1,000 queries at once, two threads, beside the fastest bare `numpy.matmul` over a
 grid of block sizes; and one query a call, with the copies in float16 and int8.
+
+`few`: the best 10 for one query and for three, at catalogues of several sizes, by NumPy, as a few queries are answered,
+and by the kernels, which must be compiled first.
 
 `spaces`: what the inner product itself, or one more coordinate and Euclidean distances, do for each kind of index.
 
@@ -36,6 +40,7 @@ import shortlist as sl
 from machine import about, describe, interleaved, quotients, record, table
 from rendering import provenance
 from rendering import table as page_table
+from shortlist.retrieval import DotProductScorer, top_n
 from shortlist.retrieval.indexes import ExactIndex
 from shortlist.retrieval.indexes.choosing import kinds, recalls
 
@@ -381,6 +386,19 @@ def best_of(points: list[dict[str, Any]]) -> dict[str, Any]:
 # --- exact -----------------------------------------------------------------------------------------------------------
 
 
+def few(runs: int) -> None:
+    for n_items in (300, 3_600, 20_000, 100_000):
+        items, queries = embeddings(n_items, 3)
+        for count in (1, 3):
+            scorer = DotProductScorer(queries[:count], items)
+
+            def each(in_numpy: bool, scorer: DotProductScorer = scorer) -> Callable[[], object]:
+                return lambda: [top_n(scorer, 10, threads=1, in_numpy=in_numpy) for _ in range(1000)]
+
+            print(f"\n{n_items:,} items, {count} at a time; seconds of a thousand calls are milliseconds of one")
+            table(interleaved(runs, kernels=each(False), numpy=each(True)), "kernels")
+
+
 def exact(n_items: int, runs: int, keep: bool) -> None:
     from threadpoolctl import threadpool_limits
 
@@ -574,7 +592,7 @@ def draw() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("race", "exact", "spaces", "draw"))
+    parser.add_argument("what", choices=("race", "exact", "spaces", "few", "draw"))
     parser.add_argument("--items", type=int)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
@@ -591,6 +609,8 @@ def main() -> None:
             draw()
     elif args.what == "exact":
         exact(args.items or 1_000_000, args.runs, args.record)
+    elif args.what == "few":
+        few(args.runs)
     else:
         spaces(args.items or 100_000, args.record)
 

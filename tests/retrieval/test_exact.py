@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from search_oracle import NarrowableScorer, TableScorer, csr, ranks_oracle, top_n_oracle
 from shortlist.errors import SettingError
-from shortlist.retrieval import DotProductScorer, Filters, exact, item_ranks, top_n
-from shortlist.retrieval import few as in_numpy
+from shortlist.retrieval import DotProductScorer, Filters, exact, few, item_ranks, top_n
 
 SPECIAL = np.array([-np.inf, np.inf, np.nan, -np.nan, 0.0, -0.0, 1.0, -1.0, 1e-45, 3e38], np.float32)
 
@@ -61,7 +60,7 @@ def problems(draw):
 
 BUDGETS = st.sampled_from([{}, {"memory": 1}, {"memory": 700}, {"memory": 5000}, {"memory": 40_000}])
 THREADS = st.sampled_from([1, 2, 5])
-FEW = st.sampled_from([0, 4, 8])  # queries that NumPy answers
+IN_NUMPY = st.sampled_from([None, True, False])
 
 
 @pytest.fixture(autouse=True)
@@ -70,11 +69,13 @@ def _threads_for_small_work(monkeypatch):
 
 
 @settings(max_examples=400, deadline=None)
-@given(problem=problems(), budget=BUDGETS, threads=THREADS, few=FEW, candidates=st.sampled_from([0, 30, 4096]))
-def test_top_n_is_the_oracles(problem, budget, threads, few, candidates):
+@given(
+    problem=problems(), budget=BUDGETS, threads=THREADS, in_numpy=IN_NUMPY, candidates=st.sampled_from([0, 30, 4096])
+)
+def test_top_n_is_the_oracles(problem, budget, threads, in_numpy, candidates):
     scorer, _, filters, order, n = problem
-    with mock.patch.object(exact, "QUERIES", few), mock.patch.object(in_numpy, "CANDIDATES", candidates):
-        items, scores = top_n(scorer, n, filters=filters, threads=threads, **order, **budget)
+    with mock.patch.object(few, "CANDIDATES", candidates):
+        items, scores = top_n(scorer, n, filters=filters, threads=threads, in_numpy=in_numpy, **order, **budget)
     expected_items, expected_scores = top_n_oracle(scorer.table, n, filters, **order)
     assert items.dtype == np.int32
     assert scores.dtype == np.float32

@@ -46,7 +46,7 @@ def top_n(
     query_keys: npt.ArrayLike | None = None,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
-    in_numpy: bool = False,
+    in_numpy: bool | None = None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """The best n items of every query, best first, and their scores.
 
@@ -62,9 +62,8 @@ def top_n(
         query_keys: whole numbers that identify the queries for `tie_seed`; by default their positions.
         memory: bytes that the score blocks and candidates of all threads together may take.
         threads: how many threads to use; by default all that `shortlist` may use.
-        in_numpy: search with NumPy instead of kernels, so that nothing is compiled; some 20 µs a query slower. By
-            default this is done for up to four queries. A block then holds whole rows, at least one, whatever `memory`
-            says.
+        in_numpy: search with NumPy, which compiles nothing, or with kernels; by default with NumPy for up to four
+            queries. NumPy needs blocks of whole rows, at least one, whatever `memory` says.
     """
     _at_least_one(n, "n")
     n_queries = scorer.n_queries
@@ -78,12 +77,14 @@ def top_n(
         return items, scores
     n_threads, cells = _share(memory, threads, n_queries * n_columns)
     rows, width = _tile_of(n_queries, n_columns, n, n_threads, cells)
-    if whole := in_numpy or (n_queries <= QUERIES and n_columns <= width):
+    if in_numpy is None:
+        in_numpy = n_queries <= QUERIES and n_columns <= width
+    if in_numpy:
         rows, width = _rows_of_whole(n_queries, n_columns, n_threads, cells), n_columns
     blocks = threading.local()
 
     def search(start: int, stop: int) -> None:
-        if whole:
+        if in_numpy:
             block = _block(blocks, rows * width, stop - start, n_columns)
             narrowed.score(slice(start, stop), slice(0, n_columns), block)
             if best_of_few(block, n, start, masks, order, items[start:stop], scores[start:stop]):
@@ -91,7 +92,7 @@ def top_n(
         best = no_candidates(stop - start, n, sorted_starts(start, masks, stop - start))
         for left in range(0, n_columns, width):
             right = min(left + width, n_columns)
-            if not whole:
+            if not in_numpy:
                 block = _block(blocks, rows * width, stop - start, right - left)
                 narrowed.score(slice(start, stop), slice(left, right), block)
             select_block(block.view(np.int32), n, start, left, masks, order, best, Room.of(block.shape[1]))

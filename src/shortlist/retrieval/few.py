@@ -28,7 +28,8 @@ def best_of_few(
     X has the scores of these queries for all columns; filtered ones are overwritten. Return False where so many
     columns may be among the best that the kernels are the better choice; what was written is void then.
 
-    Bound by some 15 calls of NumPy for each query, 10 µs, up to 20,000 columns; then by two passes over X.
+    Bound by some 15 calls of NumPy for each query, up to 20,000 columns; then by two passes over X.
+    `benchmarks/retrieval.py few` holds it against the kernels.
     """
     items[:], scores[:] = -1, -np.inf
     for r, x in enumerate(X):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shortlist.errors import SettingError, StorageError
 from shortlist.retrieval import DotProductScorer, Filters, top_n
-from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, choosing, make_index
+from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, choosing, make_index, partition
 from shortlist.retrieval.indexes.choosing import kinds, recalls
 from shortlist.retrieval.indexes.partition import nearest, partitioned
 from shortlist.retrieval.indexes.with_faiss import ROOM, _chunks
@@ -271,7 +271,9 @@ def test_vectors_that_hardly_differ_are_no_trouble(kind, vectors):
     assert codes[0].tolist() == [0, 1, 2, 3, 4, 5, 6]  # nobody is nearer: the order of priority
 
 
-def test_lists_are_made_of_the_nearest_directions():
+@pytest.mark.parametrize("products", [1, 100, 500_000])
+def test_lists_are_made_of_the_nearest_directions(products, monkeypatch):
+    monkeypatch.setattr(partition, "PRODUCTS", products)
     rng = np.random.default_rng(4)
     vectors = rng.normal(size=(500, 6)).astype(np.float32)
     directions, lists = partitioned(vectors, 12, seed=3)
