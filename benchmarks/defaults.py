@@ -28,6 +28,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from machine import PLAIN_SGD
+
 STUDIES = Path(__file__).parent / "studies"
 CUT = 20
 MOST_ASKED = 5000
@@ -251,22 +253,8 @@ GRIDS = {
     "HingeMF": pointwise,
     "SquareMF": pointwise,
 }
-SAMPLED: Settings = {  # what a setting of these grids is where it is not named
-    "learning_rate": 0.05,
-    "regularization": 0.01,
-    "optimizer": "sgd",
-    "schedule": "constant",
-    "init": "random",
-    "init_scale": 0.1,
-}
-_CHOSEN = {
-    "BPR": (0.03, 0.01, 10),
-    "AdaptiveBPR": (0.03, 0.02, 20),
-    "LambdaMF": (0.03, 0.00003, 10),
-    "LogisticMF": (0.05, 0.01, 20),
-    "HingeMF": (0.03, 0.01, 20),
-    "SquareMF": (0.02, 0.03, 10),
-}
+OTHERS = ("AdaptiveBPR", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF")
+SAMPLED = PLAIN_SGD | {"learning_rate": 0.05, "regularization": 0.01}  # what these grids mean where they name nothing
 UNNAMED: dict[str, Settings] = {
     "IALS": {},
     "WARP": SAMPLED | {"regularization": 0.0, "optimizer": "adagrad"},
@@ -275,12 +263,14 @@ UNNAMED: dict[str, Settings] = {
 
 
 def default_of(kind: str) -> Settings:
-    """The settings of a grid that are the default now."""
-    if kind == "WARP":
-        return {"dim": 256, "learning_rate": 0.01, "init": "svd", "init_scale": 1.0, "schedule": "linear", "epochs": 20}
-    rate, ridge, epochs = _CHOSEN[kind]
-    settings: Settings = {"dim": 256, "learning_rate": rate, "regularization": ridge, "optimizer": "adagrad"}
-    return settings | {"init": "svd", "init_scale": 1.0, "schedule": "linear", "epochs": epochs}
+    """The settings of a grid that are the recommender's own."""
+    import shortlist as sl
+
+    own = getattr(sl, kind)().settings()
+    for one in GRIDS[kind]():
+        if own | UNNAMED.get(kind, SAMPLED) | one == own:
+            return one
+    raise SystemExit(f"none of the settings that the study tries is {kind}()")
 
 
 def filled(settings: Settings, part: Part) -> Settings:
@@ -545,16 +535,44 @@ def rule_share(
     return float(RegularGridInterpolator((np.log(kappas), np.log(ridges)), np.array(values))(point)[0])
 
 
+def measured(studies: Path, kind: str) -> tuple[dict[str, dict[str, float]], dict[tuple[str, str], float]]:
+    """NDCG@20 by variant and settings, and the CPU-seconds of each fit."""
+    path = studies / f"defaults-{kind.lower()}.csv"
+    return ndcgs(path), {(line["variant"], line["settings"]): float(line["seconds"]) for line in read(path)}
+
+
+def others_table(studies: Path) -> None:
+    """The models that are told of together: each data set now and before; the shares where all settings were tried."""
+    studied = {kind: measured(studies, kind) for kind in OTHERS}
+    both = {kind: (text_of(default_of(kind)), text_of(next(GRIDS[kind]()))) for kind in OTHERS}
+    names = list(studied[OTHERS[0]][0])
+    print(
+        "| data | "
+        + " | ".join(f"`{kind}()` | before" for kind in OTHERS)
+        + " |\n|---"
+        + "|---" * 2 * len(OTHERS)
+        + "|"
+    )
+    for name in names:
+        values = (figure(studied[kind][0][name][one]) for kind in OTHERS for one in both[kind])
+        print(f"| {name.removesuffix(' random')} | {' | '.join(values)} |")
+    head = ["", "settings tried", "mean share", "least", "before", "CPU-seconds of all", "before"]
+    print(f"\n| {' | '.join(head)} |\n" + "|---" * len(head) + "|")
+    for kind, (found, seconds) in studied.items():
+        tried = max(map(len, found.values()))
+        complete = [values for values in found.values() if len(values) == tried]
+        now, before = ([values[one] / max(values.values()) for values in complete] for one in both[kind])
+        shares = " | ".join(map(figure, (np.mean(now), min(now), np.mean(before))))
+        times = " | ".join(f"{sum(seconds[name, one] for name in names):.0f}" for one in both[kind])
+        print(f"| `{kind}` | {tried} | {shares} | {times} |")
+
+
 def sgd_table(studies: Path, kind: str, default: Settings) -> None:
     """Each data set: the default, the settings of before and the best; the mean share of every setting."""
-    found = ndcgs(studies / f"defaults-{kind.lower()}.csv")
+    found, seconds = measured(studies, kind)
     settings = [text_of(one) for one in GRIDS[kind]()]
-    seconds = {
-        (line["variant"], line["settings"]): float(line["seconds"])
-        for line in read(studies / f"defaults-{kind.lower()}.csv")
-    }
     chosen, before = text_of(default), settings[0]
-    shown_only = {name: found.pop(name) for name in list(found) if len(found[name]) < len(settings)}
+    found = {name: values for name, values in found.items() if len(values) == len(settings)}
     print(f"| data | `{kind}()` | before | best of {len(settings)} | share | CPU-seconds | before |")
     print("|---|---|---|---|---|---|---|")
     for name, values in found.items():
@@ -562,10 +580,6 @@ def sgd_table(studies: Path, kind: str, default: Settings) -> None:
         shown = (values[chosen], values[before], best, values[chosen] / best)
         times = (f"{seconds[name, one]:.1f}" for one in (chosen, before))
         print(f"| {name.removesuffix(' random')} | {' | '.join(map(figure, shown))} | {' | '.join(times)} |")
-    for name, values in shown_only.items():  # no other settings were tried
-        times = (f"{seconds[name, one]:.1f}" for one in (chosen, before))
-        shown = f"{figure(values[chosen])} | {figure(values[before])} | | "
-        print(f"| {name.removesuffix(' random')} | {shown}| {' | '.join(times)} |")
     print(f"\n| settings of `{kind}` | mean share | least | CPU-seconds |\n|---|---|---|---|")
     shares = {one: [values[one] / max(values.values()) for values in found.values()] for one in settings}
     for one in sorted(settings, key=lambda one: -np.mean(shares[one])):
@@ -583,6 +597,8 @@ def table(args: argparse.Namespace) -> None:
     """What docs/benchmarks.md shows."""
     if args.model == "IALS":
         ials_table(args.studies)
+    elif args.model == "others":
+        others_table(args.studies)
     else:
         sgd_table(args.studies, args.model, default_of(args.model))
 
@@ -606,7 +622,7 @@ def main() -> None:
     one.add_argument("file", type=Path)
     one.add_argument("--out", type=Path, default=STUDIES, help="a folder for the file, defaults-implicit.csv")
     one = commands.add_parser("table")
-    one.add_argument("--model", choices=list(GRIDS), default="IALS")
+    one.add_argument("--model", choices=[*GRIDS, "others"], default="IALS")
     one.add_argument("--studies", type=Path, default=STUDIES)
     args = parser.parse_args()
     if args.command == "prepare":

@@ -27,23 +27,21 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
-from machine import describe
+from machine import PLAIN_SGD, describe
 
 HERE = Path(__file__).parents[1]
 CONTEXTS, ITEMS, EVENTS = 20_000, 8_000, 800_000
 READ = 2_000_000  # rows of the file that is read
+
 # All settings that matter: what is left out has other values in other versions.
-FROM_RANDOM: dict[str, Any] = {
-    "dim": 64, "learning_rate": 0.02, "regularization": 0.01,
-    "schedule": "constant", "init": "random", "init_scale": 0.1,
-}  # fmt: skip
+SAMPLED: dict[str, Any] = PLAIN_SGD | {"dim": 64, "learning_rate": 0.02, "regularization": 0.01}
 SMALL: dict[str, Any] = {"dim": 64, "epochs": 1, "regularization": 0.01, "unobserved_weight": 0.1}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", nargs="?", help="of git, or a folder")
-    parser.add_argument("--only", nargs="+", metavar="TASK")
+    parser.add_argument("--only", nargs="+", choices=TASKS, metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--child", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
@@ -56,10 +54,11 @@ def main() -> None:
     describe("numba")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        old = unpacked(args.revision, folder)
         write_events(folder)
         versions = [
             Version("new", HERE, folder, args.threads),
-            Version("old", unpacked(args.revision, folder), folder, args.threads),
+            Version("old", old, folder, args.threads),
         ]
         print(f"{'task':<20}{'new s':>9}{'old s':>9}{'ratio':>8}   95 % of the median")
         for task in args.only or TASKS:
@@ -120,9 +119,11 @@ def unpacked(revision: str, folder: Path) -> Path:
     """Return a folder with the sources of another version."""
     if Path(revision).is_dir():
         return Path(revision).absolute()
-    packed = subprocess.run(["git", "archive", revision, "src"], cwd=HERE, check=True, stdout=subprocess.PIPE).stdout
+    done = subprocess.run(["git", "archive", revision, "src"], check=False, cwd=HERE, stdout=subprocess.PIPE)
+    if done.returncode:
+        sys.exit(f"{revision!r} is neither a folder nor a revision that git knows")
     target = folder / "old"
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(target, filter="data")
     return target
 
@@ -269,16 +270,16 @@ def loaded(bench: Bench) -> Callable[[], object]:
 TASKS: dict[str, Callable[[Bench], Callable[[], object]]] = {
     "ials": fit("IALS", dim=128, epochs=8, solver="eigen", regularization=0.01, unobserved_weight=0.1),
     "ials-exact": fit("IALS", dim=128, epochs=2, solver="exact", regularization=0.01, unobserved_weight=0.1),
-    "bpr": fit("BPR", epochs=10, optimizer="sgd", **FROM_RANDOM),
-    "bpr-adagrad": fit("BPR", epochs=5, optimizer="adagrad", **FROM_RANDOM),
-    "warp": fit("WARP", epochs=5, optimizer="adagrad", **FROM_RANDOM),
-    "softmax": fit("SoftmaxMF", epochs=1, optimizer="adam", temperature=0.1, batch=256, **FROM_RANDOM),
+    "bpr": fit("BPR", **SAMPLED | {"epochs": 10}),
+    "bpr-adagrad": fit("BPR", **SAMPLED | {"epochs": 5, "optimizer": "adagrad"}),
+    "warp": fit("WARP", **SAMPLED | {"epochs": 5, "optimizer": "adagrad"}),
+    "softmax": fit("SoftmaxMF", **SAMPLED | {"epochs": 1, "optimizer": "adam", "temperature": 0.1, "batch": 256}),
     "item-knn": fit("ItemKNN"),
     "evaluate": evaluation,
     "recommend-one": one_known,
     "recommend-all": everybody,
     "history-ials": one_history("IALS", **SMALL),
-    "history-bpr": one_history("BPR", epochs=1, optimizer="sgd", **FROM_RANDOM),
+    "history-bpr": one_history("BPR", **SAMPLED | {"epochs": 1}),
     "quantized": quantized,
     "index": index_made,
     "load": loaded,
