@@ -86,7 +86,7 @@ def _compiled(function: F, **options: Any) -> F:
 
 
 class _ForKernels:
-    """The same kernel as other kernels call it: without the wrapper for calls from Python, a tenth of the compiling.
+    """The same kernel as other kernels call it: without the wrapper for calls from Python, which takes long to compile.
 
     These two methods are all that Numba asks of a kernel that it finds in another one.
     """

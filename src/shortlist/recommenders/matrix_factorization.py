@@ -36,8 +36,8 @@ class MatrixFactorization(Sampled):
         batch: for Softmax: so many contexts make a step where the sampler is `Everything`, else so many pairs, with
             negatives that they share.
 
-    Parts may be given as text too, as in files and on the command line: `sampler="Popularity(beta=0.5)"`. The other
-    settings are those of every factorization by sampling:
+    Parts may be given as text too, as in files and on the command line: `sampler="Popularity(beta=0.5)"`. The defaults
+    are those of `BPR`. The other settings are those of every factorization by sampling:
     """
 
     objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic', temperature=1.0)"
