@@ -1,0 +1,42 @@
+"""The `--json` of every command is what it was, up to times, paths and texts for people."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.main import get_command
+
+from golden.commands import COMMANDS, MACHINE, differences, masked, run
+from golden.names import today
+from golden.subjects import HERE
+from shortlist.cli import app
+
+pytest.importorskip("optuna")
+GOLDEN = today(json.loads((HERE / "commands.json").read_text()))
+RELATIVE = 1e-4  # means of metrics: a near tie between two items may fall the other way on another processor
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("golden")
+    return {name: masked(run(command, folder), values=name not in MACHINE) for name, command in COMMANDS.items()}
+
+
+def test_every_command_has_a_golden_document():
+    assert {command[0] for command in COMMANDS.values()} == set(get_command(app).commands)
+    assert set(COMMANDS) == set(GOLDEN)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_documents(documents, name):
+    assert not [*differences(GOLDEN[name], documents[name], RELATIVE)]
+
+
+def test_a_changed_document_is_noticed():
+    document = json.loads(json.dumps(GOLDEN["evaluate"]))
+    metrics = document["document"]["models"][0]["metrics"]
+    metrics["recall@5"]["mean"] *= 1.001
+    metrics["extra@5"] = metrics.pop("mrr")
+    document["document"]["data"]["events"] += 1
+    assert len([*differences(GOLDEN["evaluate"], document, RELATIVE)]) == 4
