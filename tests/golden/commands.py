@@ -102,19 +102,19 @@ def _is_masked(key: str, value: Any) -> bool:
     return (key in MASKED_KEYS or key.endswith("seconds")) and not isinstance(value, dict)
 
 
-def differences(old: Any, new: Any, tolerance: float, place: str = "") -> Iterator[str]:
+def differences(old: Any, new: Any, relative: float, absolute: float, place: str = "") -> Iterator[str]:
     """Yield where two masked documents differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             if key not in old or key not in new:
                 yield f"{place}.{key} is only in the {'new' if key in new else 'old'} document"
             else:
-                yield from differences(old[key], new[key], tolerance, f"{place}.{key}")
+                yield from differences(old[key], new[key], relative, absolute, f"{place}.{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for k, (before, after) in enumerate(zip(old, new)):
-            yield from differences(before, after, tolerance, f"{place}[{k}]")
+            yield from differences(before, after, relative, absolute, f"{place}[{k}]")
     elif isinstance(old, float) and isinstance(new, int | float) and not isinstance(new, bool):
-        if abs(old - new) > tolerance * max(abs(old), abs(new), 1e-3):
+        if abs(old - new) > max(absolute, relative * max(abs(old), abs(new))):
             yield f"{place} was {old} and is {new}"
     elif type(old) is not type(new) or old != new:
         yield f"{place} was {old!r:.200} and is {new!r:.200}"

@@ -18,11 +18,17 @@ SCORES = dict(np.load(HERE / "scores.npz"))
 RESUMED = dict(np.load(HERE / "resumed.npz"))
 FACTS = today(json.loads((HERE / "facts.json").read_text()))
 RELATIVE = 1e-5
+LOOSER = {
+    # Three steps of conjugate gradients on ids and features that nearly determine each other: rounding is amplified,
+    # and another processor rounds otherwise.
+    "FactorizationMachine": 1e-4,
+    "FactorizationMachine, features": 5e-3,
+}
 
 
 def tolerance(name: str, table: np.ndarray) -> float:
     """How far a score may be from the golden one: a share of the largest score."""
-    return RELATIVE * float(np.nanmax(np.abs(table)))
+    return LOOSER.get(name, RELATIVE) * float(np.nanmax(np.abs(table)))
 
 
 def assert_same(name: str, question: str, now: np.ndarray) -> None:

@@ -14,7 +14,10 @@ from shortlist.cli import app
 
 pytest.importorskip("optuna")
 GOLDEN = today(json.loads((HERE / "commands.json").read_text()))
-RELATIVE = 1e-4  # means of metrics: a near tie between two items may fall the other way on another processor
+RELATIVE = 1e-4
+# Means over a thousand customers after 16 epochs: near ties fall otherwise on another processor. Differences between
+# models are near 0, so the tolerance is absolute there.
+ABSOLUTE = {"demo": 5e-4}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def test_every_command_has_a_golden_document():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_documents(documents, name):
-    assert not [*differences(GOLDEN[name], documents[name], RELATIVE)]
+    assert not [*differences(GOLDEN[name], documents[name], RELATIVE, ABSOLUTE.get(name, 1e-9))]
 
 
 def test_a_changed_document_is_noticed():
@@ -39,4 +42,4 @@ def test_a_changed_document_is_noticed():
     metrics["recall@5"]["mean"] *= 1.001
     metrics["extra@5"] = metrics.pop("mrr")
     document["document"]["data"]["events"] += 1
-    assert len([*differences(GOLDEN["evaluate"], document, RELATIVE)]) == 4
+    assert len([*differences(GOLDEN["evaluate"], document, RELATIVE, 0.0)]) == 4
