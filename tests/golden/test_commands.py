@@ -16,8 +16,8 @@ pytest.importorskip("optuna")
 GOLDEN = today(json.loads((HERE / "commands.json").read_text()))
 RELATIVE = 1e-4
 # Means over a thousand customers after 16 epochs: near ties fall otherwise on another processor. Differences between
-# models are near 0, so the tolerance is absolute there.
-ABSOLUTE = {"demo": 5e-4}
+# models are near 0, so the tolerance is absolute too.
+TOLERANCES = {"demo": (2e-3, 5e-4)}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_every_command_has_a_golden_document():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_documents(documents, name):
-    assert not [*differences(GOLDEN[name], documents[name], RELATIVE, ABSOLUTE.get(name, 1e-9))]
+    assert not [*differences(GOLDEN[name], documents[name], *TOLERANCES.get(name, (RELATIVE, 1e-9)))]
 
 
 def test_a_changed_document_is_noticed():
