@@ -66,7 +66,7 @@ format: $(VENV)/.test
 	$(BIN)/ruff format .
 
 bench-speed: $(BENCH_VENV)/.bench
-	$(BENCH_BIN)/python benchmarks/board.py speed
+	$(BENCH_BIN)/python -m benchmarks.speed.all
 
 # An environment of its own: irspack needs NumPy 2, RecTools needs NumPy 1.
 $(ALS_VENV)/.bench: pyproject.toml constraints.txt
@@ -75,8 +75,8 @@ $(ALS_VENV)/.bench: pyproject.toml constraints.txt
 	touch $@
 
 bench-ials: $(ALS_VENV)/.bench
-	$(ALS_BIN)/python benchmarks/board.py speed --only ials --data $(DATA)
-	$(ALS_BIN)/python benchmarks/ials.py growth --plot docs/ials.svg
+	$(ALS_BIN)/python -m benchmarks.speed.all --only ials --data $(DATA)
+	$(ALS_BIN)/python -m benchmarks.speed.ials growth --plot docs/ials.svg
 
 $(SGD_VENV)/.bench: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(SGD_VENV)
@@ -84,7 +84,7 @@ $(SGD_VENV)/.bench: pyproject.toml constraints.txt
 	touch $@
 
 bench-sgd: $(SGD_VENV)/.bench
-	$(SGD_BIN)/python benchmarks/board.py speed --only sgd --data $(DATA)
+	$(SGD_BIN)/python -m benchmarks.speed.all --only sgd --data $(DATA)
 
 $(ANN_VENV)/.bench: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(ANN_VENV)
@@ -92,10 +92,10 @@ $(ANN_VENV)/.bench: pyproject.toml constraints.txt
 	touch $@
 
 bench-retrieval: $(ANN_VENV)/.bench
-	$(ANN_BIN)/python benchmarks/board.py speed --only retrieval
+	$(ANN_BIN)/python -m benchmarks.speed.all --only retrieval
 
 bench-quality: $(VENV)/.base
-	$(BIN)/python benchmarks/board.py quality --data $(DATA)
+	$(BIN)/python -m benchmarks.quality.board measure --data $(DATA)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(ALS_VENV) $(SGD_VENV) $(ANN_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

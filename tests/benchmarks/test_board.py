@@ -5,28 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # its files import each other by their bare names
-
-import rendering  # noqa: E402
-import rows  # noqa: E402
-import slates  # noqa: E402
-import study  # noqa: E402
-from shortlist.recommenders.registry import recommender_class  # noqa: E402
-from shortlist.tuning import Trial, Tuned  # noqa: E402
+from benchmarks.lib import markdown, trials
+from benchmarks.lib.paths import ROOT, SETTINGS
+from benchmarks.lib.results import SLATES, stored
+from benchmarks.quality import page, rows
+from benchmarks.questions import slate_diversity
+from benchmarks.studies import tune
+from shortlist.recommenders.registry import recommender_class
+from shortlist.tuning import Trial, Tuned
 
 SETS = {name: rows.data_set(name) for name in rows.SETS}
 ROWS = {row.key: row for one in SETS.values() for row in one.rows}
 
 
 def test_every_file_of_settings_is_a_data_set_of_the_board():
-    assert sorted(path.stem for path in rows.SETTINGS.glob("*")) == sorted(SETS)
+    assert sorted(path.stem for path in SETTINGS.glob("*")) == sorted(SETS)
     assert len(ROWS) == sum(len(one.rows) for one in SETS.values()), "two rows of the same name"
     for one in SETS.values():
         assert one.protocol in ("ncf", "weak", "strong")
@@ -41,12 +39,12 @@ def test_settings_are_the_best_of_the_study(key):
     assert bool(row.published) <= bool(row.source)
     if row.tuned and not row.trials:  # no study yet: then no settings and no figures either
         assert not row.settings
-        assert rendering.stored(row) is None
+        assert page.stored(row) is None
         return
     row.check()
 
 
-@pytest.mark.parametrize("path", sorted(rendering.QUALITY.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(page.QUALITY.glob("*.json")), ids=lambda path: path.stem)
 def test_stored_results_are_those_of_rows(path):
     result = json.loads(path.read_text(encoding="utf-8"))
     row = ROWS[path.stem]
@@ -58,19 +56,17 @@ def test_stored_results_are_those_of_rows(path):
         assert one["mean"] == pytest.approx(np.mean(one["seeds"]), abs=1e-9)
         assert 0 < one["stderr"] < one["mean"]
     if row.tuned:
-        found = rows.complete(row.trials, row.validation)
+        found = trials.complete(row.trials, row.validation)
         value = max(trial[row.validation] for trial in found)
         assert result["study"]["value"] == pytest.approx(value, abs=1e-5)
         assert (result["study"]["file"], result["study"]["trials"]) == (row.study, len(row.trials))
     if (values := path.with_suffix(".npz")).exists():
-        assert rendering.per_context(row, result, SETS[row.data].verdict) is not None, (
-            f"{values.name} is of another run"
-        )
+        assert page.per_context(row, result, SETS[row.data].verdict) is not None, f"{values.name} is of another run"
 
 
 def test_the_page_shows_what_is_stored():
-    page = rendering.PAGE.read_text(encoding="utf-8")
-    assert rendering.rendered(page) == page, "run python benchmarks/board.py render"
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.rendered(text) == text, "run python -m benchmarks.quality.board render"
 
 
 def a_row(**changes):
@@ -81,7 +77,7 @@ def a_row(**changes):
 
 @pytest.fixture
 def studies(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "STUDIES", tmp_path)
+    monkeypatch.setattr(rows, "TRIALS", tmp_path)
     (tmp_path / "s.csv").write_text(
         "regularization,weighting,epochs,state,ndcg@20,seconds\n"
         "1.0,,,complete,0.2,3.1\n"
@@ -93,17 +89,20 @@ def studies(tmp_path, monkeypatch):
 
 
 def test_best_of_a_study(studies):
-    found = rows.trials(studies / "s.csv")
-    assert rows.best(found, "ndcg@20") == {"regularization": 3.0}
+    found = trials.trials(studies / "s.csv")
+    assert trials.best(found, "ndcg@20") == {"regularization": 3.0}
     (studies / "old.csv").write_text("l1,positive,recall@20,ndcg@20,fit_seconds\n1,True,0.3,0.1,2\n2,False,0.2,0.2,2\n")
-    assert rows.best(rows.trials(studies / "old.csv"), "ndcg@20") == {"l1": 2, "positive": False}
+    assert trials.best(trials.trials(studies / "old.csv"), "ndcg@20") == {"l1": 2, "positive": False}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"settings": {"regularization": 9.0}}, r"has \{'regularization': 9.0\}, but the best by ndcg@20 of s.csv are"),
-        ({"study": "none.csv"}, r"no benchmarks/studies/none.csv with trials; run python benchmarks/study.py"),
+        (
+            {"study": "none.csv"},
+            r"no benchmarks/studies/trials/none.csv with trials; run python -m benchmarks.studies.tune",
+        ),
         ({"study": None}, r"names no study"),
     ],
 )
@@ -122,26 +121,26 @@ def test_settings_are_copied_from_studies(studies, capsys):
         '\n[[row]]\nmodel = "SLIM"\nstudy = "none.csv"\n'
     )
     (studies / "mine.toml").write_text(text)
-    study.refresh("mine", studies)
+    tune.refresh("mine", studies)
     assert (studies / "mine.toml").read_text() == text.replace("9.0", "3.0")
     assert "mine-slim: no study yet" in capsys.readouterr().out
-    study.refresh("mine", studies)
+    tune.refresh("mine", studies)
     assert "settings" not in capsys.readouterr().out
 
 
 def test_trials_are_exported(tmp_path):
-    trials = [
+    searched = [
         Trial(0, {"dim": 64, "regularization": 0.1}, "complete", 0.25, 7, (0.2, 0.25), 1.0),
         Trial(1, {"dim": 64, "regularization": 1e-5}, "complete", 0.5, 3, (0.5,), 1.0),
         Trial(2, {"dim": 64, "regularization": 0.2}, "pruned", None, 1, (0.9,), 1.0),
         Trial(3, {"dim": 128, "regularization": 0.2}, "failed", reason="memory"),
         Trial(4, {"dim": 128, "regularization": 0.3}, "unfinished"),
     ]
-    tuned = Tuned("IALS", "ndcg@20", {}, trials[1], trials, {}, 3.0)
-    study.export(tuned, tmp_path / "x.csv")
-    found = rows.trials(tmp_path / "x.csv")
+    tuned = Tuned("IALS", "ndcg@20", {}, searched[1], searched, {}, 3.0)
+    tune.export(tuned, tmp_path / "x.csv")
+    found = trials.trials(tmp_path / "x.csv")
     assert [trial["state"] for trial in found] == ["complete", "complete", "pruned", "failed"]
-    assert rows.best(found, "ndcg@20") == {"dim": 64, "regularization": 1e-5, "epochs": 3}
+    assert trials.best(found, "ndcg@20") == {"dim": 64, "regularization": 1e-5, "epochs": 3}
 
 
 def result_of(row, means, device=None, **more):
@@ -162,7 +161,7 @@ def result_of(row, means, device=None, **more):
 
 
 def test_a_set_is_rendered(tmp_path, monkeypatch):
-    monkeypatch.setattr(rendering, "QUALITY", tmp_path)
+    monkeypatch.setattr(page, "QUALITY", tmp_path)
     best, worse = a_row(model="IALS", label="IALS"), a_row(published={"ndcg@20": 0.123}, source="them")
     far, missing = a_row(label="Far", gpu=True), a_row(label="Missing")
     rng = np.random.default_rng(0)
@@ -174,9 +173,9 @@ def test_a_set_is_rendered(tmp_path, monkeypatch):
         (tmp_path / f"{row.key}.json").write_text(json.dumps(result))
         if device is None:
             np.savez(tmp_path / f"{row.key}.npz", values=own)
-        found.append((row, rendering.stored(row)))
+        found.append((row, page.stored(row)))
     one = rows.DataSet("gowalla", "weak", ["ndcg@20"], "ndcg@20", "ndcg@20", [best, worse, far, missing])
-    text = rendering._of_set(one, found)
+    text = page._of_set(one, found)
     assert "By ndcg@20, best: IALS; worse: EASE (−.1000, −.1000 to −.1000). (Without Far†:" in text
     assert "| .1230 (them) |" in text
     assert "| .0007 | 2 | 2.0 |" in text  # between seeds, how many, seconds
@@ -184,35 +183,36 @@ def test_a_set_is_rendered(tmp_path, monkeypatch):
     assert "| Far† | λ = 3 | `s.csv` | 4 | ndcg@20 .3000 |" in text
     assert "No figures with the present settings yet: Missing." in text
     mean = found[0][1]["metrics"]["ndcg@20"]["mean"]
-    assert f"{rendering.figure(mean - 0.0196)} to {rendering.figure(mean + 0.0196)}" in text
+    assert f"{markdown.figure(mean - 0.0196)} to {markdown.figure(mean + 0.0196)}" in text
     # values or settings of another run are not taken for this one's
     np.savez(tmp_path / f"{best.key}.npz", values=values)
-    assert rendering.per_context(*found[0], "ndcg@20") is None
-    assert rendering.stored(dataclasses.replace(best, settings={"regularization": 1.0})) is None
+    assert page.per_context(*found[0], "ndcg@20") is None
+    assert page.stored(dataclasses.replace(best, settings={"regularization": 1.0})) is None
 
 
 def test_provenance_names_the_few():
     ours = {"when": "2026-01-02", "machine": "here", "versions": {"x": "1"}, "command": "run", "device": None}
     many = [(f"row {k}", ours) for k in range(9)]
-    assert rendering.provenance(many) == "* all: 2026-01-02 on here; x 1"
-    told = rendering.provenance([*many, ("far", ours | {"device": "a GPU"})]).splitlines()
+    assert markdown.provenance(many) == "* all: 2026-01-02 on here; x 1"
+    told = markdown.provenance([*many, ("far", ours | {"device": "a GPU"})]).splitlines()
     assert told == ["* all others: 2026-01-02 on here; x 1", "* far: † 2026-01-02 on a GPU (here); x 1; `run`"]
 
 
-@pytest.mark.parametrize("path", sorted(rendering.SPEED.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(page.SPEED.glob("*.json")), ids=lambda path: path.stem)
 def test_stored_ratios(path):
     row = json.loads(path.read_text(encoding="utf-8"))
     assert row["ratio"] > 0
     assert math.isfinite(row["ratio"])
     assert row["low"] is None or row["low"] <= row["ratio"] <= row["high"]
-    assert rendering._script(path.stem) in rendering.SCRIPTS
-    assert "benchmarks/" in row["command"]
+    assert page._script(path.stem) in page.SCRIPTS
+    module = re.search(r"python -m benchmarks\.([\w.]+)", row["command"])[1]
+    assert (ROOT / "benchmarks" / f"{module.replace('.', '/')}.py").exists()
 
 
 def test_stored_slates():
     """The same list at 0, and what the number is for rising with it."""
-    found = json.loads(slates.RESULT.read_text(encoding="utf-8"))["rows"]
-    for model in slates.MODELS:
+    found = stored("curve", SLATES)["rows"]
+    for model in slate_diversity.MODELS:
         begin = [row for row in found if row["model"] == model and row["number"] == 0]
         assert all(row["difference"] == 0 and row["ndcg@10"] == begin[0]["ndcg@10"] for row in begin)
         for slate, metric, sign in (
@@ -221,5 +221,5 @@ def test_stored_slates():
             ("calibrated", "miscalibration@10", -1),
         ):
             own = [row for row in found if (row["model"], row["slate"]) == (model, slate)]
-            assert [row["number"] for row in own] == list(slates.NUMBERS)
+            assert [row["number"] for row in own] == list(slate_diversity.NUMBERS)
             assert (sign * np.diff([row[metric] for row in own]) > 0).all()

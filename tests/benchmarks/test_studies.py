@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from math import comb
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # its files import each other by their bare names
+from benchmarks.lib.paths import TRIALS
+from benchmarks.quality import rows
+from benchmarks.speed import versions
+from benchmarks.studies.defaults.grids import GRIDS, default_of
+from benchmarks.studies.defaults.lines import text_of
+from benchmarks.studies.defaults.tables import ndcgs
+from shortlist.recommenders.registry import recommender_class
+from shortlist.recommenders.sampled import Sampled
 
-import defaults  # noqa: E402
-import rows  # noqa: E402
-import versions  # noqa: E402
-from shortlist.recommenders.registry import recommender_class  # noqa: E402
-from shortlist.recommenders.sampled import Sampled  # noqa: E402
-
-SAMPLED = [kind for kind in defaults.GRIDS if kind != "IALS"]
+SAMPLED = [kind for kind in GRIDS if kind != "IALS"]
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
 def test_defaults_are_among_the_settings_of_the_study(kind):
-    default = defaults.default_of(kind)
+    default = default_of(kind)
     assert default.items() <= recommender_class(kind)().settings().items()
-    found = defaults.ndcgs(defaults.STUDIES / f"defaults-{kind.lower()}.csv")
+    found = ndcgs(TRIALS / f"defaults-{kind.lower()}.csv")
     assert found
     for values in found.values():
-        assert {defaults.text_of(default), defaults.text_of(next(defaults.GRIDS[kind]()))} <= values.keys()
+        assert {text_of(default), text_of(next(GRIDS[kind]()))} <= values.keys()
 
 
 def test_rows_of_the_board_do_not_depend_on_the_defaults_of_steps():

@@ -1,6 +1,6 @@
 """Settings of the pointwise square loss that follow from the data, for `IALS` and `ICD`.
 
-`benchmarks/defaults.py` is the study behind the constants; docs/benchmarks.md has its table.
+`benchmarks/studies/defaults` is the study behind the constants; docs/benchmarks.md has its table.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def best_of_few(
     columns may be among the best that the kernels are the better choice; what was written is void then.
 
     Bound by some 15 calls of NumPy for each query, up to 20,000 columns; then by two passes over X.
-    `benchmarks/retrieval.py few` holds it against the kernels.
+    `benchmarks/speed/retrieval.py few` holds it against the kernels.
     """
     items[:], scores[:] = -1, -np.inf
     for r, x in enumerate(X):

@@ -283,8 +283,8 @@ def _nearest(
 
     Bound by the bytes of the columns, 2 or 4 for each of Σ_q Σ_t N_t entries and 4 more where they have values, most of
     them from the second-level cache and beyond, and by one addition an entry at a random place. With k = 100 it takes
-    about twice as long as those additions alone (benchmarks/neighbours.py); the rest is the heap and the look at every
-    row. Where a query has little in common with anything, only what it touches is looked at.
+    about twice as long as those additions alone (benchmarks/speed/neighbours.py); the rest is the heap and the look at
+    every row. Where a query has little in common with anything, only what it touches is looked at.
     """
     n, k = len(sums), neighbours.shape[1]
     near = np.empty(BLOCK, np.float32)
