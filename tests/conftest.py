@@ -16,6 +16,15 @@ settings.register_profile(
 settings.load_profile("shortlist")
 
 
+LONGEST = ("test_docs.py", "cli/test_warmup.py", "storage/test_kill.py", "test_kernel_cache.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest, so that no worker is left with it at the end."""
+    longest = tuple(f"tests/{name}" for name in LONGEST)
+    items.sort(key=lambda item: not item.nodeid.startswith(longest))
+
+
 @pytest.fixture
 def make_problem():
     return problems.make

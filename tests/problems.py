@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare, Terms
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep
@@ -19,12 +19,12 @@ from shortlist.solvers.epochs import Callback, run
 @dataclass
 class Problem:
     objective: PointwiseSquare
-    by_context: Rows
+    by_context: SparseRows
     W: np.ndarray
     H: np.ndarray
 
     @property
-    def by_item(self) -> Rows:
+    def by_item(self) -> SparseRows:
         return self.by_context.transpose()
 
     @property
@@ -64,7 +64,7 @@ def make(
     values = rng.integers(1, 6, len(indices)).astype(np.float32) if weighted else None
     return Problem(
         PointwiseSquare(**kw),
-        Rows(indptr, indices, values, n_items),
+        SparseRows(indptr, indices, values, n_items),
         rng.standard_normal((n_contexts, dim)).astype(np.float32),
         rng.standard_normal((n_items, dim)).astype(np.float32),
     )
@@ -124,8 +124,8 @@ def dense_loss(
 
 def alternate(
     objective: PointwiseSquare,
-    by_context: Rows,
-    by_item: Rows,
+    by_context: SparseRows,
+    by_item: SparseRows,
     item_embeddings: np.ndarray,
     *,
     epochs: int,

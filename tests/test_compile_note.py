@@ -13,9 +13,9 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 import shortlist as sl
-from shortlist import _notes, _numba
-from shortlist._notes import note, silenced, silent
-from shortlist.recommenders.progress import watched
+from shortlist import _compile_notes, _numba
+from shortlist._compile_notes import note, silenced, silent
+from shortlist.recommenders.fit_progress import watched
 
 LINE = "shortlist: compiling kernels"
 
@@ -192,7 +192,7 @@ def test_no_stream_is_no_error(monkeypatch):
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
     note("x")
-    _notes._in_child()
+    _compile_notes._in_child()
     with silent():
         assert silenced()
 
@@ -229,7 +229,7 @@ def test_it_stands_above_a_progress_bar():
     import pty
 
     code = (
-        "from shortlist._notes import note\nfrom shortlist.recommenders.progress import steps\n"
+        "from shortlist._compile_notes import note\nfrom shortlist.recommenders.fit_progress import steps\n"
         "with steps('fitting', 'items', None) as step:\n"
         "    step(1, 4); note('compiling kernels'); step(2, 4)\n"
     )

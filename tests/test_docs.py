@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+
+from fewer_orders import load_fewer, shorten
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -50,8 +53,8 @@ def shop(first_lines: str) -> str:
     return first_lines + "\n".join(rows) + "\n"
 
 
-def run(page: str, folder: Path) -> str:
-    """Every block of a page in its order, and what the commands among them printed."""
+def run(page: str, folder: Path, after: Callable[[], None] = lambda: None) -> str:
+    """Every block of a page in its order, and what the commands among them printed; `after` is called after each."""
     names: dict[str, object] = {}
     printed = ""
     for language, file, text in BLOCK.findall((ROOT / page).read_text()):
@@ -59,11 +62,17 @@ def run(page: str, folder: Path) -> str:
             exec(compile(text, page, "exec"), names)
         elif language == "sh":
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            done = subprocess.run(
-                ["sh", "-e", "-c", text], capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
-            )
-            assert done.returncode == 0, done.stderr
-            printed += done.stdout
+            for command in text.replace("\\\n", "").splitlines():
+                done = subprocess.run(
+                    ["sh", "-e", "-c", command],
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "PATH": path},
+                    check=False,
+                )
+                assert done.returncode == 0, done.stderr
+                printed += done.stdout
+                after()
         elif language == "csv":
             (folder / file).write_text(shop(text))
         elif language == "toml":
@@ -73,9 +82,20 @@ def run(page: str, folder: Path) -> str:
     return printed
 
 
-def test_the_readme_runs_as_pasted(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("orders", ["fewer", pytest.param("all", marks=pytest.mark.slow)])
+def test_the_readme_runs_as_pasted(orders, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    shell = run("README.md", tmp_path)
+    if orders == "fewer":
+        load_fewer(monkeypatch)
+    shortened = []
+
+    def after():
+        """Shorten the file that the first command writes."""
+        if orders == "fewer" and not shortened:
+            shorten(tmp_path / "orders.csv")
+            shortened.append("orders.csv")
+
+    shell = run("README.md", tmp_path, after)
     assert "ndcg@20" in capsys.readouterr().out
     assert "22423" in shell
     assert {one.name for one in tmp_path.iterdir()} >= {"lists.parquet", "lists-of-all.parquet", "orders.csv", "models"}
@@ -94,7 +114,7 @@ def test_the_tutorial_runs(folder, capsys):
         "['C-42']",
         "messy.csv",
         "on_bad='drop'",
-        "untrained@20",
+        "cold_share@20",
         "test pairs that repeat a pair of the history",
     ):
         assert expected in said, expected

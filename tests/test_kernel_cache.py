@@ -153,7 +153,7 @@ def test_no_folder_at_all(box):
     box.close(box.temporary)
     environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), box.temporary)
     code = "import tempfile; tempfile.tempdir = " + repr(str(box.temporary)) + CODE
-    twice = code + "from shortlist.sampling.alias import *\n"
+    twice = code + "from shortlist.sampling.alias_tables import *\n"
     found, said = box.run(twice, **environment)
     assert found == {"compiled": 1, "why": None}
     (line,) = said.splitlines()
@@ -174,13 +174,14 @@ def test_a_full_disk_ends_nothing(box):
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize("harm", [b"", b"nonsense", None])
-def test_damaged_files_are_written_anew(box, ending, harm):
+def test_damaged_files_are_written_anew(box, ending):
     assert box.run()[0]["compiled"] == 1
     (path,) = (box.package / "__pycache__").glob(f"*.{ending}")
-    path.write_bytes(path.read_bytes()[:-20] if harm is None else harm)
-    assert box.run()[0]["compiled"] == 1
-    assert box.run()[0]["compiled"] == 0
+    whole = path.read_bytes()
+    for harm in (b"", b"nonsense", whole[:-20]):
+        path.write_bytes(harm)
+        assert box.run()[0]["compiled"] == 1
+        assert box.run()[0]["compiled"] == 0
 
 
 def test_a_file_that_a_kernel_is_made_of_has_changed(box):

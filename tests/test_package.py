@@ -14,10 +14,27 @@ import polars as pl
 import pytest
 
 import shortlist as sl
+from fewer_orders import load_fewer
+from shortlist import metrics
+from shortlist.data import synthetic
+from shortlist.data.features import id_types, table
+from shortlist.metrics import accuracy, beyond_accuracy, lists, popularity_groups, ranks, spec
 from shortlist.recommenders.registry import REGISTRY
 
 HEAVY = {"numpy", "polars", "numba", "scipy", "torch", "faiss", "ray", "fastapi", "optuna", "rich", "typer"}
 HEAVY |= {"pandas", "lightgbm"}
+EXPLAINED = [
+    metrics,
+    beyond_accuracy,
+    popularity_groups,
+    lists,
+    accuracy,
+    ranks,
+    spec,
+    synthetic,
+    table,
+    id_types,
+]  # by examples
 
 
 def run(code: str, *arguments: str) -> str:
@@ -76,8 +93,19 @@ def test_importing_the_package_of_recommenders_loads_nothing_heavy():
     "module",
     [one.name for one in pkgutil.walk_packages(sl.__path__, "shortlist.") if not one.name.endswith("__main__")],
 )
-def test_examples_in_docstrings_run(module):
-    assert doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+def test_examples_in_docstrings_run(module, monkeypatch):
+    if module == "shortlist.tuning.tune":  # it fits EASE eight times
+        load_fewer(monkeypatch)
+    result = doctest.testmod(importlib.import_module(module))
+    assert result.failed == 0
+    if module in {one.__name__ for one in EXPLAINED}:
+        assert result.attempted > 0
+
+
+@pytest.mark.slow
+def test_the_example_of_tune_runs_on_all_orders():
+    module = importlib.import_module("shortlist.tuning.tune")
+    assert doctest.testmod(module).failed == 0
 
 
 def test_the_first_usage_block_runs_as_written(tmp_path, monkeypatch):

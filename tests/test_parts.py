@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shortlist._parts import part_of, text_of
 from shortlist.errors import SettingError, ShortlistError
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Linear, Pairwise, Pointwise, Softmax, Step, TopN
-from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, InBatch, Popularity, Rejection, Uniform
+from shortlist.sampling import SAMPLERS, AdaptiveRank, AllItems, InBatch, Popularity, Rejection, Uniform
 
 KINDS = {**OBJECTIVES, **SAMPLERS, **WEIGHTS}
 PARTS = [
@@ -25,7 +25,7 @@ PARTS = [
     InBatch("positive"),
     AdaptiveRank(12.5, refresh=1000),
     Rejection(0.0, 7, "positive"),
-    Everything("history"),
+    AllItems("history"),
     Step(3),
     TopN(20),
     LambdaRank("ap@20", "exact", 5),
@@ -78,7 +78,7 @@ BAD = [
     "Uniform()()",
     "x = Uniform()",
     "shortlist.Uniform()",
-    "Uniform.over(None)",
+    "Uniform.bind(None)",
     "__import__('os').system('false')",
     "Uniform(__import__('os').getcwd())",
     "Uniform(exclude=open('/etc/hostname').read())",

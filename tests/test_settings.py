@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shortlist import SettingError
-from shortlist._settings import flag, number, share
+from shortlist._checks import flag, number, share
 
 
 @pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.float16(1), np.int8(1), np.float64(1)])

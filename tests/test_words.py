@@ -1,15 +1,8 @@
 """Numbers with their nouns."""
 
-import doctest
-
 import pytest
 
 import shortlist as sl
-from shortlist import _words as module
-
-
-def test_examples():
-    assert doctest.testmod(module).failed == 0
 
 
 @pytest.fixture(scope="module")

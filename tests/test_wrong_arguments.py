@@ -26,7 +26,7 @@ EVENTS = sl.Interactions.from_frame(
 SPLIT = sl.splits.by_time(EVENTS, repeats="keep")
 FRAME = EVENTS.to_polars()
 ROWS = EVENTS.by_context
-NEGATIVES = sampling.Uniform(exclude="positive").over(ROWS)
+NEGATIVES = sampling.Uniform(exclude="positive").bind(ROWS)
 RANKS = metrics.Ranks.from_lists([[1, 3], [2]], n_items=5)
 LISTS = metrics.Lists.from_lists([[2, 0], [1]], trained=[[0, 1], [0]], n_items=4)
 FEATURES = {"i": [1, 2, 3], "kind": ["a", "b", "a"]}
@@ -84,9 +84,9 @@ CALLS = {
     "recommend": (MODEL.recommend, {"contexts": [1]}, "n exclude_seen allow deny unknown"),
     "fit": (sl.Popularity().fit, {"interactions": EVENTS}, "progress"),
     "tune": (sl.tune, {"model": "popularity", "data": 3}, "metric"),
-    "contest": (tuning.contest, {"split": 3}, "models"),
+    "contest": (tuning.compare_tuned, {"split": 3}, "models"),
     "Choice": (lambda one: tuning.Choice("a", one), {"one": "b"}, ""),
-    "Grows": (lambda one: tuning.Grows(8, one), {"one": 16}, ""),
+    "Grows": (lambda one: tuning.Increasing(8, one), {"one": 16}, ""),
     "expected_rank": (sampling.expected_rank, {"p": 0.5, "n_items": 10}, "rounds"),
     "rounds_law": (sampling.rounds_law, {"p": 0.5, "rounds": 10}, ""),
     "implied_weight": (
@@ -99,7 +99,7 @@ CALLS = {
         {"kind": "pairwise", "wanted": 1.0, "negatives": NEGATIVES, "context": 0, "positive": 1},
         "n_negatives",
     ),
-    "over": (sampling.Uniform().over, {"histories": ROWS}, ""),
+    "over": (sampling.Uniform().bind, {"histories": ROWS}, ""),
     "draw": (
         NEGATIVES.draw,
         {"contexts": [0], "positives": [1], "n": 2, "rng": np.random.default_rng(0)},
@@ -134,7 +134,9 @@ SETTINGS = {
     one.__name__: one
     for module in (sampling, objectives, metrics, tuning, sl.slates)
     for one in map(module.__dict__.get, module.__all__)
-    if isinstance(one, type) and dataclasses.is_dataclass(one) and one not in (tuning.Choice, tuning.Grows, tuning.When)
+    if isinstance(one, type)
+    and dataclasses.is_dataclass(one)
+    and one not in (tuning.Choice, tuning.Increasing, tuning.When)
 } | {name: getattr(sl, name) for name in REGISTRY}
 
 

@@ -27,8 +27,8 @@ from importlib import import_module
 import numpy as np
 import torch
 
-from shortlist.solvers import on_device, on_device_kernels
-from shortlist.solvers.limits import Limits
+from shortlist.solvers import torch_half_step, triton_kernels
+from shortlist.solvers.cg_limits import CGLimits
 
 SETS = {"small": (138_000, 20_000, 9_500_000), "large": (1_000_000, 100_000, 89_000_000)}
 UNOBSERVED_WEIGHT, REGULARIZATION, SCALE = 0.1, 0.003, 0.1
@@ -36,7 +36,7 @@ UNOBSERVED_WEIGHT, REGULARIZATION, SCALE = 0.1, 0.003, 0.1
 
 @dataclass
 class Rows:
-    """Of `shortlist.data.rows`, which needs Numba."""
+    """Of `shortlist.data.sparse_rows`, which needs Numba."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -137,7 +137,7 @@ def copy_bandwidth() -> float:
     return 2 * a.nbytes / milliseconds(lambda: b.copy_(a), 9) / 1e9
 
 
-def parts(solver: on_device.DeviceSolver, runs: int) -> dict[str, float]:
+def parts(solver: torch_half_step.DeviceSolver, runs: int) -> dict[str, float]:
     """Where the milliseconds of an epoch go. The embeddings are left as they were."""
     W, H = solver._contexts, solver._items
     times = {}
@@ -147,15 +147,15 @@ def parts(solver: on_device.DeviceSolver, runs: int) -> dict[str, float]:
     return times
 
 
-def half_step_parts(side, other, own, limits: Limits, runs: int) -> dict[str, float]:
+def half_step_parts(side, other, own, limits: CGLimits, runs: int) -> dict[str, float]:
     start = own.clone()
-    G = on_device._gramian(other, side.omega)
-    spectrum, _ = on_device._eigenbasis(G)
+    G = torch_half_step._gramian(other, side.omega)
+    spectrum, _ = torch_half_step._eigenbasis(G)
     same = torch.eye(len(G), device=G.device)
     times = {
-        "Gramian": milliseconds(lambda: on_device._gramian(other, side.omega), runs),
-        "eigh": milliseconds(lambda: on_device._eigenbasis(G), runs),
-        "rotations": milliseconds(lambda: [on_device._rotate(x, same) for x in (other, own)], runs),
+        "Gramian": milliseconds(lambda: torch_half_step._gramian(other, side.omega), runs),
+        "eigh": milliseconds(lambda: torch_half_step._eigenbasis(G), runs),
+        "rotations": milliseconds(lambda: [torch_half_step._rotate(x, same) for x in (other, own)], runs),
         "CG": milliseconds(
             lambda: side.solve(other, own, spectrum, limits), runs, own.zero_
         ),  # from nothing: all rows move
@@ -204,9 +204,9 @@ def check(dim: int) -> None:
     )
 
 
-def solver_of(by_context: Rows, by_item: Rows, dim: int, **kw) -> on_device.DeviceSolver:
+def solver_of(by_context: Rows, by_item: Rows, dim: int, **kw) -> torch_half_step.DeviceSolver:
     items = start_values(by_item.n_rows, dim)
-    return on_device.DeviceSolver(by_context, by_item, terms(by_context), terms(by_item), items, **kw)
+    return torch_half_step.DeviceSolver(by_context, by_item, terms(by_context), terms(by_item), items, **kw)
 
 
 def fit(by_context: Rows, by_item: Rows, dim: int, epochs: int) -> None:
@@ -229,14 +229,14 @@ def fit(by_context: Rows, by_item: Rows, dim: int, epochs: int) -> None:
 
 
 def memory(by_context: Rows, by_item: Rows, dim: int, fused: bool) -> str:
-    foreseen = on_device.needed_bytes(((by_context, terms(by_context)), (by_item, terms(by_item))), dim, fused)
+    foreseen = torch_half_step.needed_bytes(((by_context, terms(by_context)), (by_item, terms(by_item))), dim, fused)
     return f"at most {torch.cuda.max_memory_allocated() / 1e9:.2f} GB (foreseen: {foreseen / 1e9:.2f})"
 
 
 def two_steps(by_context: Rows, by_item: Rows, dim: int, fused: bool, runs: int, bandwidth: float) -> None:
     """Two steps for every row, so that the gathered bytes are known."""
     torch.cuda.reset_peak_memory_stats()
-    solver = solver_of(by_context, by_item, dim, fused=fused, limits=Limits(1.0, 0.0, 2))
+    solver = solver_of(by_context, by_item, dim, fused=fused, limits=CGLimits(1.0, 0.0, 2))
     for _ in range(2):
         solver.epoch()
     needed = memory(by_context, by_item, dim, fused)
@@ -251,13 +251,13 @@ def two_steps(by_context: Rows, by_item: Rows, dim: int, fused: bool, runs: int,
 
 
 def on_the_cpu(args: argparse.Namespace) -> None:
-    from shortlist.data import rows as real
+    from shortlist.data import sparse_rows as real
     from shortlist.objectives import PointwiseSquare
 
     objective = PointwiseSquare(unobserved_weight=UNOBSERVED_WEIGHT, regularization=REGULARIZATION)
     for name in args.sets:
         plain = synthetic(*SETS[name])
-        by_context = real.Rows(plain.indptr, plain.indices, None, plain.n_columns)
+        by_context = real.SparseRows(plain.indptr, plain.indices, None, plain.n_columns)
         by_item = by_context.transpose()
         context_terms, item_terms = objective.terms(by_context), objective.terms(by_item)
         print(f"{name}: {by_context.n_rows} contexts, {by_item.n_rows} items, {len(by_context)} pairs")
@@ -287,7 +287,7 @@ def main() -> None:
     if args.cpu:
         on_the_cpu(args)
     else:
-        print(f"Triton {getattr(on_device_kernels.triton, '__version__', 'not installed')}", end=", ")
+        print(f"Triton {getattr(triton_kernels.triton, '__version__', 'not installed')}", end=", ")
         on_the_device(args)
 
 

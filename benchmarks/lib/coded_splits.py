@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Rows(NamedTuple):
-    """As `shortlist.data.rows.Rows`, which needs Numba."""
+    """As `shortlist.data.sparse_rows.Rows`, which needs Numba."""
 
     indptr: np.ndarray
     indices: np.ndarray

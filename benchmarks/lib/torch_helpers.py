@@ -7,7 +7,7 @@ from typing import Any
 
 
 def singular_vectors(contexts: Any, items: Any, n_contexts: int, n_items: int, dim: int) -> tuple[Any, Any, Any]:
-    """As `shortlist.solvers.spectral`, on a GPU: U, s and V of the pairs that these columns name."""
+    """As `shortlist.solvers.svd_init`, on a GPU: U, s and V of the pairs that these columns name."""
     import torch
 
     of_context, of_item = torch.bincount(contexts).float() ** -0.5, torch.bincount(items).float() ** -0.5

@@ -36,18 +36,21 @@ def installed(library: Library, venvs: Path) -> dict[str, Any]:
         section["refused"] = {"requirement": library.refused, "error": pip(venv, [library.refused])}
     if library.torch:
         require(pip(venv, [TORCH]), TORCH)
-        section["torch_mb"] = megabytes(venv) - empty
+        section["torch_mb"] = growth(venv, empty)
     target = str(REPOSITORY) if library.requirement == "." else library.requirement
     pins = [f"torch=={versions(venv)['torch']}"] if library.torch else []
     require(pip(venv, [target, *pins]), library.requirement)
-    section |= {"mb": megabytes(venv) - empty, "versions": versions(venv), "error": check(venv, library.check)}
+    section |= {"mb": growth(venv, empty), "versions": versions(venv), "error": check(venv, library.check)}
+    if section["error"] and library.repair:
+        require(pip(venv, [library.repair]), library.repair)
+        section["repair"] = {"requirement": library.repair, "error": check(venv, library.check)}
     if library.pins:
         venv = fresh(venvs / library.pinned)
         require(pip(venv, [TORCH, *library.pins]), TORCH)
         require(pip(venv, [library.requirement, *library.pins, *pins]), library.requirement)
         section["pinned"] = {
             "pins": list(library.pins),
-            "mb": megabytes(venv) - empty,
+            "mb": growth(venv, empty),
             "versions": versions(venv),
             "error": check(venv, library.check),
         }
@@ -112,7 +115,11 @@ def megabytes(venv: Path) -> float:
         if file.is_symlink() or not file.is_file() or any(part.startswith(TOOLS) for part in parts):
             continue
         total += file.stat().st_size
-    return total / 1e6
+    return round(total / 1e6, 1)
+
+
+def growth(venv: Path, empty: float) -> float:
+    return round(megabytes(venv) - empty, 1)
 
 
 def versions(venv: Path) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Library:
         refused: what pip is told first, which is known to fail, because it is the name that people try.
         torch: whether PyTorch is installed before it, so that pip takes the CPU build.
         check: Python code that fails where the installed library does not run.
+        repair: what is installed after a failed check, to see whether that was all.
         pins: further requirements of a second environment; that one runs the measurement.
         environment: variables of the worker.
         epoch: what an epoch is.
@@ -56,6 +57,7 @@ class Library:
     features: dict[str, str]
     refused: str | None = None
     torch: bool = False
+    repair: str | None = None
     pins: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     like: str | None = None
@@ -152,6 +154,7 @@ RECBOLE = Library(
     requirement="recbole",
     torch=True,
     check="from recbole.quick_start import run_recbole",
+    repair="setuptools<81",
     pins=OLD,
     environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},  # its checkpoints hold objects, which torch 2.6 refuses
     epoch="BPR with Adam, batches of 2,048; it has no iALS",
@@ -181,6 +184,7 @@ LENSKIT = Library(
     check="from lenskit.als import ImplicitMFScorer",
     environment={**ONE_BLAS_THREAD, "LK_NUM_THREADS": "2", "LK_NUM_BACKEND_THREADS": "1", "LK_NUM_PROCS": "2"},
     epoch="iALS, Cholesky",
+    slow=("evaluation",),
     model="ImplicitMFScorer()",
     evaluation="batch.recommend and RunAnalysis: recall and NDCG",
     features={

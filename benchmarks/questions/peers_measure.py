@@ -147,11 +147,11 @@ def evaluation(bench: Bench) -> None:
         our_metrics = ours.do("evaluate")["metrics"]  # compiles
 
         def work(library: Library, worker: Worker) -> None:
-            worker.do("prepare_evaluation")
+            prepared = worker.do("prepare_evaluation")
             columns = in_turns(ours, worker, bench.turns_of(library, "evaluation"), "evaluate", ("evaluate",))
             all_ours.extend(columns["shortlist evaluate"])
             section = conditions | {"what": library.evaluation, "versions": worker.do("versions")}
-            section |= ratios(columns, "evaluate") | {"metrics": columns["metrics"]}
+            section |= ratios(columns, "evaluate") | {"metrics": columns["metrics"]} | prepared
             keep(library.name, "evaluation", section)
             print(f"  {library.name}: {section['median']:.2f} s, {section['ratio']:.2f} × ours", flush=True)
             print(f"    {columns['metrics']}, ours {our_metrics}", flush=True)

@@ -163,9 +163,10 @@ def broken(sections: dict[str, dict[str, Any]]) -> str:
         part = section.get("install", {})
         if part.get("error"):
             pins = ", ".join(f"`{pin}`" for pin in part["pinned"]["pins"])
-            parts.append(
-                f"ᶜ {LIBRARIES[name].label} installs but does not run ({part['error']}); it was run with {pins}."
-            )
+            errors = part["error"]
+            if part.get("repair", {}).get("error"):
+                errors += f"; with {part['repair']['requirement']}: {part['repair']['error']}"
+            parts.append(f"ᶜ {LIBRARIES[name].label} installs but does not run ({errors}); it was run with {pins}.")
     return " ".join(parts)
 
 

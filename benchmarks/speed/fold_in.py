@@ -23,7 +23,7 @@ from benchmarks.lib.markdown import provenance, table
 from benchmarks.lib.results import FOLD_IN, store, stored
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY, recommender_class
-from shortlist.recommenders.sampled import Sampled
+from shortlist.recommenders.sgd_factorization import SGDFactorization
 from shortlist.solvers import exact
 
 PACKAGES = ("scipy", "numba")
@@ -48,7 +48,7 @@ def events() -> sl.Interactions:
 
 def steps_of(name: str) -> dict[str, Any]:
     """SGD for models that learn by sampling, Adagrad for WARP; a softmax is folded in by steps of its own."""
-    if not issubclass(recommender_class(name), Sampled) or name == "SoftmaxMF":
+    if not issubclass(recommender_class(name), SGDFactorization) or name == "SoftmaxMF":
         return {}
     return PLAIN_SGD | ({"optimizer": "adagrad"} if name == "WARP" else {})
 

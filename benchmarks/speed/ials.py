@@ -143,12 +143,12 @@ def start_values(shape: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 def contest(file: Path, who: str, dim: int, epochs: int, goal: float) -> dict[str, Any]:
     """Epochs until the goal: seconds and loss of each, and the memory."""
-    from shortlist.data.rows import Rows
+    from shortlist.data.sparse_rows import SparseRows
     from shortlist.objectives import PointwiseSquare
 
     loaded = np.load(file)
     shape = loaded["shape"]
-    rows = Rows(loaded["indptr"], loaded["indices"], None, int(shape[1]))
+    rows = SparseRows(loaded["indptr"], loaded["indices"], None, int(shape[1]))
     columns = rows.transpose()
     objective = PointwiseSquare(**OBJECTIVE)
     users, items = start_values(shape, dim)
@@ -174,12 +174,14 @@ Steps = Iterator[tuple[float, np.ndarray, np.ndarray]]
 
 
 def ours(who: str, objective: Any, rows: Any, columns: Any, users: np.ndarray, items: np.ndarray) -> Steps:
-    from shortlist.data.rows import Rows
+    from shortlist.data.sparse_rows import SparseRows
     from shortlist.solvers import block, eigen, exact
     from shortlist.solvers.als import Alternation
 
     half_step = {"eigen": eigen, "exact": exact, "block": block}[who.split()[1]].half_step
-    tiny = Rows(np.array([0, 1, 3], np.int64), np.array([0, 0, 1], np.int32), None, 2)  # compiled before the clock runs
+    tiny = SparseRows(
+        np.array([0, 1, 3], np.int64), np.array([0, 0, 1], np.int32), None, 2
+    )  # compiled before the clock runs
     warm = Alternation(objective, tiny, tiny.transpose(), items[:2].copy(), half_step=half_step, threads=THREADS)
     warm.epoch()
     loop = Alternation(objective, rows, columns, items, contexts=users, half_step=half_step, threads=THREADS)
@@ -359,21 +361,23 @@ def first_call() -> None:
 
 def measure_bound(dim: int, keep: bool) -> None:
     from shortlist._threads import run_chunks
-    from shortlist.data.rows import Rows
+    from shortlist.data.sparse_rows import SparseRows
     from shortlist.objectives import PointwiseSquare
     from shortlist.solvers.als import initial_embeddings
-    from shortlist.solvers.basis import diagonalise
+    from shortlist.solvers.cg_limits import CGLimits
     from shortlist.solvers.eigen import solve_eigen
-    from shortlist.solvers.limits import Limits
+    from shortlist.solvers.eigenbasis import diagonalise
 
     events, objective = synthetic(10_000_000), PointwiseSquare(**OBJECTIVE)
     sides = [events.by_context, events.by_item]
     terms = [objective.terms(rows) for rows in sides]
-    near = [Rows(rows.indptr, rows.indices % (2**18 // dim), None, 2**18 // dim) for rows in sides]  # 1 MiB of vectors
+    near = [
+        SparseRows(rows.indptr, rows.indices % (2**18 // dim), None, 2**18 // dim) for rows in sides
+    ]  # 1 MiB of vectors
     items = initial_embeddings(events.n_items, dim, 0.1, 0)
     contexts = np.zeros((events.n_contexts, dim), np.float32)
     seconds: dict[str, list[float]] = {"CG": [], "CG in cache": [], "rotations, Gramians": [], "bare products": []}
-    limits = Limits(1.0, 0.0, 2)  # two steps for every row, so that both have the same to do
+    limits = CGLimits(1.0, 0.0, 2)  # two steps for every row, so that both have the same to do
 
     def timed(name: str, work: Callable[[], object]) -> Any:
         began = time.perf_counter()

@@ -23,7 +23,7 @@ import shortlist as sl
 from benchmarks.lib.machine import describe, interleaved, quotients, record, table
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks
-from shortlist.data.rows import product_work
+from shortlist.data.sparse_rows import product_work
 
 MEMORY = """
 import json, sys

@@ -42,7 +42,7 @@ from benchmarks.lib.paths import ROOT
 from benchmarks.lib.results import RETRIEVAL, store, stored
 from shortlist.retrieval import DotProductScorer, top_n
 from shortlist.retrieval.indexes import ExactIndex
-from shortlist.retrieval.indexes.choosing import kinds, recalls
+from shortlist.retrieval.indexes.index_choice import kinds, recalls
 
 PICTURE = ROOT / "docs" / "retrieval.svg"
 D, N, TARGET, SEEN, SWEPT = 128, 100, 0.95, 50, 400

@@ -48,7 +48,7 @@ from benchmarks.lib.machine import PLAIN_SGD, describe, quotients, record
 from benchmarks.lib.paths import TRIALS
 from benchmarks.lib.trials import best, trials
 from benchmarks.speed.sgd_peers import LABELS, PEERS, ROUNDS, Enough, run
-from shortlist.solvers.spectral import singular_vectors
+from shortlist.solvers.svd_init import singular_vectors
 
 SETS = ("gowalla", "anime-30pct")
 DIMS, DIM, THREADS, METRIC = (64, 128), 64, 2, "ndcg@20"
@@ -152,20 +152,20 @@ def matrix_of(train: sl.Interactions) -> Any:
 
 def ndcg_of(split: sl.splits.Split, users: np.ndarray, items: np.ndarray) -> float:
     """What `shortlist.evaluate` would say of a model with these embeddings, by the codes of the training part."""
-    from shortlist._settings import DEFAULT_MEMORY
-    from shortlist.evaluation.search import Search
+    from shortlist._checks import DEFAULT_MEMORY
+    from shortlist.evaluation.catalogue_search import CatalogueSearch
     from shortlist.metrics import ndcg
     from shortlist.scoring import DotProductScorer
 
     codes = split.train.contexts.encode(split.truth.contexts.frame)
     scorer = DotProductScorer(users[codes], items)
-    search = Search(scorer, split.truth.by_context, split.history.by_context, 0, DEFAULT_MEMORY, THREADS)
+    search = CatalogueSearch(scorer, split.truth.by_context, split.history.by_context, 0, DEFAULT_MEMORY, THREADS)
     return float(ndcg(search.ranks_within(search.top(20, one_more=False).items, 20), 20).mean())
 
 
 def in_order(train: sl.Interactions, users: np.ndarray, items: np.ndarray, pairs: int = 200_000) -> float:
     """Of random pairs of an observed and an unobserved item of a context, how many have their scores in order."""
-    from shortlist.data.rows import has_pairs
+    from shortlist.data.sparse_rows import has_pairs
 
     rng, view = np.random.default_rng(0), train.by_context
     picked = rng.integers(0, len(train), pairs)

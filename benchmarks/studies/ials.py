@@ -203,8 +203,8 @@ class Problem:
         """Fit, and what validation says after some of the epochs."""
         import torch
 
-        from shortlist.solvers.limits import TO_THE_END
-        from shortlist.solvers.on_device import DeviceSolver, _Side
+        from shortlist.solvers.cg_limits import TO_THE_END
+        from shortlist.solvers.torch_half_step import DeviceSolver, _Side
 
         alpha0, rng = settings["unobserved_weight"], np.random.default_rng(0)
         of_items, _ = self.omega(self.by_item.lengths, settings["unobserved_item_exponent"])

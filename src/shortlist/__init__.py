@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
     from shortlist.online import Event, UserState
-    from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
-    from shortlist.recommenders.batch import Written, write_lists
+    from shortlist.recommenders.batch import BatchResult, write_lists
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.explanation import Explanation
@@ -61,13 +60,14 @@ if TYPE_CHECKING:
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.rank_als import RankALS
+    from shortlist.recommenders.recommendations import Recommendations
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
-    from shortlist.recommenders.tensors import PARAFAC, Tucker
+    from shortlist.recommenders.tensor_factorization import PARAFAC, Tucker
     from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
     from shortlist.retrieval import slates
     from shortlist.tuning import Tuned, tune
-    from shortlist.warming import Warmed, warm_up
+    from shortlist.warming import WarmUpResult, warm_up
 
 _HOME = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
@@ -95,10 +95,10 @@ _HOME = {
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
     "NotFittedError": "shortlist.errors",
-    "PARAFAC": "shortlist.recommenders.tensors",
+    "PARAFAC": "shortlist.recommenders.tensor_factorization",
     "Popularity": "shortlist.recommenders.popularity",
     "RankALS": "shortlist.recommenders.rank_als",
-    "Recommendations": "shortlist.recommenders.answers",
+    "Recommendations": "shortlist.recommenders.recommendations",
     "Recommender": "shortlist.recommenders.base",
     "Reranker": "shortlist.reranking",
     "SLIM": "shortlist.recommenders.slim",
@@ -109,7 +109,7 @@ _HOME = {
     "Split": "shortlist.data.splits",
     "SquareMF": "shortlist.recommenders.matrix_factorization",
     "StorageError": "shortlist.errors",
-    "Tucker": "shortlist.recommenders.tensors",
+    "Tucker": "shortlist.recommenders.tensor_factorization",
     "Tuned": "shortlist.tuning",
     "TwoStage": "shortlist.reranking",
     "UnknownIdError": "shortlist.errors",
@@ -117,8 +117,8 @@ _HOME = {
     "UserState": "shortlist.online",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
-    "Warmed": "shortlist.warming",
-    "Written": "shortlist.recommenders.batch",
+    "WarmUpResult": "shortlist.warming",
+    "BatchResult": "shortlist.recommenders.batch",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
@@ -142,11 +142,11 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "UserState", "Event", "load", "write_lists", "Written",
+    "Recommendations", "Explanation", "Index", "UserState", "Event", "load", "write_lists", "BatchResult",
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
-    "tune", "Tuned", "tuning", "warm_up", "Warmed",
+    "tune", "Tuned", "tuning", "warm_up", "WarmUpResult",
     "ShortlistError", "DataError", "SettingError", "UnknownIdError", "NotFittedError", "StorageError",
     "ShortlistWarning", "__version__",
 ]  # fmt: skip
@@ -155,7 +155,9 @@ __all__ = [  # noqa: RUF022
 def __getattr__(name: str) -> Any:
     home = _MODULES.get(name) or _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
+        from shortlist._renamed import name_in
+
+        return getattr(import_module(__name__), name_in(__name__, name))
     with HeldSignals():  # NumPy cannot be imported again in this process if Ctrl-C breaks off its first import
         module = import_module(home)
     value: Any = module if name in _MODULES else getattr(module, name)

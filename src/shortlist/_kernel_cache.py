@@ -31,7 +31,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import CompileResult
 from numba.misc.appdirs import AppDirs
 
-from shortlist._notes import note, silenced
+from shortlist._compile_notes import note, silenced
 from shortlist._version import __version__
 from shortlist.errors import ShortlistError
 

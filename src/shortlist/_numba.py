@@ -15,8 +15,8 @@ import numba
 from numba.core import event, types
 
 from shortlist._clock import is_ours
+from shortlist._compile_notes import note, silenced
 from shortlist._kernel_cache import KernelCache, writable
-from shortlist._notes import note, silenced
 from shortlist._signals import HeldSignals, stop_if_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
+from shortlist._renamed import new_part
 from shortlist.errors import SettingError
 
 T = TypeVar("T")
@@ -42,12 +43,13 @@ def part_of(name: str, given: Any, kinds: Mapping[str, type[T]]) -> T:
             raise ValueError
     except (TypeError, ValueError, SyntaxError, RecursionError, MemoryError):
         raise SettingError(f"{name} is {given!r:.80}; {expected}") from None
-    known = {one.lower(): one for one in kinds}
-    if call.func.id.lower() not in known:
-        near = difflib.get_close_matches(call.func.id.lower(), list(known), 1)
+    known = {kind.lower(): kind for kind in kinds}
+    called = new_part(call.func.id).lower()
+    if called not in known:
+        near = difflib.get_close_matches(called, list(known), 1)
         hint = f"did you mean {known[near[0]]}? " if near else ""
         raise SettingError(f"{name} is {given!r:.80}; {hint}{expected}")
-    kind = kinds[known[call.func.id.lower()]]
+    kind = kinds[known[called]]
     try:
         return kind(*values, **named)
     except TypeError:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import whole
+from shortlist._checks import whole
 from shortlist._signals import HeldSignals
 from shortlist.errors import SettingError
 

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shortlist._clock import compiled
+from shortlist._compile_notes import silent
 from shortlist._kernel_cache import require_kept
-from shortlist._notes import silent
 from shortlist.data import splits
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -24,13 +24,13 @@ from shortlist.data.splits import Split
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.evaluation import evaluate
 from shortlist.metrics import Lists
-from shortlist.metrics.beyond import distance
+from shortlist.metrics.beyond_accuracy import distance
 from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.batch import write_lists
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.fit_progress import steps
 from shortlist.recommenders.neighbours import ItemKNN
-from shortlist.recommenders.progress import steps
 from shortlist.recommenders.registry import REGISTRY, load, recommender_class
 from shortlist.reranking import LambdaMART, TwoStage
 from shortlist.retrieval.slates import SLATES
@@ -38,14 +38,14 @@ from shortlist.retrieval.slates import SLATES
 Models: TypeAlias = "str | type[Recommender] | Recommender | Iterable[str | type[Recommender] | Recommender]"
 _METRICS = (
     *("recall@5", "ndcg@5", "precision@5", "capped_recall@5", "ap@5", "hit@5", "mrr@5", "mrr", "auc"),
-    *("coverage@5", "gini@5", "popularity@5", "novelty@5", "distance@5", "untrained@5", "miscalibration@5"),
+    *("coverage@5", "gini@5", "popularity@5", "novelty@5", "distance@5", "cold_share@5", "miscalibration@5"),
 )
 _N = 5
 _CONTEXTS, _ITEMS = 40, 25
 
 
 @dataclass(frozen=True)
-class Warmed:
+class WarmUpResult:
     """What warming up one recommender took.
 
     Attributes:
@@ -59,7 +59,7 @@ class Warmed:
     cpu_seconds: float
 
 
-def warm_up(models: Models | None = None, *, progress: bool | None = None) -> list[Warmed]:
+def warm_up(models: Models | None = None, *, progress: bool | None = None) -> list[WarmUpResult]:
     """Compile all kernels that a recommender needs, so that no later process has to wait for that.
 
     Shortlist compiles a kernel when it is first called, and keeps it in a folder. `warm_up` does on tiny data what
@@ -82,7 +82,7 @@ def warm_up(models: Models | None = None, *, progress: bool | None = None) -> li
     chosen: list[Recommender | None] = [*_templates(models)]
     if models is None and find_spec("lightgbm") is not None:
         chosen.append(None)  # for a second stage
-    done: list[Warmed] = []
+    done: list[WarmUpResult] = []
     with silent(), steps("warming up", "recommenders", progress) as step:
         for model in chosen:
             kernels, _, seconds = compiled()
@@ -92,7 +92,7 @@ def warm_up(models: Models | None = None, *, progress: bool | None = None) -> li
                 _use(model)
             after = compiled()
             name = "TwoStage" if model is None else type(model).__name__
-            done.append(Warmed(name, after.kernels - kernels, after.cpu_seconds - seconds))
+            done.append(WarmUpResult(name, after.kernels - kernels, after.cpu_seconds - seconds))
             require_kept()
             step(len(done), len(chosen))
     return done

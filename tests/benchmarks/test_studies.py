@@ -13,7 +13,7 @@ from benchmarks.studies.defaults.grids import GRIDS, default_of
 from benchmarks.studies.defaults.lines import text_of
 from benchmarks.studies.defaults.tables import ndcgs
 from shortlist.recommenders.registry import recommender_class
-from shortlist.recommenders.sampled import Sampled
+from shortlist.recommenders.sgd_factorization import SGDFactorization
 
 SAMPLED = [kind for kind in GRIDS if kind != "IALS"]
 
@@ -30,7 +30,7 @@ def test_defaults_are_among_the_settings_of_the_study(kind):
 
 def test_rows_of_the_board_do_not_depend_on_the_defaults_of_steps():
     settings = [row.settings for name in rows.SETS for row in rows.data_set(name).rows
-                if issubclass(recommender_class(row.model), Sampled)]  # fmt: skip
+                if issubclass(recommender_class(row.model), SGDFactorization)]  # fmt: skip
     assert settings
     for one in settings:
         assert {"optimizer", "schedule", "init", "init_scale", "learning_rate", "epochs", "dim"} <= one.keys()

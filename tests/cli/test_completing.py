@@ -4,32 +4,37 @@ import sys
 from dataclasses import fields
 
 import pytest
+from typer.testing import CliRunner
 
 from cli.helpers import program
-from shortlist.cli import completing
+from shortlist.cli import app, completion
 from shortlist.cli.options import MODELS
-from shortlist.cli.slates import Named
+from shortlist.cli.slate_options import SlateName
 from shortlist.data import datasets
 from shortlist.metrics import parse_metric, spec
 from shortlist.recommenders.registry import recommender_class
 from shortlist.retrieval.slates import SLATES
 
 
-def offered(line, shell="bash", **kwargs):
-    """What a shell is told for the last word of a line."""
+def asked(line, shell="bash"):
+    """The environment in which a shell asks for the last word of a line."""
     words = line.split(" ")
-    asked = (
-        {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": line}
-    )
-    environment = {
-        **os.environ,
-        **asked,
+    return {
+        **(
+            {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+            if shell == "bash"
+            else {"_TYPER_COMPLETE_ARGS": line}
+        ),
         "_SHORTLIST_COMPLETE": f"complete_{shell}",
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
-    done = program(env=environment, **kwargs)
-    assert done.stderr == ""
-    return done.stdout
+
+
+def offered(line):
+    """What bash is told, by this process."""
+    result = CliRunner(env=asked(line)).invoke(app, [], prog_name="shortlist")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
 
 
 @pytest.mark.parametrize(
@@ -66,13 +71,16 @@ def offered(line, shell="bash", **kwargs):
         ("shortlist compare --split r", ["random"]),
     ],
 )
-def test_values(line, found, tmp_path):
-    assert offered(line, cwd=tmp_path).split() == found
+def test_values(line, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert offered(line).split() == found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells(shell, tmp_path):
-    told = offered("shortlist fit --model ea", shell)
+    done = program(env={**os.environ, **asked("shortlist fit --model ea", shell)})
+    assert done.stderr == ""
+    told = done.stdout
     assert "ease" in told
     assert "popularity" not in told
     # with no shell to detect, Typer takes its name
@@ -85,13 +93,14 @@ def test_shells(shell, tmp_path):
     assert f"complete_{shell}" in installed.read_text()
 
 
-def test_files_come_first(tmp_path):
+def test_files_come_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "online.csv").touch()
     (tmp_path / "sub").mkdir()
-    assert offered("shortlist fit onl", cwd=tmp_path).split() == []  # the shell offers the file
-    assert offered("shortlist fit ", cwd=tmp_path).split() == []
-    assert offered("shortlist fit online-", cwd=tmp_path).split() == ["online-retail"]
-    assert offered("shortlist fit sub/", cwd=tmp_path).split() == []
+    assert offered("shortlist fit onl").split() == []  # the shell offers the file
+    assert offered("shortlist fit ").split() == []
+    assert offered("shortlist fit online-").split() == ["online-retail"]
+    assert offered("shortlist fit sub/").split() == []
 
 
 def test_nothing_heavy_is_loaded():
@@ -115,12 +124,12 @@ def test_nothing_heavy_is_loaded():
 
 
 def test_names_are_those_of_the_library():
-    assert set(completing.SETTINGS) == set(MODELS)
-    for name, settings in completing.SETTINGS.items():
+    assert set(completion.SETTINGS) == set(MODELS)
+    for name, settings in completion.SETTINGS.items():
         assert set(settings) == {field.name for field in fields(recommender_class(name))}
-    assert list(completing.LAYOUTS) == list(datasets.layouts())
-    assert list(completing.BUNDLED) == [info.name for info in datasets.available()]
-    assert {parse_metric(one).name for one in completing.METRICS} == set(spec._NAMES)
-    assert [one.value for one in Named] == list(SLATES)
-    accurate = {one for one in completing.METRICS if not parse_metric(one).beyond_accuracy}
-    assert set(completing.ACCURACY) == accurate
+    assert list(completion.LAYOUTS) == list(datasets.layouts())
+    assert list(completion.BUNDLED) == [info.name for info in datasets.available()]
+    assert {parse_metric(one).name for one in completion.METRICS} == set(spec._NAMES)
+    assert [one.value for one in SlateName] == list(SLATES)
+    accurate = {one for one in completion.METRICS if not parse_metric(one).beyond_accuracy}
+    assert set(completion.ACCURACY) == accurate

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from cli.helpers import program
-from shortlist.cli import checkup, doctor, machine, packages
+from shortlist.cli.doctor import checks, command, machine, packages
+from shortlist.cli.doctor.probes import ProbeError, probe
 from shortlist.cli.failures import Session
 from shortlist.cli.output import Output
-from shortlist.cli.probes import ProbeError, probe
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,15 +47,15 @@ def test_all_is_well(tmp_path):
 
 def test_text(capsys):
     say = Output(SimpleNamespace(obj=Session()), as_json=False, quiet=False)
-    report = checkup.Report()
-    report.add("Packages", checkup.Finding("numpy", "9.9"))
-    doctor._show(report, say)
+    report = checks.Report()
+    report.add("Packages", checks.CheckResult("numpy", "9.9"))
+    command._show(report, say)
     assert capsys.readouterr().out == "Packages\n  numpy  9.9\n\nAll is well.\n"
-    report.add("Packages", checkup.Finding("polars", "odd", "note", "look at it"))
-    doctor._show(report, say)
+    report.add("Packages", checks.CheckResult("polars", "odd", "note", "look at it"))
+    command._show(report, say)
     assert capsys.readouterr().out.endswith("  polars  (!) odd\n\nEverything works; still,\n  polars: look at it\n")
-    report.add("Self-test", checkup.Finding("fit", "no", "failed", "mend it"))
-    doctor._show(report, say)
+    report.add("Self-test", checks.CheckResult("fit", "no", "failed", "mend it"))
+    command._show(report, say)
     assert "1 thing must be mended:\n  fit: mend it\n  polars: look at it\n" in capsys.readouterr().out
 
 
@@ -84,20 +84,20 @@ def test_a_crash_is_a_line_too(tmp_path):
 
 def test_wrong_threads(monkeypatch):
     monkeypatch.setenv("SHORTLIST_THREADS", "many")
-    report = checkup.Report()
-    assert checkup.check_threads(report) is None
+    report = checks.Report()
+    assert checks.check_threads(report) is None
     (one,) = report.those("failed")
     assert "SHORTLIST_THREADS is 'many'" in one.found
     assert "unset" in one.advice
     monkeypatch.setenv("SHORTLIST_THREADS", "3")
-    report = checkup.Report()
-    assert checkup.check_threads(report) == 3
+    report = checks.Report()
+    assert checks.check_threads(report) == 3
     assert not report.those("failed")
 
 
 def compiler():
-    report = checkup.Report()
-    checkup.check_compiler(report)
+    report = checks.Report()
+    checks.check_compiler(report)
     return {one.name: one for one in report.chapters["Compiler"]}
 
 
@@ -144,7 +144,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch, told, state, words):
         "kernels": 9,
         **told,
     }
-    monkeypatch.setattr(checkup, "probe", lambda name: iter([answer]))
+    monkeypatch.setattr(checks, "probe", lambda name: iter([answer]))
     findings = compiler()
     assert findings["cache"].state == state
     assert words in findings["cache"].found
@@ -161,11 +161,11 @@ def test_missing_and_old_packages(monkeypatch):
         return versions[name]
 
     monkeypatch.setattr(metadata, "version", version)
-    monkeypatch.setattr(checkup, "_import_errors", lambda names: {})
+    monkeypatch.setattr(checks, "_import_errors", lambda names: {})
     base, extras = packages.requirements()
-    report = checkup.Report()
-    checkup.check_packages(report, base)
-    checkup.check_extras(report, extras)
+    report = checks.Report()
+    checks.check_packages(report, base)
+    checks.check_extras(report, extras)
     found = {one.name: one for one in report.chapters["Packages"]}
     assert found["numpy"].found.startswith("version 1.2, needed is >=")
     assert found["scipy"].found == "not installed"
@@ -234,11 +234,11 @@ def test_limits_of_containers(tmp_path, files, quota, limit):
 
 def test_more_threads_than_the_container_may_run(monkeypatch):
     monkeypatch.setattr(machine, "cpu_quota", lambda: 1.5)
-    report = checkup.Report()
-    checkup.check_processor(report, 8)
+    report = checks.Report()
+    checks.check_processor(report, 8)
     assert "SHORTLIST_THREADS=2" in report.those("note")[0].advice
-    report = checkup.Report()
-    checkup.check_processor(report, 1)
+    report = checks.Report()
+    checks.check_processor(report, 1)
     assert not report.those("note")
 
 
@@ -260,8 +260,8 @@ def test_gpus(tmp_path, monkeypatch):
 
 
 def torch():
-    report = checkup.Report()
-    checkup.check_gpu(report)
+    report = checks.Report()
+    checks.check_gpu(report)
     return report.chapters["Machine"][-1]
 
 
@@ -277,7 +277,7 @@ __version__ = "9.9"
 print("noise")
 """
     monkeypatch.setenv("PYTHONPATH", with_packages(tmp_path, torch=source)["PYTHONPATH"])
-    monkeypatch.setattr(checkup, "find_spec", lambda name: True)
+    monkeypatch.setattr(checks, "find_spec", lambda name: True)
     assert torch().found == "9.9, sees Great GPU"
     (tmp_path / "torch" / "__init__.py").write_text(source.replace("True", "False"))
     monkeypatch.setattr(machine, "gpus", lambda: ["Great GPU"])

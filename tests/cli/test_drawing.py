@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from shortlist.cli.drawing import draw_facts, draw_table
 from shortlist.cli.output import Output
+from shortlist.cli.terminal_tables import draw_facts, draw_table
 
 METRICS = ["recall@20", "ndcg@20", "coverage@20", "gini@20", "popularity@20", "novelty@20"]
 MODELS = ["Popularity", "EASE", "IALS"]

@@ -8,7 +8,7 @@ from hypothesis import given
 
 import shortlist as sl
 from cli.helpers import COLUMNS
-from shortlist.cli.about_data import describe_events
+from shortlist.cli.describe_events import describe_events
 
 
 def test_model(run, run_json, odd_model):

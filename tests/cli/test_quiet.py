@@ -2,7 +2,7 @@ import pytest
 
 import shortlist as sl
 from cli.helpers import COLUMNS
-from shortlist._notes import silenced
+from shortlist._compile_notes import silenced
 
 
 @pytest.mark.parametrize("quiet", [True, False])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.cli.config import _settings
-from shortlist.cli.settings import Stored, make_models, typed
+from shortlist.cli.model_settings import ConfigFile, make_models, typed
 from shortlist.errors import SettingError
 
 
@@ -60,16 +60,16 @@ def test_refused(name, text, words):
 
 @given(st.floats(0, 1e30, exclude_min=True), st.integers(1, 10**6))
 def test_numbers_of_a_file_arrive_as_they_are(share, count):
-    stored = Stored("shop.toml", _settings({"regularization": share, "ials": {"dim": count}}, "shop.toml", "fit"))
+    stored = ConfigFile("shop.toml", _settings({"regularization": share, "ials": {"dim": count}}, "shop.toml", "fit"))
     (model,) = make_models(["ials"], [], stored)
     assert (model.regularization, model.dim) == (share, count)
 
 
 def test_typed_ones_win_and_those_of_others_stay():
-    stored = Stored("shop.toml", ["ials.dim=2", "ials.epochs=3", "ease.regularization=9"])
+    stored = ConfigFile("shop.toml", ["ials.dim=2", "ials.epochs=3", "ease.regularization=9"])
     (model,) = make_models(["ials"], ["dim=5"], stored)
     assert (model.dim, model.epochs) == (5, 3)
     (model,) = make_models(["EASE"], [], stored)
     assert model.regularization == 9
     with pytest.raises(SettingError, match=r"shop.toml: .*say whose"):
-        make_models(["ials", "ease"], [], Stored("shop.toml", ["dim=2"]))
+        make_models(["ials", "ease"], [], ConfigFile("shop.toml", ["dim=2"]))

@@ -7,12 +7,12 @@ import pytest
 
 import shortlist as sl
 from cli.helpers import COLUMNS, ODD_USERS, words
-from shortlist.cli.spaces import described, read_spaces
+from shortlist.cli.space_options import described, read_spaces
 from shortlist.errors import DataError, SettingError
 from shortlist.recommenders.ease import EASE
 from shortlist.recommenders.ials import IALS
 from shortlist.recommenders.neighbours import ItemKNN
-from shortlist.recommenders.space import Choice, Grows, Real, When, Whole
+from shortlist.recommenders.search_space import Choice, Increasing, Integer, Real, When
 from shortlist.tuning.problem import Problem
 
 pytest.importorskip("optuna")
@@ -129,10 +129,10 @@ def test_ranges_are_kept_to(run_json, odd_csv):
         (IALS, "regularization_exponent=0.5..1", Real(0.5, 1.0)),
         (IALS, "regularization_exponent=0.5..1:log", Real(0.5, 1.0, log=True)),
         (IALS, "init_scale=1e-2..1:log", Real(0.01, 1.0, log=True)),
-        (IALS, "ials.dim = 64, 16", Grows(16, 64)),
-        (IALS, "dim=8..64", Whole(8, 64)),
+        (IALS, "ials.dim = 64, 16", Increasing(16, 64)),
+        (IALS, "dim=8..64", Integer(8, 64)),
         (IALS, "weighting=binary,raw", Choice("binary", "raw")),
-        (ItemKNN, "neighbours=10..20", Whole(10, 20, log=True)),
+        (ItemKNN, "neighbours=10..20", Integer(10, 20, log=True)),
         (ItemKNN, "shrinkage=1..9", Real(1.0, 9.0, log=True, when=When("similarity", "cosine", "tfidf"))),
     ],
 )
@@ -206,7 +206,7 @@ def test_without_optuna(run, monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(importlib.import_module("shortlist.tuning.engine"), "import_module", missing)
+    monkeypatch.setattr(importlib.import_module("shortlist.tuning.optuna_adapter"), "import_module", missing)
     for command in ("tune", "compare"):
         result = run(command, "nowhere.csv", *COLUMNS, code=1)
         assert "shortlist[tune]" in result.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.helpers import program
+from test_warming import compiled_in_a_session
 
 
 @pytest.fixture(scope="module")
@@ -16,20 +17,21 @@ def environment(tmp_path_factory):
 
 
 def test_what_is_compiled_once_is_there(environment):
-    first = program("warmup", "--model", "popularity", "--json", "-q", env=environment, timeout=600)
+    first = program("warmup", "--model", "ials", "--json", "-q", env=environment, timeout=600)
     assert (first.returncode, first.stderr) == (0, "")
     told = json.loads(first.stdout)
     assert told["cache"] == environment["SHORTLIST_CACHE_DIR"]
-    (one,) = told["models"]
-    assert one["model"] == "Popularity"
-    assert one["kernels"] > 0
-    assert one["cpu_seconds"] > 0
+    (warmed,) = told["models"]
+    assert warmed["model"] == "IALS"
+    assert warmed["kernels"] > 20
+    assert warmed["cpu_seconds"] > 0
     assert list(Path(told["cache"]).rglob("*.nbc"))
-    again = program("warmup", "--model", "popularity", env=environment, timeout=600)
+    again = program("warmup", "--model", "ials", env=environment, timeout=600)
     assert again.returncode == 0
-    assert "Popularity  already compiled" in again.stdout
+    assert "IALS   already compiled" in again.stdout
     assert f"kept in  {told['cache']}" in again.stdout
     assert again.stderr == "warming up: 1/1 recommenders\n"
+    assert compiled_in_a_session(["IALS"], environment) == []
 
 
 def test_a_name_that_is_none(run):
@@ -38,10 +40,13 @@ def test_a_name_that_is_none(run):
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of processes")
 def test_nowhere_to_keep_them(environment, tmp_path):
-    """A later process would compile again, so that an image must not be built."""
+    """A later process would compile again, so that an image must not be built. One kernel stands for all."""
     code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "import sys; sys.argv = ['shortlist', 'warmup', '--model', 'popularity', '-q']\n"
+        "import numpy\n"
+        "from shortlist import _random, warming\n"
+        "warming._use = lambda model: _random.mixed(numpy.uint64(1))\n"
         "from shortlist.cli import main; main()"
     )
     fresh = {**environment, "SHORTLIST_CACHE_DIR": str(tmp_path / "fresh")}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from types import NoneType
 from typing import Any
 
@@ -23,8 +24,11 @@ import pytest
 
 import shortlist as sl
 from shortlist.data.vocabulary import Vocabulary
+from shortlist.recommenders.alternating import Alternating
+from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.multilinear_model import MultilinearModel
 from shortlist.recommenders.registry import REGISTRY, recommender_class
-from shortlist.recommenders.sampled import Sampled
+from shortlist.recommenders.sgd_factorization import SGDFactorization
 
 
 @dataclass(frozen=True)
@@ -189,9 +193,12 @@ def test_contexts_may_be_a_frame_of_any_library(name, kind, tmp_path):
 
 
 def test_similar_items_may_be_asked_for_by_a_frame(name, data):
-    if not CASES[name].similar:
-        return
     model, items = quick(name).fit(data), data.items.ids()[:2]
+    if not CASES[name].similar:
+        for frame in FRAMES.values():
+            with pytest.raises(sl.SettingError, match="no notion of similar items"):
+                model.similar_items(frame({"product": items}), n=3)
+        return
     expected = model.similar_items(items, n=3)
     for frame in FRAMES.values():
         found = model.similar_items(frame({"product": items}), n=3)
@@ -391,7 +398,7 @@ def test_a_history_answers_as_the_context_that_has_it(model, data):
     everyone = data.contexts.ids()
     known = model.recommend(everyone, n=8)
     told = model.recommend(history=[data.history(one) for one in everyone], n=8)
-    if isinstance(model, Sampled):  # contexts are learnt beside the items, so these are near to each other at best
+    if isinstance(model, SGDFactorization):  # contexts are learnt beside the items, so these are near at best
         assert np.mean([len({*a} & {*b}) / 8 for a, b in zip(known.ids, told.ids)]) > 0.75
         return
     assert known.ids == told.ids
@@ -486,7 +493,30 @@ def test_learns_taste(name, model, data):
     assert np.mean(hits) > 0.9
 
 
-@pytest.mark.parametrize("kind", ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "text"])
+INTEGERS = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"]
+FAMILIES = [SGDFactorization, MultilinearModel, Alternating, Recommender]  # one is of the first that it belongs to
+
+
+def family(name: str) -> Any:
+    """The base whose recommenders share most of their code."""
+    return next(base for base in FAMILIES if issubclass(recommender_class(name), base))
+
+
+def id_types() -> list[tuple[str, str]]:
+    """Text for every recommender, and each type of integers for at least one of every family."""
+    pairs = [(name, "text") for name in sorted(REGISTRY)]
+    for base in FAMILIES:
+        members = [name for name in sorted(REGISTRY) if family(name) is base]
+        rounds = max(2 * len(members), len(INTEGERS))
+        pairs += [(members[k % len(members)], INTEGERS[k % len(INTEGERS)]) for k in range(rounds)]
+    return list(dict.fromkeys(pairs))
+
+
+def test_every_family_has_every_type_of_ids():
+    assert {(family(name), kind) for name, kind in id_types()} == set(product(FAMILIES, [*INTEGERS, "text"]))
+
+
+@pytest.mark.parametrize(("name", "kind"), id_types())
 def test_ids_come_back_in_their_own_type(name, kind, tmp_path):
     data = events(kind)
     model = make(name).fit(data)
@@ -510,26 +540,35 @@ def test_tuple_contexts(name, tmp_path):
             one.recommend([("u3", 7)])
 
 
-def test_saved_and_loaded_in_a_new_process_it_answers_the_same(name, model, data, tmp_path):
-    model.save(tmp_path / "model")
+def test_saved_and_loaded_in_a_new_process_they_answer_the_same(data, tmp_path):
+    """One process for all of them, as starting one takes longer than the rest."""
+    models = {name: make(name).fit(data) for name in sorted(REGISTRY)}
+    for name, model in models.items():
+        model.save(tmp_path / name)
     everyone = data.contexts.ids()
     script = (
         "import json, sys, shortlist as sl\n"
-        "model = sl.load(sys.argv[1]); everyone = json.load(sys.stdin)\n"
-        "answer = model.recommend(everyone, n=6); told = model.recommend(history=[[model.items_.ids()[2]]], n=6)\n"
-        "print(json.dumps({'ids': answer.ids + told.ids, 'settings': model.settings(),\n"
-        "  'scores': [[float(s) for s in row] for row in answer.scores + told.scores]}))"
+        "everyone, folder, answers = json.load(sys.stdin), sys.argv[1], {}\n"
+        "for name in sys.argv[2:]:\n"
+        "    model = sl.load(f'{folder}/{name}')\n"
+        "    answer = model.recommend(everyone, n=6); told = model.recommend(history=[[model.items_.ids()[2]]], n=6)\n"
+        "    answers[name] = {'ids': answer.ids + told.ids, 'settings': model.settings(),\n"
+        "      'scores': [[float(s) for s in row] for row in answer.scores + told.scores]}\n"
+        "print(json.dumps(answers))"
     )
     run = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "model")],
+        [sys.executable, "-c", script, str(tmp_path), *models],
         input=json.dumps(everyone), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    got = json.loads(run.stdout)
-    here, told = model.recommend(everyone, n=6), model.recommend(history=[[data.items.ids()[2]]], n=6)
-    assert got["ids"] == here.ids + told.ids
-    assert got["settings"] == model.settings()
-    for a, b in zip(got["scores"], here.scores + told.scores):
-        assert a == [float(score) for score in b]
+    answers = json.loads(run.stdout)
+    assert set(answers) == set(REGISTRY)
+    for name, model in models.items():
+        got = answers[name]
+        here, told = model.recommend(everyone, n=6), model.recommend(history=[[data.items.ids()[2]]], n=6)
+        assert got["ids"] == here.ids + told.ids, name
+        assert got["settings"] == model.settings(), name
+        for a, b in zip(got["scores"], here.scores + told.scores):
+            assert a == [float(score) for score in b], name
 
 
 def test_the_same_seed_gives_the_same_scores_at_any_thread_count(name, data):
@@ -662,17 +701,20 @@ def test_a_small_memory_budget_gives_the_same_answers(model, data):
     assert model.recommend(everyone, n=5, memory=64).ids == model.recommend(everyone, n=5, memory="1GB").ids
 
 
-def test_fitting_loads_no_heavy_library(name, tmp_path):
+def test_fitting_loads_no_heavy_library(tmp_path):
+    """One process for all of them: what the first loads, it says before the next is fitted."""
     path = tmp_path / "events.csv"
     path.write_text("u,i\n" + "\n".join(f"u{k % 5},i{k % 7}" for k in range(60)))
-    settings = CASES[name].settings
+    settings = {name: CASES[name].settings for name in sorted(REGISTRY)}
     script = (
         "import sys, shortlist as sl\n"
         f"events = sl.Interactions.read({str(path)!r}, context='u', item='i')\n"
-        f"sl.{name}(**{settings!r}).fit(events).recommend(['u1'])\n"
         "heavy = {'torch', 'faiss', 'ray', 'fastapi', 'optuna', 'lightgbm', 'pandas', 'pyarrow', 'matplotlib'}\n"
-        "heavy &= set(sys.modules)\n"
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+        f"for name, settings in {settings!r}.items():\n"
+        "    getattr(sl, name)(**settings).fit(events).recommend(['u1'])\n"
+        "    loaded = heavy & set(sys.modules)\n"
+        "    if loaded:\n"
+        "        sys.exit(f'{name} loaded {loaded}')\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

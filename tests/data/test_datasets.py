@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import polars as pl
 import pytest
 
 from shortlist.data import datasets, splits
 from shortlist.errors import SettingError
-
-
-def test_docstrings():
-    assert doctest.testmod(datasets).failed == 0
 
 
 def test_online_retail():

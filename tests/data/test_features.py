@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import doctest
 import math
 import re
 
@@ -16,10 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data.features import matching
-from shortlist.data.features import table as module
-from shortlist.data.features.plan import refuse_like_names
-from shortlist.data.rows import fault
+from shortlist.data.features.feature_spec import refuse_like_names
+from shortlist.data.sparse_rows import csr_error
 from shortlist.errors import DataError, SettingError, ShortlistError
 
 WEIRD = ["", " ", "a", "b", "b=c", "(missing)", "(rare)", "=", "é", "e\u0301", "日本", "a|b", "x" * 500, "null", "\x00"]
@@ -94,7 +91,7 @@ def test_every_entry_is_the_reference_s(rows, min_count, normalize):
     for one, row in expected.items():
         assert found[one].keys() == row.keys()
         assert found[one] == pytest.approx(row, rel=1e-4, abs=1e-4)
-    assert fault(features.rows, len(rows)) is None
+    assert csr_error(features.rows, len(rows)) is None
     assert features.rows.values.dtype == np.float32
     assert len(set(features.feature_names)) == features.n_features
     for field in features.fields:
@@ -144,13 +141,6 @@ def test_names_that_could_be_told_apart_no_more(names, end):
     with pytest.raises(DataError) as caught:
         refuse_like_names(names)
     assert any(f"columns {a!r} and {b!r} could give features of one name" in str(caught.value) for a, b in pairs)
-
-
-def test_examples_in_docstrings_run():
-    for one in (module, matching):
-        result = doctest.testmod(one, optionflags=doctest.NORMALIZE_WHITESPACE)
-        assert result.attempted
-        assert not result.failed
 
 
 # --- kinds -----------------------------------------------------------------------------------------------------------

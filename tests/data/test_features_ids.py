@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data.rows import fault
+from shortlist.data.sparse_rows import csr_error
 from shortlist.errors import DataError, SettingError, ShortlistWarning, UnknownIdError
 
 ITEMS = pl.DataFrame({"item": ["tea", "jam", "fig"], "kind": ["dry", None, "fresh"], "price": [1.0, 2.0, None]})
@@ -144,7 +144,7 @@ def test_align_loses_nothing(ours, theirs, dtype):
     features = sl.Features.from_frame(frame, id="i", numeric={"x": "raw"})
     vocabulary = sl.Vocabulary.of(pl.Series(theirs).cast(pl.String if dtype == pl.String else pl.Int32))
     aligned = features.align(vocabulary)
-    assert fault(aligned.rows, len(theirs)) is None
+    assert csr_error(aligned.rows, len(theirs)) is None
     for r, one in enumerate(theirs):
         assert row(features, aligned.rows, r) == ({"x": one} if one in ours else {"x (missing)": 1})
     assert sorted(map(int, aligned.without)) == sorted(set(theirs) - set(ours))
@@ -280,7 +280,7 @@ def test_select(items):
     part = items.select(["price", "kind"])
     assert part.feature_names == ("price", "price (missing)", "kind=dry", "kind=fresh", "kind (missing)")
     assert all(part[one] == items[one] for one in items.ids)
-    assert fault(part.rows, 3) is None
+    assert csr_error(part.rows, 3) is None
     assert items.select("price").feature_names == ("price", "price (missing)")
     assert [field.n_missing for field in part.fields] == [1, 1]
     assert items.select("price").encode({"item": ["x"], "price": [3.0]})["x"] == {"price": 3}
@@ -301,7 +301,7 @@ def test_join_keeps_everybody(left, right):
     both = a.join(b)
     assert both.ids == left + [one for one in right if one not in left]
     assert both.feature_names == a.feature_names + b.feature_names
-    assert fault(both.rows, len(both)) is None
+    assert csr_error(both.rows, len(both)) is None
     for one in both.ids:
         expected = a[one] if one in left else {"x (missing)": 1}
         assert both[one] == expected | (b[one] if one in right else {"y (missing)": 1})

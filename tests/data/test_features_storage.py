@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data.features.numbers import NumericField
-from shortlist.data.rows import Rows
+from shortlist.data.features.numeric import NumericField
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.storage import StoredModel, load_model, save_model
@@ -80,7 +80,7 @@ def test_any_value_comes_back(tmp_path_factory, values, min_count):
 def test_more_numeric_columns_than_settings_have_room_for(tmp_path):
     wide = [NumericField(name=f"column {k}", mean=k / 3, std=1.5) for k in range(12_000)]
     n_columns = sum(one.n_columns for one in wide)
-    rows = Rows(np.array([0, 1], np.int64), np.array([5], np.int32), np.ones(1, np.float32), n_columns)
+    rows = SparseRows(np.array([0, 1], np.int64), np.array([5], np.int32), np.ones(1, np.float32), n_columns)
     features = sl.Features(Vocabulary(pl.DataFrame({"product": [7]})), wide, rows)
     path = tmp_path / "m"
     save_model(path, StoredModel("Sample", *features.to_parts()))

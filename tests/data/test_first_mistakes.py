@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from shortlist.cli import app
+from shortlist.data.csv_lines import lines_at, lines_of_rows, shortened, survey
 from shortlist.data.interactions import Interactions
-from shortlist.data.text import lines_at, lines_of_rows, shortened, survey
 from shortlist.errors import DataError
 
 KNOWN = (
@@ -318,7 +318,7 @@ FIELD = st.sampled_from(["a", "", '"x\ny"', '"q""q"', "é", '"\n\n"', "a" * 100]
 )
 def test_where_a_row_stands(tmp_path, monkeypatch, records, leading, end, last, block):
     """Rows as polars counts them, against the lines of the file counted by hand."""
-    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
+    monkeypatch.setattr("shortlist.data.csv_lines._BLOCK", block)
     texts = ["u,v", *("" if record is None else ",".join(record) for record in records)]
     path = Path(tmp_path, "e.csv")
     path.write_bytes((end * leading + end.join(texts) + (end if last else "")).encode())

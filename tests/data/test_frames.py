@@ -93,7 +93,7 @@ def test_tuples_round_trip_and_codes_do_not_depend_on_the_rows(rows, random):
 
 
 def test_many_batches_keep_the_order_of_rows(monkeypatch):
-    monkeypatch.setattr("shortlist.data.building._BATCH", 1000)
+    monkeypatch.setattr("shortlist.data.encode._BATCH", 1000)
     rng = np.random.default_rng(0)
     frame = pl.DataFrame(
         {
@@ -465,7 +465,7 @@ def test_times_in_text(text, values):
 
 
 def test_text_times_do_not_depend_on_batches(monkeypatch):
-    monkeypatch.setattr("shortlist.data.building._BATCH", 100)
+    monkeypatch.setattr("shortlist.data.encode._BATCH", 100)
     text = ["2020-01-02 10:00:00"] * 3000 + ["2020-01-03"] * 3000 + ["2020-01-02T10:00:00.125"] * 3000
     events = take({"u": [1] * 9000, "i": [1] * 9000, "t": text}, time="t")
     assert events.to_polars()["t"].unique().sort().to_list() == [

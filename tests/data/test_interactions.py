@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from shortlist.data import interactions
 from shortlist.data.interactions import Interactions
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -40,10 +38,6 @@ def entries(view, rows, columns):
             assert pair not in out
             out[pair] = 1.0 if view.values is None else float(view.values[p])
     return out
-
-
-def test_docstrings():
-    assert doctest.testmod(interactions).failed == 0
 
 
 @settings(max_examples=150, deadline=None)

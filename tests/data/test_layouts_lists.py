@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data.layouts import lists, parts
-from shortlist.data.text import shortened
+from shortlist.data.csv_lines import shortened
+from shortlist.data.layouts import published, user_lines
 from shortlist.errors import DataError
 
 GIVEN = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -28,20 +28,20 @@ BLANK = st.sampled_from([" ", "\t", "  "])
     block=st.integers(1, 40),
 )
 def test_round_trip(tmp_path, monkeypatch, file, blank, end, last, mark, block):
-    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
+    monkeypatch.setattr("shortlist.data.csv_lines._BLOCK", block)
     text = end.join(blank.join(map(str, [user, *items])) for user, items in file) + (end if last else "")
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode())
     events = [(user, item) for user, items in file for item in items]
     if not events:
         with pytest.raises(DataError, match="there are no items"):
-            lists.read_lists(path, "x")
+            user_lines.read_lists(path, "x")
         return
-    found = lists.read_lists(path, "x")
+    found = user_lines.read_lists(path, "x")
     assert list(zip(found.users.tolist(), found.items.tolist())) == events
     assert found.n_dropped == 0
     assert found.first.tolist() == [k == 0 for _, items in file for k in range(len(items))]
-    back = parts.events_of(found.users, found.items)
+    back = published.events_of(found.users, found.items)
     assert back.to_polars().rows() == events
     assert back.items.ids() == sorted({item for _, item in events})
 
@@ -56,7 +56,7 @@ def test_round_trip(tmp_path, monkeypatch, file, blank, end, last, mark, block):
     block=st.integers(1, 30),
 )
 def test_bad_lines_are_counted_named_and_left_out(tmp_path, monkeypatch, lines, least, most, block):
-    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
+    monkeypatch.setattr("shortlist.data.csv_lines._BLOCK", block)
     path = tmp_path / "a.txt"
     path.write_text("7 8 9\n" + "".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
 
@@ -67,12 +67,12 @@ def test_bad_lines_are_counted_named_and_left_out(tmp_path, monkeypatch, lines, 
     numbered = [(number, line) for number, line in enumerate(lines, 2) if line]
     bad = [(number, line) for number, line in numbered if not good(line)]
     events = [(7, 8), (7, 9), *((int(line[0]), int(item)) for _, line in numbered if good(line) for item in line[1:])]
-    found = lists.read_lists(path, "x", on_bad="drop", least=least, most=most)
+    found = user_lines.read_lists(path, "x", on_bad="drop", least=least, most=most)
     assert list(zip(found.users.tolist(), found.items.tolist())) == events
     assert found.n_dropped == len(bad)
     if bad:
         with pytest.raises(DataError) as caught:
-            lists.read_lists(path, "'user item'", least=least, most=most)
+            user_lines.read_lists(path, "'user item'", least=least, most=most)
         message = str(caught.value)
         assert f"{len(bad)} of {len(numbered) + 1} lines are not written as 'user item'" in message
         for number, line in bad[:3]:
@@ -106,7 +106,7 @@ def test_pairs_and_lists_hold_the_same(tmp_path, histories):
 
 def test_codes_of_ids_far_apart_and_close_together():
     for ids in ([5, 3, 5, 0], [10**15, 3, 10**15, 0]):
-        vocabulary, codes = parts.coded(np.array(ids), "item")
+        vocabulary, codes = published.coded(np.array(ids), "item")
         assert vocabulary.ids() == sorted(set(ids))
         assert vocabulary.ids(codes) == ids
         assert codes.dtype == np.int32

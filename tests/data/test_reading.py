@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from shortlist.data.csv_lines import _walked
+from shortlist.data.event_files import column_names, find_files
 from shortlist.data.interactions import Interactions
-from shortlist.data.reading import column_names, find_files
-from shortlist.data.text import _walked
 from shortlist.errors import DataError, SettingError, ShortlistError
 
 NASTY = [
@@ -445,7 +445,7 @@ def test_parquet_that_is_cut_or_misnamed(tmp_path):
 
 def test_a_fault_far_down_is_not_the_end_of_the_file(tmp_path, monkeypatch):
     """An error half-way must be raised, not end the rows."""
-    monkeypatch.setattr("shortlist.data.building._BATCH", 1000)
+    monkeypatch.setattr("shortlist.data.encode._BATCH", 1000)
     lines = b"".join(b"%d,item-%d\n" % (k, k % 7) for k in range(60_000))
     with pytest.raises(DataError, match="not UTF-8"):
         read(put(tmp_path, "e.csv", b"u,i\n" + lines + b"1,\xff\xff\n" + lines))
@@ -514,7 +514,7 @@ FIELD = st.sampled_from(["", "a", "7", '""', '"a"', '"x,y"', '"l\nm"', '"q""q"',
     st.integers(1, 64),
 )
 def test_survey_against_the_csv_module(tmp_path, monkeypatch, lines, end, final, block):
-    monkeypatch.setattr("shortlist.data.text._BLOCK", block)
+    monkeypatch.setattr("shortlist.data.csv_lines._BLOCK", block)
     text = end.join(["a,b,c", *("" if fields is None else ",".join(fields) for fields in lines)]) + (
         end if final else ""
     )

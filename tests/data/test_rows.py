@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, fault, has_pairs, rows_of
+from shortlist.data.sparse_rows import COUNT, LATEST, SUM, SparseRows, by_key, csr_error, has_pairs, rows_of
 
 
 @st.composite
@@ -77,17 +77,17 @@ def test_by_key_keeps_the_order(data, timed):
 
 
 def test_take_and_from_lists():
-    rows = Rows.from_lists([np.array([3, 1, 3]), np.array([]), np.array([0])], 4)
+    rows = SparseRows.from_lists([np.array([3, 1, 3]), np.array([]), np.array([0])], 4)
     assert rows.indptr.tolist() == [0, 2, 2, 3]
     assert rows.indices.tolist() == [1, 3, 0]
     assert rows.lengths.tolist() == [2, 0, 1]
     picked = rows.take(np.array([2, 0, 0, 1]))
     assert [picked.row(r).tolist() for r in range(4)] == [[0], [1, 3], [1, 3], []]
-    weighted = Rows(rows.indptr, rows.indices, np.array([1, 2, 3], np.float32), 4).take(np.array([2, 0]))
+    weighted = SparseRows(rows.indptr, rows.indices, np.array([1, 2, 3], np.float32), 4).take(np.array([2, 0]))
     assert weighted.values is not None
     assert weighted.values.tolist() == [3, 1, 2]
     assert len(rows.take(np.array([], np.int64))) == 0
-    assert Rows.from_lists([], 4).n_rows == 0
+    assert SparseRows.from_lists([], 4).n_rows == 0
 
 
 def test_sums_are_exact_beyond_float32():
@@ -99,7 +99,7 @@ def test_sums_are_exact_beyond_float32():
 
 def _rows(indptr, indices, values=None, n_columns=4):
     weights = None if values is None else np.array(values, np.float32)
-    return Rows(np.array(indptr, np.int64), np.array(indices, np.int32), weights, n_columns)
+    return SparseRows(np.array(indptr, np.int64), np.array(indices, np.int32), weights, n_columns)
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def _rows(indptr, indices, values=None, n_columns=4):
     ],
 )
 def test_fault_names_what_is_wrong(rows, n_rows, wrong):
-    found = fault(rows, n_rows)
+    found = csr_error(rows, n_rows)
     assert found is None if wrong is None else wrong in found
 
 
 def test_fault_of_other_types():
     good = _rows([0, 1], [1], [1])
     for field, dtype in (("indptr", np.int32), ("indices", np.int64), ("values", np.float64)):
-        assert "expected" in fault(replace(good, **{field: getattr(good, field).astype(dtype)}), 1)
-    assert "expected" in fault(replace(good, indices=good.indices.reshape(1, 1), values=None), 1)
+        assert "expected" in csr_error(replace(good, **{field: getattr(good, field).astype(dtype)}), 1)
+    assert "expected" in csr_error(replace(good, indices=good.indices.reshape(1, 1), values=None), 1)
 
 
 @settings(max_examples=150, deadline=None)
@@ -138,8 +138,8 @@ def test_fault_of_other_types():
 def test_fault_finds_none_in_what_is_built_here(data, weighted):
     keys, columns, weights, _, n_rows, n_columns = data
     rows = rows_of(keys, columns, weights if weighted else None, None, n_rows, n_columns, SUM)
-    assert fault(rows, n_rows) is None
-    assert fault(rows.transpose(), n_columns) is None
+    assert csr_error(rows, n_rows) is None
+    assert csr_error(rows.transpose(), n_columns) is None
 
 
 @settings(max_examples=300, deadline=None)
@@ -151,22 +151,22 @@ def test_fault_against_the_definition(indptr, indices):
     lists = [indices[a:b] for a, b in pairwise(indptr)]
     bounds = indptr[0] == 0 and indptr[-1] == len(indices) and sorted(indptr) == indptr
     good = bounds and all(set(one) <= set(range(4)) and sorted(set(one)) == one for one in lists)
-    assert (fault(_rows(indptr, indices), len(indptr) - 1) is None) == good
+    assert (csr_error(_rows(indptr, indices), len(indptr) - 1) is None) == good
 
 
 def test_what_rows_count_for():
-    rows = Rows(np.array([0, 2, 2, 3]), np.array([1, 3, 0], np.int32), None, 4)
-    assert rows.masses.tolist() == [2, 0, 1]
+    rows = SparseRows(np.array([0, 2, 2, 3]), np.array([1, 3, 0], np.int32), None, 4)
+    assert rows.effective_counts.tolist() == [2, 0, 1]
     faded = replace(rows, confidence=np.array([0.5, 0.25, 1], np.float32))
-    assert faded.masses.tolist() == [0.75, 0, 1]
+    assert faded.effective_counts.tolist() == [0.75, 0, 1]
     assert faded.sums(np.array([1e30, 1, 3], np.float32))[2] == 3  # whatever is in the rows before
     assert rows.sums(np.full(1, 2, np.float32)).tolist() == [4, 0, 2]
-    assert rows.masses.dtype == faded.masses.dtype == np.float64
+    assert rows.effective_counts.dtype == faded.effective_counts.dtype == np.float64
 
 
 def test_column_counts_by_parts():
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 7, (1 << 20) + 5).astype(np.int32)
-    rows = Rows(np.array([0, len(columns)]), columns, None, 9)
+    rows = SparseRows(np.array([0, len(columns)]), columns, None, 9)
     np.testing.assert_array_equal(rows.column_counts(), np.bincount(columns, minlength=9))
-    assert Rows(np.array([0]), np.empty(0, np.int32), None, 3).column_counts().tolist() == [0, 0, 0]
+    assert SparseRows(np.array([0]), np.empty(0, np.int32), None, 3).column_counts().tolist() == [0, 0, 0]

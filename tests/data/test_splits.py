@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import doctest
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -114,10 +113,6 @@ def check_weak(split, before, after, repeats):
     assert dropped["test items not in train"] == len({row[1] for row in after} - items)
     assert dropped["test events that repeat a test pair"] == len(warm) - len(newest)
     assert dropped.get("test pairs that repeat a pair of the history", 0) == len(newest) - len(truth)
-
-
-def test_docstrings():
-    assert doctest.testmod(splits).failed == 0
 
 
 # --- by time ----------------------------------------------------------------------------------------------------------

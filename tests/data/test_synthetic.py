@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -209,9 +207,3 @@ def test_wrong_arguments(change, message):
 
 def test_numpy_integers_are_fine():
     assert len(synthetic_codes(np.int32(10), np.int64(100), np.int32(200), np.uint64(1))[0]) == 200
-
-
-def test_examples_in_docstrings_run():
-    result = doctest.testmod(synthetic)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import doctest
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,10 +16,6 @@ from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
 
 UNITS = ["ms", "us", "ns"]
-
-
-def test_docstrings():
-    assert doctest.testmod(times).failed == 0
 
 
 def hourly(zone, unit, first):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import polars as pl
 import pytest
@@ -27,10 +25,6 @@ def of(ids):
 def many(ids, n=vocabulary._JOIN_FROM):
     """Enough of them for the hash join."""
     return (ids * (n // len(ids) + 1))[: n + 1]
-
-
-def test_docstrings():
-    assert doctest.testmod(vocabulary).failed == 0
 
 
 @settings(max_examples=80, deadline=None)

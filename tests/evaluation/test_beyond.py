@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 
 import shortlist as sl
-from shortlist.data.rows import Rows
-from shortlist.evaluation import search
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.evaluation import catalogue_search
+from shortlist.evaluation.cold_items import out_of_place
 from shortlist.evaluation.evaluate import DEFAULT_METRICS
-from shortlist.evaluation.untrained import out_of_place
 from shortlist.scoring import DotProductScorer
 
 OVERALL = ["coverage@6", "gini@6"]
-PER_CONTEXT = ["popularity@6", "novelty@6", "distance@6", "untrained@6"]
+PER_CONTEXT = ["popularity@6", "novelty@6", "distance@6", "cold_share@6"]
 BEYOND = [*OVERALL, *PER_CONTEXT]
 
 
@@ -87,7 +87,7 @@ def textbook(tops: list[list], train: sl.Interactions) -> dict[str, object]:
         "popularity@6": [mean(len(had[item]) / len(contexts) for item in top) for top in tops],
         "novelty@6": [mean(-math.log2(len(had[item]) / len(contexts)) for item in top) for top in tops],
         "distance@6": [mean(1 - cosine(a, b) for a, b in combinations(top, 2)) for top in tops],
-        "untrained@6": [mean(not had[item] for item in top) for top in tops],
+        "cold_share@6": [mean(not had[item] for item in top) for top in tops],
     }
 
 
@@ -178,7 +178,7 @@ def test_lists_are_those_that_people_are_shown(model, split, n):
 
 def test_only_tied_contexts_are_searched_again(split, monkeypatch):
     searched = []
-    real = search.top_n
+    real = catalogue_search.top_n
 
     def top_n(scorer, n, **how):
         searched.append(scorer.n_queries)
@@ -198,7 +198,7 @@ def test_only_tied_contexts_are_searched_again(split, monkeypatch):
             scorer.score = score
             return scorer
 
-    monkeypatch.setattr(search, "top_n", top_n)
+    monkeypatch.setattr(catalogue_search, "top_n", top_n)
     model = Tied(regularization=5.0).fit(split.train)
     result = sl.evaluate(model, split, ["popularity@4"])
     assert searched == [split.truth.n_contexts, 1]
@@ -212,7 +212,7 @@ class TestEconomy:
     @pytest.fixture
     def searches(self, monkeypatch):
         done = []
-        real = {name: getattr(search, name) for name in ("top_n", "item_ranks")}
+        real = {name: getattr(catalogue_search, name) for name in ("top_n", "item_ranks")}
 
         def top_n(scorer, n, **how):
             done.append(("top_n", n))
@@ -222,8 +222,8 @@ class TestEconomy:
             done.append(("item_ranks",))
             return real["item_ranks"](scorer, targets, **how)
 
-        monkeypatch.setattr(search, "top_n", top_n)
-        monkeypatch.setattr(search, "item_ranks", item_ranks)
+        monkeypatch.setattr(catalogue_search, "top_n", top_n)
+        monkeypatch.setattr(catalogue_search, "item_ranks", item_ranks)
         return done
 
     @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ class TestEconomy:
         def never(*_, **__):
             raise AssertionError
 
-        monkeypatch.setattr("shortlist.metrics.beyond.cosine_sums", never)
+        monkeypatch.setattr("shortlist.metrics.beyond_accuracy.cosine_sums", never)
         sl.evaluate(model, split, ["recall@5", "coverage@5", "novelty@5"])
         with pytest.raises(AssertionError):
             sl.evaluate(model, split, ["distance@5"])
@@ -361,9 +361,9 @@ class TestUntrained:
         with pytest.warns(
             sl.ShortlistWarning, match=r"20% of the first 5 places in the lists of Given .*deny="
         ) as told:
-            result = self.evaluated(cold, scores, ["recall@5", "untrained@5"])
+            result = self.evaluated(cold, scores, ["recall@5", "cold_share@5"])
         assert told[0].filename == __file__
-        assert result["untrained@5"] == pytest.approx(0.2)
+        assert result["cold_share@5"] == pytest.approx(0.2)
         with pytest.warns(sl.ShortlistWarning, match="100% of the first 1 places"):
             self.evaluated(cold, scores, ["recall@1", "hit@20"])  # by what is seen first
 
@@ -371,20 +371,20 @@ class TestUntrained:
         self.evaluated(cold, [*[0.0] * 10, *[1.0] * 10], ["auc"])
 
     def test_where_all_is_equal_recommend_takes_the_popular_ones(self, cold):
-        result = self.evaluated(cold, [0.0] * 20, ["recall@5", "untrained@5"])
-        assert result["untrained@5"] == 0
+        result = self.evaluated(cold, [0.0] * 20, ["recall@5", "cold_share@5"])
+        assert result["cold_share@5"] == 0
         model = Given(scores=tuple([0.0] * 20)).fit(cold.train)
         assert max(max(row) for row in model.recommend(range(40), n=5).ids) < 10
 
     def test_ties_at_the_end_of_lists(self, cold):
         """Three good items, then nothing but ties: no alarm; with the trained ones below, there is one."""
-        self.evaluated(cold, [3.0, 2.0, 1.0, *[0.0] * 17], ["recall@5", "untrained@5"])
+        self.evaluated(cold, [3.0, 2.0, 1.0, *[0.0] * 17], ["recall@5", "cold_share@5"])
         with pytest.warns(sl.ShortlistWarning, match="of the first 5 places"):
             self.evaluated(cold, [3.0, 2.0, 1.0, *[-0.1] * 7, *[0.0] * 10])
 
     def test_where_trained_items_run_out_the_others_fill_the_list(self, cold):
-        result = self.evaluated(cold, [*[1.0] * 10, *[0.0] * 10], ["untrained@15"])
-        assert result["untrained@15"] == pytest.approx(7 / 15)  # 8 of the 10 are not seen
+        result = self.evaluated(cold, [*[1.0] * 10, *[0.0] * 10], ["cold_share@15"])
+        assert result["cold_share@15"] == pytest.approx(7 / 15)  # 8 of the 10 are not seen
 
     def test_few_are_chance(self):
         top = np.array([[0, 1, 2, 3]] * 100)
@@ -392,11 +392,11 @@ class TestUntrained:
         assert out_of_place(top, popularity, None) == 0
         top[7, 2] = 5
         assert out_of_place(top, popularity, None) == 1 / 400
-        excluded = Rows.from_lists([np.array([4, 2] if q == 7 else [4]) for q in range(100)], 6)
+        excluded = SparseRows.from_lists([np.array([4, 2] if q == 7 else [4]) for q in range(100)], 6)
         assert out_of_place(top, popularity, excluded) == 0  # three trained ones were left for four places
 
     @pytest.mark.parametrize("model", [sl.Popularity(), sl.EASE(regularization=1.0), sl.IALS(dim=4, epochs=2)])
     def test_our_own_models_do_not_fold(self, cold, model):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            sl.evaluate(model.fit(cold.train), cold, ["recall@3", "untrained@3"])
+            sl.evaluate(model.fit(cold.train), cold, ["recall@3", "cold_share@3"])

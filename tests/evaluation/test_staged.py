@@ -115,7 +115,7 @@ def test_how_much_of_the_answers_a_second_stage_knows():
     assert cheat.knows_answers(kept) == pytest.approx(len(new) / len(pairs))  # the others may have come again
     with pytest.warns(sl.ShortlistWarning, match=f"learnt from {len(new)} of {len(pairs)} pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
-    cheat._taught.pairs = np.unique(digests(*zip(*new[:1])))
+    cheat._reranker_state.pairs = np.unique(digests(*zip(*new[:1])))
     with pytest.warns(sl.ShortlistWarning, match=f"learnt from 1 of {len(pairs)} pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
     before = sl.splits.by_time(kept.train, 0.3, repeats="keep")

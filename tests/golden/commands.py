@@ -36,7 +36,7 @@ COMMANDS: dict[str, list[str]] = {
         "evaluate", *EVENTS, *DROP, "--model", "ease", "--model", "ials", "--set", "ials.dim=4",
         "--set", "ials.epochs=2", "--threads", "1",
         "--metrics", "recall@5,ndcg@10,hr@5,mrr,map@10,precision@5,auc,coverage@5,gini@5,popularity@5,novelty@5,"
-        "distance@5,untrained@5",
+        "distance@5,cold_share@5",
     ],
     "evaluate, last": ["evaluate", *EVENTS, *DROP, "--split", "last", "--model", "popularity"],
     "evaluate, contexts": ["evaluate", *EVENTS, "--split", "contexts", "--test", "8", "--model", "itemknn"],

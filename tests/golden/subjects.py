@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 import shortlist as sl
+from golden.names import today
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 
 HERE = Path(__file__).parent
@@ -44,7 +45,7 @@ def fit_options(subject: dict[str, Any]) -> dict[str, Any]:
 
 
 def make(subject: dict[str, Any]) -> Any:
-    return recommender_class(subject["model"])(**subject.get("settings", {}))
+    return recommender_class(subject["model"])(**today(subject.get("settings", {})))
 
 
 def fit(subject: dict[str, Any]) -> Any:

@@ -108,7 +108,7 @@ class _Reader:
     def _named_by(self, text: str) -> list[str]:
         """Return the modules that a path may name.
 
-        `shortlist.data.rows:SparseRows` names `shortlist.data.rows`. The beginning of an f-string,
+        `shortlist.data.sparse_rows:SparseRows` names `shortlist.data.sparse_rows`. The beginning of an f-string,
         `shortlist.solvers.`, may name every module of that package.
         """
         if text.endswith("."):

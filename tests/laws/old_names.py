@@ -35,5 +35,5 @@ OLD_NAMES = (
     OldName("contest", "function", "tuning", better="compare_tuned"),
     OldName("over", "method", "sampling", better="bind"),
     OldName("effort", "setting", "retrieval", better="ef_construction"),
-    OldName("masses", "attribute", "solvers", better="effective_counts"),
+    OldName("effective_counts", "attribute", "solvers", better="effective_counts"),
 )

@@ -32,7 +32,7 @@ ROOMS = (
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: `data` for `shortlist.data.rows`."""
+    """Return the room of a module: `data` for `shortlist.data.sparse_rows`."""
     _, _, rest = module.partition(".")
     top = rest.partition(".")[0]
     if top in {"", "__main__"}:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2] / "src" / PACKAGE
 
 @dataclass(frozen=True)
 class Module:
-    """One file of Python: `name` is `shortlist.data.rows`; a package's `__init__` has the name of the package."""
+    """One file of Python: `name` is `shortlist.data.sparse_rows`; a package's `__init__` has the name of the package."""
 
     name: str
     path: str
@@ -48,7 +48,7 @@ Modules = Mapping[str, Module]
 
 
 def parse_modules(files: Mapping[str, str]) -> dict[str, Module]:
-    """Parse files given as relative path → source text, such as `{"data/rows.py": "import numpy"}`."""
+    """Parse files given as relative path → source text, such as `{"data/sparse_rows.py": "import numpy"}`."""
     modules = {}
     for path, text in sorted(files.items()):
         parts = PurePosixPath(path).with_suffix("").parts

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shortlist import metrics
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.metrics import Lists, parse_metric
 
@@ -107,9 +107,9 @@ def cases(draw):
     items = np.full((len(tops), width), -1, np.int32)
     for q, top in enumerate(tops):
         items[q, : len(top)] = top
-    rows = Rows.from_lists([np.array(row, np.int32) for row in trained], n_items)
+    rows = SparseRows.from_lists([np.array(row, np.int32) for row in trained], n_items)
     histories = draw(st.lists(st.lists(item, unique=True), min_size=len(tops), max_size=len(tops)))
-    had = Rows.from_lists([np.array(row, np.int32) for row in histories], n_items)
+    had = SparseRows.from_lists([np.array(row, np.int32) for row in histories], n_items)
     return Lists(items, rows, had), tops, trained
 
 
@@ -149,8 +149,8 @@ def test_names_of_items_and_order_of_contexts_do_not_matter(case, rng):
     had = [np.array(new)[lists.histories.row(q)] for q in order]
     other = Lists(
         renamed,
-        Rows.from_lists([np.array(row, np.int32) for row in rows], n_items),
-        Rows.from_lists(had, n_items),
+        SparseRows.from_lists([np.array(row, np.int32) for row in rows], n_items),
+        SparseRows.from_lists(had, n_items),
     )
     for name in OVERALL:
         metric = parse_metric(f"{name}@{n}")
@@ -176,12 +176,14 @@ def test_coverage_and_gini_by_hand():
 
 
 def test_nothing_recommended():
-    nothing = Lists(np.full((2, 3), -1), Rows.from_lists([np.array([0])], 5), Rows.from_lists([np.array([0])] * 2, 5))
+    nothing = Lists(
+        np.full((2, 3), -1), SparseRows.from_lists([np.array([0])], 5), SparseRows.from_lists([np.array([0])] * 2, 5)
+    )
     assert metrics.coverage(nothing, 3) == 0
     assert math.isnan(metrics.gini(nothing, 3))
     for name in PER_CONTEXT:
         assert np.isnan(parse_metric(f"{name}@3").compute(nothing)).all()
-    nobody = Lists(np.empty((0, 3), np.int32), Rows.from_lists([np.array([0])], 5), Rows.from_lists([], 5))
+    nobody = Lists(np.empty((0, 3), np.int32), SparseRows.from_lists([np.array([0])], 5), SparseRows.from_lists([], 5))
     for name in PER_CONTEXT:
         assert parse_metric(f"{name}@3").compute(nobody).shape == (0,)
 
@@ -192,7 +194,7 @@ def test_popularity_and_novelty_by_hand():
     np.testing.assert_allclose(metrics.popularity(lists, 2), [0.75, 0.125, 0.0])
     np.testing.assert_allclose(metrics.novelty(lists, 2), [0.5, (2 + math.log2(5)) / 2, math.log2(5)])
     np.testing.assert_allclose(metrics.novelty(lists, 1), [0.0, 2.0, math.log2(5)])
-    np.testing.assert_allclose(metrics.untrained(lists, 2), [0.0, 0.5, 1.0])
+    np.testing.assert_allclose(metrics.cold_share(lists, 2), [0.0, 0.5, 1.0])
 
 
 def test_what_nobody_had_is_the_most_novel():

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.metrics import cosines
 from shortlist.metrics.cosines import cosine_sums, cosine_sums_numpy, cosine_table, cosine_table_numpy, take_part
 
 
-def make(n_contexts: int, n_items: int, n_lists: int, n: int, density: float, seed: int) -> tuple[np.ndarray, Rows]:
+def make(
+    n_contexts: int, n_items: int, n_lists: int, n: int, density: float, seed: int
+) -> tuple[np.ndarray, SparseRows]:
     """Trained rows, popular items in many of them; lists without repeats, some of them short."""
     rng = np.random.default_rng(seed)
     chance = density * 2 * rng.random(n_items) ** 2
@@ -20,7 +22,7 @@ def make(n_contexts: int, n_items: int, n_lists: int, n: int, density: float, se
     lists = np.array([rng.permutation(n_items)[:n] for _ in range(n_lists)], np.int32).reshape(n_lists, min(n, n_items))
     lengths = rng.integers(0, lists.shape[1] + 1, n_lists)
     lists[(np.arange(lists.shape[1]) >= lengths[:, None]) & (rng.random(n_lists) < 0.4)[:, None]] = -1
-    return lists, Rows.from_lists(trained, n_items)
+    return lists, SparseRows.from_lists(trained, n_items)
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,7 +61,7 @@ def test_more_items_than_16_bits_can_number():
     rng = np.random.default_rng(4)
     n_items = 70_000
     lists = rng.permutation(n_items).astype(np.int32).reshape(-1, 10)  # every item is in one of them
-    trained = Rows.from_lists([rng.permutation(lists[:20].ravel())[:100] for _ in range(4)], n_items)
+    trained = SparseRows.from_lists([rng.permutation(lists[:20].ravel())[:100] for _ in range(4)], n_items)
     sums = cosine_sums(lists, trained)
     assert sums[:20].min() > 0
     np.testing.assert_allclose(sums[:20], cosine_sums_numpy(lists[:20], trained), rtol=1e-12)
@@ -69,5 +71,5 @@ def test_more_items_than_16_bits_can_number():
 def test_weights_of_the_training_pairs_do_not_count():
     lists, trained = make(50, 20, 30, 5, 0.4, 2)
     rng = np.random.default_rng(0)
-    weighted = Rows(trained.indptr, trained.indices, rng.random(len(trained)).astype(np.float32), 20)
+    weighted = SparseRows(trained.indptr, trained.indices, rng.random(len(trained)).astype(np.float32), 20)
     np.testing.assert_array_equal(cosine_sums(lists, weighted), cosine_sums(lists, trained))

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.metrics import Lists
 
-TRAINED = Rows.from_lists([np.array([0, 1]), np.array([], np.int32), np.array([1])], 4)
+TRAINED = SparseRows.from_lists([np.array([0, 1]), np.array([], np.int32), np.array([1])], 4)
 
 
 def test_what_it_knows():

@@ -33,7 +33,7 @@ METRICS = ["precision@3", "recall@3", "capped_recall@3", "ap@3", "ndcg@3", "hit@
         ("Novelty@5", "novelty", 5),
         ("distance@10", "distance", 10),
         ("ild@10", "distance", 10),
-        ("untrained@20", "untrained", 20),
+        ("cold_share@20", "untrained", 20),
     ],
 )
 def test_parse_and_write_again(text, name, n):
@@ -115,7 +115,7 @@ def test_compute_calls_the_function_of_that_name():
 
 
 def test_which_metrics_see_lists_and_which_are_one_number():
-    beyond = ["coverage@3", "gini@3", "popularity@3", "novelty@3", "distance@3", "untrained@3"]
+    beyond = ["coverage@3", "gini@3", "popularity@3", "novelty@3", "distance@3", "cold_share@3"]
     assert [str(one) for one in parse_metrics([*METRICS, *beyond]) if one.beyond_accuracy] == beyond
     assert [str(one) for one in parse_metrics([*METRICS, *beyond]) if not one.per_context] == beyond[:2]
     ranks = Ranks.from_lists([[1]], n_items=4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from problems import dense_loss, problems
 from shortlist.errors import SettingError
-from shortlist.objectives import Omega, PointwiseSquare, strengths
+from shortlist.objectives import FrequencyWeights, PointwiseSquare, strengths
 
 
 @settings(max_examples=150, deadline=None)
@@ -83,17 +83,19 @@ def test_weights_as_they_are_need_no_copy(make_problem):
 def test_omega_is_one_on_average_and_grows_as_its_exponent_says():
     counts = np.array([0, 1, 10, 1000])
     for exponent in (0.5, -0.5, 2.0, -300.0, 300.0):
-        omega = Omega.of(counts, exponent)
+        omega = FrequencyWeights.of(counts, exponent)
         np.testing.assert_allclose(omega.values.mean(), 1, rtol=1e-5)
         assert np.isfinite(omega.values).all()
         assert omega.values[0] == omega.values[1]  # nobody counts as less than one
         assert (np.diff(omega.values[1:]) * np.sign(exponent) >= 0).all()
         np.testing.assert_array_equal(omega.new(counts), omega.values)
-    assert Omega.of(counts, 0.0).values.tolist() == Omega.of(counts, 0.0).new(counts).tolist() == [1]
+    assert (
+        FrequencyWeights.of(counts, 0.0).values.tolist() == FrequencyWeights.of(counts, 0.0).new(counts).tolist() == [1]
+    )
 
 
 def test_a_stranger_is_weighed_by_the_mean_of_those_who_were_there():
-    omega = Omega.of(np.array([1, 3]), 1.0)
+    omega = FrequencyWeights.of(np.array([1, 3]), 1.0)
     np.testing.assert_allclose(omega.new(np.array([1, 2, 3, 8])), [0.5, 1, 1.5, 4])
 
 

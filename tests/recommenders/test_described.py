@@ -38,9 +38,10 @@ def features(table, **more):
 
 
 @pytest.mark.parametrize("settings", [
-    (sl.FeatureIALS, {}), (sl.FactorizationMachine, {"within": False}), (sl.FactorizationMachine, {}),
-    (sl.FactorizationMachine, {"item_ids": False, "within": False}), (sl.FactorizationMachine, {"solver": "cd"}),
-    (sl.FactorizationMachine, {"loss": "pairwise", "within": False, "regularization": 0.03}),
+    (sl.FeatureIALS, {}), (sl.FactorizationMachine, {"same_side_pairs": False}), (sl.FactorizationMachine, {}),
+    (sl.FactorizationMachine, {"item_ids": False, "same_side_pairs": False}),
+    (sl.FactorizationMachine, {"solver": "cd"}),
+    (sl.FactorizationMachine, {"loss": "pairwise", "same_side_pairs": False, "regularization": 0.03}),
 ])  # fmt: skip
 def test_new_items_are_found_by_what_they_are(settings):
     kind, more = settings

@@ -9,7 +9,7 @@ import pytest
 
 import shortlist as sl
 from recommenders.factorizations import events, same
-from shortlist.solvers import on_device
+from shortlist.solvers import torch_half_step
 
 CHOSEN = {"dim": 6, "epochs": 5, "solver": "eigen", "device": "torch-cpu"}
 
@@ -28,7 +28,7 @@ def test_devices_are_for_one_solver(solver):
 
 @pytest.mark.parametrize("device", ["torch-cpu", "cuda"])
 def test_without_torch_it_says_so(device, monkeypatch):
-    monkeypatch.setattr(on_device, "torch", None)
+    monkeypatch.setattr(torch_half_step, "torch", None)
     with pytest.raises(sl.SettingError, match=f"device is '{device}', which needs PyTorch.* or take device=\"cpu\""):
         sl.IALS(**{**CHOSEN, "device": device}).fit(events())
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import shortlist as sl
-from shortlist.data.rows import Rows
-from shortlist.recommenders.multilinear import Multilinear
-from shortlist.solvers.multilinear import finish
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.recommenders.multilinear_model import MultilinearModel
+from shortlist.solvers.multilinear_als import finish
 
 SQUARE = {"dim": 3, "epochs": 3, "regularization": 0.05, "regularization_exponent": 0.5, "weighting": "log"}
 RHOS = {"unobserved_item_exponent": 0.5, "unobserved_context_exponent": -0.3}
@@ -43,23 +43,23 @@ def events() -> sl.Interactions:
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))
-def model(request: pytest.FixtureRequest) -> Multilinear:
+def model(request: pytest.FixtureRequest) -> MultilinearModel:
     made, data, more = MODELS[request.param](), events(), {}
     if "F" in request.param and "PARAFAC" not in request.param:  # who knows features
         for name, vocabulary in (("context", data.contexts), ("item", data.items)):
             frame = vocabulary.frame.with_columns(kind=np.arange(len(vocabulary)) % 3)
             more[f"{name}_features"] = sl.Features.from_frame(frame, id=list(vocabulary.names), categorical=["kind"])
     found = made.fit(data, **more)
-    assert isinstance(found, Multilinear)
+    assert isinstance(found, MultilinearModel)
     return found
 
 
-def histories(n_columns: int, confidence: bool) -> Rows:
+def histories(n_columns: int, confidence: bool) -> SparseRows:
     rng = np.random.default_rng(1)
-    rows = Rows.from_lists([rng.choice(n_columns, n, replace=False) for n in (1, 4, 7, 2)], n_columns)
+    rows = SparseRows.from_lists([rng.choice(n_columns, n, replace=False) for n in (1, 4, 7, 2)], n_columns)
     values = rng.integers(1, 5, len(rows)).astype(np.float32)
     left = rng.uniform(0.1, 1, len(rows)).astype(np.float32)
-    return Rows(rows.indptr, rows.indices, values, n_columns, left if confidence else None)
+    return SparseRows(rows.indptr, rows.indices, values, n_columns, left if confidence else None)
 
 
 @pytest.mark.parametrize("confidence", [False, True])
@@ -73,13 +73,13 @@ def test_contexts_are_where_the_generic_solver_ends(model, confidence):
     np.testing.assert_allclose(model._fold_in(rows), side.embeddings(), rtol=2e-3, atol=2e-4)
 
 
-def strength(rows: Rows, r: int) -> Any:
+def strength(rows: SparseRows, r: int) -> Any:
     part = slice(rows.indptr[r], rows.indptr[r + 1])
     left = 1.0 if rows.confidence is None else rows.confidence[part].astype(float)
     return np.log2(1 + rows.values[part].astype(float)), left
 
 
-def of_context(model: Any, rows: Rows, r: int, phi: Any) -> float:
+def of_context(model: Any, rows: SparseRows, r: int, phi: Any) -> float:
     """The context's part of the loss, without its regularizer, by the double sum."""
     scores = model.item_embeddings_.astype(float) @ phi
     objective, own = model.objective(), rows.row(r)
@@ -88,7 +88,7 @@ def of_context(model: Any, rows: Rows, r: int, phi: Any) -> float:
         shares = objective.shares(model.seen_).astype(float)
         return float(sum(w * (shares * (scores[i] - scores - 1) ** 2).sum() for w, i in zip(a * left, own)))
     contexts, items = objective.omegas(model.seen_)
-    mass = rows.masses[r : r + 1]
+    mass = rows.effective_counts[r : r + 1]
     unobserved = objective.unobserved_weight * float(contexts.new(mass)[0]) * items.values.astype(float)
     everywhere = np.broadcast_to(unobserved, len(scores)) * scores**2
     if objective.convention == "total":  # `left` parts observed, the rest not
@@ -96,7 +96,7 @@ def of_context(model: Any, rows: Rows, r: int, phi: Any) -> float:
     return float((a * left * (scores[own] - 1) ** 2).sum() + everywhere.sum())
 
 
-def of_item(model: Any, rows: Rows, r: int, psi: Any) -> float:
+def of_item(model: Any, rows: SparseRows, r: int, psi: Any) -> float:
     """A new item's part of the loss, without its regularizer, by the double sum."""
     Phi, Psi = model.context_embeddings_.astype(float), model.item_embeddings_.astype(float)
     scores, own, seen, objective = Phi @ psi, rows.row(r), model.seen_, model.objective()
@@ -145,7 +145,7 @@ def test_contexts_are_at_the_minimum_of_the_printed_loss(model, confidence):
     if hasattr(model.objective(), "shares"):
         sizes = [float((a * left).sum()) for a, left in (strength(rows, r) for r in range(rows.n_rows))]
     else:
-        sizes = rows.masses + model.unobserved_weight * rows.n_columns
+        sizes = rows.effective_counts + model.unobserved_weight * rows.n_columns
     check(model, model._fold_in(rows), side, lambda r, phi: of_context(model, rows, r, phi), sizes)
 
 
@@ -189,7 +189,7 @@ def test_items_without_events_count_by_their_features(name, confidence):
     trained[structure.item_rows] = True
     assert (~trained).sum() == 4
     lists = [[11, 12], [0, 3, 11, 13], [14], [1, 2]]
-    rows = Rows.from_lists([np.array(one) for one in lists], n)
+    rows = SparseRows.from_lists([np.array(one) for one in lists], n)
     rng = np.random.default_rng(1)
     values, left = rng.integers(1, 5, len(rows)), rng.uniform(0.1, 1, len(rows))
     rows = replace(rows, values=values.astype(np.float32), confidence=left.astype(np.float32) if confidence else None)
@@ -205,7 +205,7 @@ def test_items_without_events_count_by_their_features(name, confidence):
         contexts, items = model._loss._omegas
         unobserved = np.zeros(n)
         unobserved[trained] = objective.unobserved_weight * items.values
-        everywhere = contexts.new(rows.masses)[r if contexts.exponent else 0] * unobserved * scores**2
+        everywhere = contexts.new(rows.effective_counts)[r if contexts.exponent else 0] * unobserved * scores**2
         if objective.convention == "total":
             everywhere[own] *= 1 - left
         return float((a * left * (scores[own] - 1) ** 2).sum() + everywhere.sum())
@@ -213,7 +213,7 @@ def test_items_without_events_count_by_their_features(name, confidence):
     if hasattr(objective, "shares"):
         sizes = [float((a * left).sum()) for a, left in (strength(rows, r) for r in range(rows.n_rows))]
     else:
-        sizes = rows.masses + model.unobserved_weight * trained.sum()
+        sizes = rows.effective_counts + model.unobserved_weight * trained.sum()
     found = model._fold_in(rows)
     side = structure.strangers(structure.average(model._of_contexts()), structure.contexts[0][1])
     check(model, found, side, loss, sizes)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import shortlist as sl
 from recommenders.factorizations import events, same, settings_of_ials
 from shortlist.data.synthetic import synthetic_codes
-from shortlist.solvers.systems import solve_rows_reference
+from shortlist.solvers.normal_equations import solve_rows_reference
 
 
 @settings(max_examples=40)

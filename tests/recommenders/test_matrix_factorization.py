@@ -11,9 +11,9 @@ import shortlist as sl
 from recommenders.factorizations import events, same
 from recommenders.test_checkpoint import fit_with_a_break
 from shortlist.objectives import LambdaRank, Linear, Pairwise, Pointwise, Reciprocal, Softmax, Step, TopN
-from shortlist.recommenders.sampled import Sampled
-from shortlist.recommenders.space import Choice, Grows, Real, Whole
-from shortlist.sampling import AdaptiveRank, Everything, InBatch, Popularity, Rejection, Uniform
+from shortlist.recommenders.search_space import Choice, Increasing, Integer, Real
+from shortlist.recommenders.sgd_factorization import SGDFactorization
+from shortlist.sampling import AdaptiveRank, AllItems, InBatch, Popularity, Rejection, Uniform
 
 # weights are beside the point here
 pytestmark = pytest.mark.filterwarnings("ignore:the weights of column:shortlist.errors.ShortlistWarning")
@@ -39,7 +39,7 @@ PRESETS = [
     (sl.SquareMF(**SMALL), {"objective": Pointwise("square")}),
     (
         sl.SoftmaxMF(**SMALL, exclude="history", temperature=0.2),
-        {"objective": Softmax(0.2), "sampler": Everything("history"), "n_negatives": 1},
+        {"objective": Softmax(0.2), "sampler": AllItems("history"), "n_negatives": 1},
     ),
     (
         sl.SoftmaxMF(**SMALL, n_negatives=8, beta=0.75, exclude="positive", temperature=0.2),
@@ -55,7 +55,7 @@ def test_a_preset_is_a_composition(preset, parts):
     names = {one.name for one in fields(sl.MatrixFactorization)} - {"objective", "sampler", "weight"}
     others = {name: value for name, value in preset.settings().items() if name in names}
     composed = sl.MatrixFactorization(**{**others, **parts})
-    assert composed.composition() == preset.composition()
+    assert composed.recipe() == preset.recipe()
     same(preset.fit(data, threads=1), composed.fit(data, threads=1))
     assert preset.recommend([0], n=3).ids == composed.recommend([0], n=3).ids
 
@@ -63,7 +63,7 @@ def test_a_preset_is_a_composition(preset, parts):
 def test_every_preset_is_tested_here():
     tested = {type(preset) for preset, _ in PRESETS}
     assert tested == set(ALL) == {
-        one for name in sl.__all__ if isinstance(one := getattr(sl, name), type) and issubclass(one, Sampled)
+        one for name in sl.__all__ if isinstance(one := getattr(sl, name), type) and issubclass(one, SGDFactorization)
     } - {sl.MatrixFactorization}  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_parts_are_text_in_settings_and_in_files(given, as_text, tmp_path):
     assert tuple(settings[name] for name in ("objective", "sampler", "weight")) == as_text
     again = sl.MatrixFactorization(**settings)
     assert again.settings() == settings
-    assert again.composition() == model.composition()
+    assert again.recipe() == model.recipe()
     same(again.fit(events(), threads=1), model)
     model.save(tmp_path / "model")
     loaded = sl.load(tmp_path / "model")
@@ -112,7 +112,7 @@ def test_the_penalty_of_warp_is_text_too(tmp_path):
     for given in (Step(4), "Step(4)", "step(n=4)"):
         assert sl.WARP(penalty=given).settings()["penalty"] == "Step(n=4)"
     sl.WARP(**SMALL, penalty=Linear()).fit(events()).save(tmp_path / "model")
-    assert sl.load(tmp_path / "model").composition().weight == Linear()
+    assert sl.load(tmp_path / "model").recipe().weight == Linear()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_the_penalty_of_warp_is_text_too(tmp_path):
         ({"sampler": "Popularity(beta=-1)"}, "beta is -1; expected a number of at least 0"),
         ({"strength_as": "label"}, r"is 'label', but Pairwise\(.*\) has no labels; take"),
         (
-            {"objective": Softmax(), "sampler": Everything(), "strength_as": "label"},
+            {"objective": Softmax(), "sampler": AllItems(), "strength_as": "label"},
             r"strength_as is 'label', but Softmax\(temperature=1.0\) has no labels",
         ),
-        ({"sampler": Everything()}, r"Everything\(.*\) is for Softmax; .* take a sampler such as U"),
+        ({"sampler": AllItems()}, r"Everything\(.*\) is for Softmax; .* take a sampler such as U"),
         (
             {"objective": Pointwise(), "weight": LambdaRank()},
             r"LambdaRank\(.*\) weighs pairs of items; Pointwise\(.*\) has none, so leave the weight out",
@@ -178,20 +178,20 @@ def tried(dimension, rng):
     """Some value of a search space: its ends among them."""
     if isinstance(dimension, Choice):
         return rng.choice(np.array(dimension.options, object))
-    if isinstance(dimension, Grows):
+    if isinstance(dimension, Increasing):
         return int(rng.choice(dimension.values))
     share = rng.choice([0.0, 1.0, rng.random()])
     low, high = (np.log(one) if dimension.log else one for one in (dimension.low, dimension.high))
     value = low + share * (high - low)
     value = float(np.clip(np.exp(value) if dimension.log else value, dimension.low, dimension.high))
-    return round(value) if isinstance(dimension, Whole) else value
+    return round(value) if isinstance(dimension, Integer) else value
 
 
 @pytest.mark.parametrize("kind", [*ALL, sl.MatrixFactorization])
 def test_spaces_are_of_settings_that_there_are(kind):
     space, names = kind.space(), {one.name for one in fields(kind)}
     assert space.keys() <= names
-    assert all(isinstance(one, Real | Whole | Choice | Grows) for one in space.values())
+    assert all(isinstance(one, Real | Integer | Choice | Increasing) for one in space.values())
     rng = np.random.default_rng(0)
     for _ in range(20):
         chosen = {name: tried(dimension, rng) for name, dimension in space.items()}
@@ -374,7 +374,7 @@ def test_a_schedule_is_for_so_many_epochs(schedule, tmp_path):
         sl.StorageError, match="of another fit: the number of epochs, which the learning rate depends on"
     ):
         sl.BPR(dim=4, epochs=3, schedule=schedule).fit(data, checkpoint=tmp_path / "c", threads=1)
-    short = {"dim": 4, "schedule": schedule, "horizon": 6}
+    short = {"dim": 4, "schedule": schedule, "schedule_epochs": 6}
     sl.BPR(**short, epochs=2).fit(data, checkpoint=tmp_path / "d", threads=1)
     longer = sl.BPR(**short, epochs=4).fit(data, checkpoint=tmp_path / "d", threads=1)
     same(longer, sl.BPR(**short, epochs=4).fit(data, threads=1))
@@ -409,13 +409,13 @@ def test_the_best_contexts_must_be_there(tmp_path):
 
     split = sl.splits.by_time(events(120, 36), test=0.2)
     plan = {"validation": split, "checkpoint": tmp_path / "c", "every": 1, "threads": 1}
-    sl.BPR(dim=4, epochs=2, horizon=5).fit(split.train, **plan)
+    sl.BPR(dim=4, epochs=2, schedule_epochs=5).fit(split.train, **plan)
     stored = load_model(tmp_path / "c")
     without = {name: array for name, array in stored.arrays.items() if name != "best_contexts"}
     assert len(without) == len(stored.arrays) - 1
     save_model(tmp_path / "c", replace(stored, arrays=without))
     with pytest.raises(sl.StorageError, match="is not usable: it has no array best_contexts"):
-        sl.BPR(dim=4, epochs=3, horizon=5).fit(split.train, **plan)
+        sl.BPR(dim=4, epochs=3, schedule_epochs=5).fit(split.train, **plan)
 
 
 # --- stopping and progress -------------------------------------------------------------------------------------------

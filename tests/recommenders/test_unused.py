@@ -11,9 +11,9 @@ import pytest
 import shortlist as sl
 from shortlist.objectives.weighting import is_stated
 from shortlist.recommenders.registry import REGISTRY, recommender_class
-from shortlist.recommenders.space import When
+from shortlist.recommenders.search_space import When
 from shortlist.storage import save_model
-from shortlist.tuning import Choice, Grows, Real, Whole
+from shortlist.tuning import Choice, Increasing, Integer, Real
 
 FRAME = {"user": ["a", "a", "b", "b", "c"], "item": ["x", "y", "x", "z", "y"], "w": [1, 5, 2, 1, 3]}
 SMALL = {"dim": 2, "epochs": 1}
@@ -87,8 +87,8 @@ UNUSED = [
     (sl.UserKNN, {"similarity": "tfidf", "b": 0.5}, "similarity='bm25'"),
     (sl.MatrixFactorization, {"batch": 7}, "it is for Softmax"),
     (sl.MatrixFactorization, {"batch": 7, "objective": "Pointwise()"}, "it is for Softmax"),
-    (sl.MatrixFactorization, {"objective": "Softmax(0.1)", "sampler": "Everything()", "n_negatives": 4}, "draws none"),
-    (sl.LogisticMF, {"horizon": 10, "schedule": "constant"}, "schedule is 'constant'"),
+    (sl.MatrixFactorization, {"objective": "Softmax(0.1)", "sampler": "AllItems()", "n_negatives": 4}, "draws none"),
+    (sl.LogisticMF, {"schedule_epochs": 10, "schedule": "constant"}, "schedule is 'constant'"),
     (sl.BPR, {"bias_regularization": 0.1}, "biases is False"),
     (sl.SquareMF, {"strength_as": "label"}, "every strength is 1"),
     (sl.SoftmaxMF, {"beta": 0.7}, "n_negatives is 0"),
@@ -163,7 +163,7 @@ def test_spaces_are_about_settings_that_matter(name):
     for setting, dimension in kind.space().items():
         when = getattr(dimension, "when", None)
         condition = {when.setting: when.options[0]} if isinstance(when, When) else {}
-        value = {Real: "low", Whole: "low", Choice: "options", Grows: "values"}[type(dimension)]
+        value = {Real: "low", Integer: "low", Choice: "options", Increasing: "values"}[type(dimension)]
         first = getattr(dimension, value)
         kind(**condition, **{setting: first[0] if isinstance(first, tuple) else first})
 

@@ -10,13 +10,13 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import ByFeature, planted
-from shortlist._words import count
+from shortlist._phrases import count
 
 pytest.importorskip("lightgbm")
 
 
 @pytest.fixture(scope="module")
-def lesson():
+def training_set():
     data, items, _ = planted()
     split = sl.splits.by_time(sl.splits.by_time(data, test=2.0).train, test=1.0)
     spy = ByFeature("rank")
@@ -24,9 +24,9 @@ def lesson():
     return spy.candidates, spy.relevance
 
 
-def test_the_same_seed_gives_the_same_trees_at_any_number_of_threads(lesson, monkeypatch):
+def test_the_same_seed_gives_the_same_trees_at_any_number_of_threads(training_set, monkeypatch):
     monkeypatch.setattr("shortlist.reranking.lambdamart.SMALL", 0)
-    candidates, relevance = lesson
+    candidates, relevance = training_set
     one = sl.LambdaMART(trees=30).fit(dataclasses.replace(candidates, threads=1), relevance)
     two = sl.LambdaMART(trees=30).fit(dataclasses.replace(candidates, threads=2), relevance)
     for name, array in one.arrays().items():
@@ -36,8 +36,8 @@ def test_the_same_seed_gives_the_same_trees_at_any_number_of_threads(lesson, mon
     assert one.settings() != other.settings()
 
 
-def test_validation_decides_how_many_trees(lesson):
-    candidates, relevance = lesson
+def test_validation_decides_how_many_trees(training_set):
+    candidates, relevance = training_set
     full = sl.LambdaMART(trees=80, validation=0.0).fit(candidates, relevance)
     short = sl.LambdaMART(trees=80, validation=0.3, patience=3).fit(candidates, relevance)
     assert full.n_trees_ == 80
@@ -46,8 +46,8 @@ def test_validation_decides_how_many_trees(lesson):
     np.testing.assert_array_equal(short.trees_.threshold, full.trees_.threshold[: len(short.trees_.threshold)])
 
 
-def test_it_says_which_features_decide(lesson):
-    candidates, relevance = lesson
+def test_it_says_which_features_decide(training_set):
+    candidates, relevance = training_set
     model = sl.LambdaMART().fit(candidates, relevance)
     frame = model.importance()
     assert frame["feature"][0] == "item:season"
@@ -58,8 +58,8 @@ def test_it_says_which_features_decide(lesson):
     assert model.score(candidates)[season].mean() > model.score(candidates)[~season].mean() + 0.05
 
 
-def test_other_features_are_refused(lesson):
-    candidates, relevance = lesson
+def test_other_features_are_refused(training_set):
+    candidates, relevance = training_set
     model = sl.LambdaMART(trees=3).fit(candidates, relevance)
     names = candidates.feature_names
     with pytest.raises(sl.SettingError, match="it lacks 'score' and it has 'mine' besides"):
@@ -72,8 +72,8 @@ def test_other_features_are_refused(lesson):
         candidates.with_features(candidates.features[:, :-1], names)
 
 
-def test_too_little_to_learn_from_is_said(lesson):
-    candidates, relevance = lesson
+def test_too_little_to_learn_from_is_said(training_set):
+    candidates, relevance = training_set
     few = candidates.select([0, 1, 2])
     with pytest.warns(sl.ShortlistWarning, match=r"leaves of at least 1,000 candidates no tree splits the [\d,]+ that"):
         sl.LambdaMART(trees=3, min_leaf=1000).fit(few, relevance[: len(few)])
@@ -90,9 +90,9 @@ def test_too_little_to_learn_from_is_said(lesson):
         (lambda y: y * 0, "no candidate is relevant"),
     ],
 )
-def test_relevance_that_is_none(lesson, relevance, told):
+def test_relevance_that_is_none(training_set, relevance, told):
     with pytest.raises(sl.DataError, match=told):
-        sl.LambdaMART().fit(lesson[0], relevance(lesson[1]))
+        sl.LambdaMART().fit(training_set[0], relevance(training_set[1]))
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_settings_that_make_no_sense(settings):
         sl.LambdaMART(**settings)
 
 
-def test_unfitted_use_is_refused(lesson):
-    for call in (lambda m: m.score(lesson[0]), lambda m: m.importance(), lambda m: m.n_trees_):
+def test_unfitted_use_is_refused(training_set):
+    for call in (lambda m: m.score(training_set[0]), lambda m: m.importance(), lambda m: m.n_trees_):
         with pytest.raises(sl.NotFittedError, match="has not been fitted"):
             call(sl.LambdaMART())
 
 
-def test_without_lightgbm_it_says_how_to_get_it(lesson, monkeypatch):
+def test_without_lightgbm_it_says_how_to_get_it(training_set, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)  # importing it fails
     with pytest.raises(sl.SettingError, match=r'not installed: pip install "shortlist\[rerank\]"'):
-        sl.LambdaMART().fit(*lesson)
+        sl.LambdaMART().fit(*training_set)

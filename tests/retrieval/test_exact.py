@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from search_oracle import NarrowableScorer, TableScorer, csr, ranks_oracle, top_n_oracle
 from shortlist.errors import SettingError
-from shortlist.retrieval import DotProductScorer, Filters, exact, few, item_ranks, top_n
+from shortlist.retrieval import DotProductScorer, Filters, exact_search, item_ranks, numpy_search, top_n
 
 SPECIAL = np.array([-np.inf, np.inf, np.nan, -np.nan, 0.0, -0.0, 1.0, -1.0, 1e-45, 3e38], np.float32)
 
@@ -65,7 +65,7 @@ IN_NUMPY = st.sampled_from([None, True, False])
 
 @pytest.fixture(autouse=True)
 def _threads_for_small_work(monkeypatch):
-    monkeypatch.setattr(exact, "SMALL", 0)
+    monkeypatch.setattr(exact_search, "SMALL", 0)
 
 
 @settings(max_examples=400, deadline=None)
@@ -74,7 +74,7 @@ def _threads_for_small_work(monkeypatch):
 )
 def test_top_n_is_the_oracles(problem, budget, threads, in_numpy, candidates):
     scorer, _, filters, order, n = problem
-    with mock.patch.object(few, "CANDIDATES", candidates):
+    with mock.patch.object(numpy_search, "CANDIDATES", candidates):
         items, scores = top_n(scorer, n, filters=filters, threads=threads, in_numpy=in_numpy, **order, **budget)
     expected_items, expected_scores = top_n_oracle(scorer.table, n, filters, **order)
     assert items.dtype == np.int32
@@ -161,7 +161,7 @@ def test_a_narrow_allow_scores_only_its_items():
         np.testing.assert_array_equal(found[0], top_n_oracle(table, 20, filters, **order)[0])
 
 
-@pytest.mark.parametrize("memory", [exact.DEFAULT_MEMORY, 4000])
+@pytest.mark.parametrize("memory", [exact_search.DEFAULT_MEMORY, 4000])
 def test_random_ties_give_every_item_the_same_chance_at_every_rank(memory):
     n_queries, n_items, n = 6000, 40, 5
     items, _ = top_n(TableScorer(np.zeros((n_queries, n_items))), n, tie_seed=11, memory=memory)
@@ -199,7 +199,7 @@ def test_wide_rows_and_long_lists():
     table[8] = -rng.integers(1, 2**22, 20_000).astype(np.int32).view(np.float32)
     table[8].view(np.int32)[:] |= 0x7FC00000  # NaNs of many kinds
     for n in (1, 20, 300, 1000):
-        for memory in (exact.DEFAULT_MEMORY, 60_000):
+        for memory in (exact_search.DEFAULT_MEMORY, 60_000):
             for order in ({}, {"tie_seed": 0}):
                 items, scores = top_n(TableScorer(table), n, memory=memory, **order)
                 expected = top_n_oracle(table, n, **order)

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.metrics import cosines
-from shortlist.metrics.groups import popularity_groups, shares_of_rows
-from shortlist.retrieval.slates import DPP, MMR, SLATES, Calibrated, Catalogue, base, similar
+from shortlist.metrics.popularity_groups import popularity_groups, shares_of_rows
+from shortlist.retrieval.slates import DPP, MMR, SLATES, Calibrated, Catalogue, base
+from shortlist.retrieval.slates import diversity as diversity_slates
 from shortlist.retrieval.slates.base import relevance
-from shortlist.retrieval.slates.kernels import (
+from shortlist.retrieval.slates.slate_kernels import (
     calibrated_rows,
     calibrated_value,
     divergence_from,
@@ -26,7 +27,7 @@ N_ITEMS = 12
 
 
 def rows(lists, n_items=N_ITEMS):
-    return Rows.from_lists([np.array(one, np.int32) for one in lists], n_items)
+    return SparseRows.from_lists([np.array(one, np.int32) for one in lists], n_items)
 
 
 def pools_of(scores, shuffle, empty=0):
@@ -113,7 +114,7 @@ def test_equals_greedy_brute_force(kind, with_vectors):
     """Where nothing is nearly equal, the very places."""
     rng = np.random.default_rng(5)
     n_items = 40
-    trained = Rows.from_lists([np.flatnonzero(rng.random(n_items) < 0.3) for _ in range(60)], n_items)
+    trained = SparseRows.from_lists([np.flatnonzero(rng.random(n_items) < 0.3) for _ in range(60)], n_items)
     vectors = rng.normal(size=(n_items, 9)).astype(np.float32) if with_vectors else None
     catalogue = Catalogue(trained, vectors)
     codes = np.array([rng.permutation(n_items)[:25] for _ in range(20)], np.int32)
@@ -183,7 +184,9 @@ def case():
     rng = np.random.default_rng(2)
     n_items = 300
     popularity = rng.random(n_items) ** 3
-    trained = Rows.from_lists([np.flatnonzero(rng.random(n_items) < 0.4 * popularity) for _ in range(200)], n_items)
+    trained = SparseRows.from_lists(
+        [np.flatnonzero(rng.random(n_items) < 0.4 * popularity) for _ in range(200)], n_items
+    )
     codes = np.array([rng.permutation(n_items)[:60] for _ in range(90)], np.int32)
     scores = -np.sort(-rng.normal(size=codes.shape), axis=1).astype(np.float32)
     histories = trained.take(np.arange(90))
@@ -350,13 +353,13 @@ def test_alike_items_are_kept_apart():
 def test_with_a_table_where_it_pays(case):
     codes, _, _, catalogue, vectors = case
     dense = Catalogue(rows([range(300)] * 200, 300))
-    few, many = (similar.near_of(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
+    few, many = (diversity_slates.near_of(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
     assert len(few.table) == 0
     assert few.n_contexts == 200
     assert len(many.table) == len(np.unique(codes))
     assert many.n_contexts == 0
-    assert len(similar.near_of(codes, 9, catalogue, 1000, 1).table) == 0
-    both = similar.near_of(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
+    assert len(diversity_slates.near_of(codes, 9, catalogue, 1000, 1).table) == 0
+    both = diversity_slates.near_of(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
     assert both.vectors is vectors
     assert not len(both.table) + both.n_contexts
 

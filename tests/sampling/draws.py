@@ -6,8 +6,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from shortlist._numba import static
-from shortlist.data.rows import Rows
-from shortlist.sampling.kernels import draw_negatives
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.sampling.draw_kernels import draw_negatives
 
 N = 40_000
 ITEMS = 12
@@ -17,7 +17,7 @@ WAYS = ("numpy", "kernel")
 def histories():
     """Contexts with a few items, none, and all but one; item 11 was never taken by anyone but the last but one."""
     lists = [[0, 3, 5], [1], [], [*range(1, ITEMS)], [0, 1, 2, 3], [*range(ITEMS)]]
-    return Rows.from_lists([np.array(one, dtype=np.int64) for one in lists], ITEMS)
+    return SparseRows.from_lists([np.array(one, dtype=np.int64) for one in lists], ITEMS)
 
 
 def embeddings(d, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.sampling.alias import alias_table
+from shortlist.sampling.alias_tables import alias_table
 
 
 @given(st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1e6)), min_size=1, max_size=200).filter(any))

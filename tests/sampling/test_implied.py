@@ -24,7 +24,7 @@ W, H = embeddings(4)
 
 
 def bound(sampler):
-    negatives = sampler.over(histories())
+    negatives = sampler.bind(histories())
     negatives.refresh(H)
     return negatives
 
@@ -59,7 +59,7 @@ def test_pairwise_weights_are_the_mean_of_the_steps(sampler):
 
 
 def test_uniform_weights_are_not_what_the_article_prints():
-    negatives = Uniform().over(histories())
+    negatives = Uniform().bind(histories())
     unobserved = np.setdiff1d(np.arange(ITEMS), negatives.histories.row(0))
     alpha = implied_weight("pointwise", negatives, 0, n_negatives=5)
     np.testing.assert_allclose(alpha[unobserved], 5 * 3 / (ITEMS - 3))  # m·|I_c|/(|I| − |I_c|), not m
@@ -84,14 +84,14 @@ def test_there_and_back(sampler, kind):
 
 
 def test_a_weight_that_no_step_can_give_is_refused():
-    negatives = Uniform().over(histories())
+    negatives = Uniform().bind(histories())
     wanted = np.ones(ITEMS)
     with pytest.raises(SettingError, match=r"wanted for item 0, and 3 in all .* never draws in context 0"):
         step_weight_for("pairwise", wanted, negatives, 0, positive=3)
 
 
 def test_what_makes_no_sense_is_refused():
-    negatives = Uniform().over(histories())
+    negatives = Uniform().bind(histories())
     for call in (
         lambda: implied_weight("listwise", negatives, 0),
         lambda: implied_weight("pairwise", negatives, 0),
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused():
         lambda: implied_weight("pointwise", negatives, 0, step_weight=-1.0),
         lambda: implied_weight("pointwise", negatives, 0, step_weight=np.ones(3)),
         lambda: step_weight_for("pointwise", np.nan, negatives, 0),
-        lambda: implied_weight("pairwise", Rejection().over(histories()), 0, positive=3),
+        lambda: implied_weight("pairwise", Rejection().bind(histories()), 0, positive=3),
     ):
         with pytest.raises(SettingError, match=r"expected|pass"):
             call()

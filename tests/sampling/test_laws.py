@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sampling.draws import ITEMS, WAYS, N, draw, embeddings, follows, histories
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform
 
 EXCLUDE = ("history", "positive")
@@ -22,7 +22,7 @@ def barred(rows, exclude, context, positive):
 @pytest.mark.parametrize("make", [Uniform, Popularity, lambda exclude: Popularity(1.3, exclude)])
 def test_draws_that_no_model_changes(way, exclude, make):
     rows = histories()
-    negatives = make(exclude=exclude).over(rows)
+    negatives = make(exclude=exclude).bind(rows)
     for context, positive in PAIRS:
         q = negatives.probabilities(context, positive)
         items, _ = draw(way, negatives, [context], [positive], N)
@@ -42,7 +42,7 @@ def test_q_is_what_the_formula_says():
             for context, positive in PAIRS:
                 out = barred(rows, exclude, context, positive)
                 wanted = np.array([0 if j in out else weight[j] for j in range(ITEMS)])
-                q = sampler.over(rows).probabilities(context, positive)
+                q = sampler.bind(rows).probabilities(context, positive)
                 np.testing.assert_allclose(q, wanted / wanted.sum(), rtol=1e-12)
                 assert (q[list(out)] == 0).all()
 
@@ -51,7 +51,7 @@ def test_q_is_what_the_formula_says():
 @pytest.mark.parametrize("make", [Uniform, Popularity, InBatch, lambda exclude: AdaptiveRank(3.0, exclude)])
 def test_log_q_is_that_of_the_drawn_items(exclude, make):
     rows, (W, H) = histories(), embeddings(3)
-    negatives = make(exclude=exclude).over(rows)
+    negatives = make(exclude=exclude).bind(rows)
     negatives.refresh(H)
     contexts, positives = np.array([*PAIRS, (5, 2)]).T
     drawn = negatives.draw(
@@ -75,7 +75,7 @@ def test_adaptive_rank_is_its_mixture(way, exclude, d):
     rows, (W, H) = histories(), embeddings(d)
     W[1] = -np.abs(W[1])  # from the other end
     W[4] = 0  # every coordinate alike
-    negatives = AdaptiveRank(gamma=2.5, exclude=exclude).over(rows)
+    negatives = AdaptiveRank(gamma=2.5, exclude=exclude).bind(rows)
     negatives.refresh(H)
     for context, positive in PAIRS:
         items, _ = draw(way, negatives, [context], [positive], N, W=W)
@@ -105,7 +105,7 @@ def test_adaptive_rank_never_takes_a_constant_coordinate(way):
     rows, (W, H) = histories(), embeddings(3)
     H[:, 1] = 0.3  # its mean in float32 is not 0.3
     W[0] = [1e-3, 1e6, 0]
-    negatives = AdaptiveRank(gamma=0.05, exclude="positive").over(rows)
+    negatives = AdaptiveRank(gamma=0.05, exclude="positive").bind(rows)
     negatives.refresh(H)
     assert negatives.tables.sigma[1] == 0
     top = int(np.argmax(H[:, 0]))
@@ -114,7 +114,7 @@ def test_adaptive_rank_never_takes_a_constant_coordinate(way):
 
 
 def test_adaptive_rank_follows_the_model_only_when_refreshed():
-    negatives = AdaptiveRank(gamma=0.05, exclude="positive").over(histories())
+    negatives = AdaptiveRank(gamma=0.05, exclude="positive").bind(histories())
     H = np.arange(ITEMS, dtype=np.float32)[:, None]
     one = np.ones((6, 1), np.float32)
     negatives.refresh(H)
@@ -127,7 +127,7 @@ def test_adaptive_rank_follows_the_model_only_when_refreshed():
 def test_adaptive_rank_at_the_ends_of_gamma(gamma):
     """Far above |I| every rank is as likely, far below it only the first one is drawn."""
     H = np.arange(ITEMS, dtype=np.float32)[:, None]
-    negatives = AdaptiveRank(gamma=gamma, exclude="positive").over(histories())
+    negatives = AdaptiveRank(gamma=gamma, exclude="positive").bind(histories())
     negatives.refresh(H)
     q = np.full(ITEMS, 1 / (ITEMS - 1)) if gamma > 1 else np.eye(ITEMS)[ITEMS - 1]
     if gamma > 1:
@@ -143,7 +143,7 @@ def test_in_batch_over_random_batches_is_popularity(way, exclude):
     rows = histories()
     row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)
     rng = np.random.default_rng(3)
-    negatives = InBatch(exclude).over(rows)
+    negatives = InBatch(exclude).bind(rows)
     context, positive = 0, 3
     counts = np.zeros(ITEMS)
     for seed in range(4000):
@@ -159,7 +159,7 @@ def test_in_batch_over_random_batches_is_popularity(way, exclude):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_in_batch_draws_each_other_entry_alike(way):
-    negatives = InBatch("history").over(histories())
+    negatives = InBatch("history").bind(histories())
     items, _ = draw(way, negatives, [0, 1, 1, 1, 4], [3, 1, 1, 2, 0], N)
     wanted = np.zeros(ITEMS)
     wanted[[1, 2]] = 2 / 3, 1 / 3  # of context 0: 3 is its own, 0 in its history
@@ -174,7 +174,7 @@ def test_in_batch_draws_each_other_entry_alike(way):
 )
 def test_who_has_everything_gets_nothing(way, sampler):
     W, H = embeddings(4)
-    negatives = sampler.over(histories())
+    negatives = sampler.bind(histories())
     negatives.refresh(H)
     items, rounds = draw(way, negatives, [5, 0], [2, 3], 6, W=W, H=H)
     assert (items[0] == -1).all()
@@ -189,13 +189,13 @@ def test_who_has_everything_gets_nothing(way, sampler):
 def test_uniform_finds_the_last_items_of_a_large_catalogue(way):
     """Too few are left to be met by chance."""
     n, left = 50_000, 3
-    negatives = Uniform().over(Rows.from_lists([np.arange(left, n)], n))
+    negatives = Uniform().bind(SparseRows.from_lists([np.arange(left, n)], n))
     items, _ = draw(way, negatives, [0], [n - 1], 200)
     assert follows(np.bincount(items.ravel(), minlength=left), np.full(left, 1 / left))
 
 
 def test_kernel_draws_depend_on_the_state_and_on_nothing_else():
-    negatives = Uniform().over(histories())
+    negatives = Uniform().bind(histories())
     first, again, other = (draw("kernel", negatives, [0], [3], 50, seed=seed)[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()

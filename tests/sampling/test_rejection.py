@@ -32,7 +32,7 @@ def test_items_and_rounds_follow_their_laws(way, exclude, context, positive, mar
     rows, W, H, scores, candidates, violators = setting(exclude, context, positive, margin)
     assert 0 < len(violators) < len(candidates), "the case says nothing"
     p, cap = len(violators) / len(candidates), 3
-    negatives = Rejection(margin=margin, rounds=cap, exclude=exclude).over(rows)
+    negatives = Rejection(margin=margin, rounds=cap, exclude=exclude).bind(rows)
     items, rounds = draw(way, negatives, [context], [positive], N, W=W, H=H)
     found = items.ravel() >= 0
 
@@ -52,7 +52,7 @@ def test_the_mean_of_the_estimated_rank_is_the_sum_over_rounds(way):
     rows, W, H, _, candidates, violators = setting("history", 0, 3, 0.3)
     p = len(violators) / len(candidates)
     for cap, formula in ((400, expected_rank(p, ITEMS)), (2, expected_rank(p, ITEMS, rounds=2))):
-        negatives = Rejection(margin=0.3, rounds=cap).over(rows)
+        negatives = Rejection(margin=0.3, rounds=cap).bind(rows)
         items, rounds = draw(way, negatives, [0], [3], N, W=W, H=H)
         estimates = (ITEMS - 1) // rounds[items >= 0]
         error = estimates.std() / math.sqrt(len(estimates))
@@ -84,7 +84,7 @@ def test_the_law_of_rounds_lacks_what_is_not_found():
 def test_where_none_violates_the_search_is_given_up(way):
     W, H = np.ones((6, 1), np.float32), np.zeros((ITEMS, 1), np.float32)
     H[3] = 5
-    negatives = Rejection(margin=1.0, rounds=6).over(histories())
+    negatives = Rejection(margin=1.0, rounds=6).bind(histories())
     items, rounds = draw(way, negatives, [0], [3], 20, W=W, H=H)
     assert (items == -1).all()
     assert (rounds == 6).all()
@@ -96,7 +96,7 @@ def test_the_margin_itself_is_no_violation(way):
     """Accepted where ŷ(j) + margin > ŷ(i), not where they are equal."""
     W, H = np.ones((6, 1), np.float32), np.zeros((ITEMS, 1), np.float32)
     H[3], H[7] = 1, 0.25
-    items, _ = draw(way, Rejection(margin=1.0, rounds=200).over(histories()), [0], [3], 50, W=W, H=H)
+    items, _ = draw(way, Rejection(margin=1.0, rounds=200).bind(histories()), [0], [3], 50, W=W, H=H)
     assert (items == 7).all()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sampling.draws import ITEMS, embeddings, histories
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import DataError, SettingError
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Sampler, Uniform
 
@@ -55,16 +55,16 @@ def test_bad_settings_are_refused(make, name):
 
 
 def test_lists_are_sorted_anew_after_n_log_n_draws_or_as_told():
-    rows = Rows.from_lists([np.array([0])], 1024)
-    assert AdaptiveRank().over(rows).refresh_every == 1024 * 10
-    assert AdaptiveRank(refresh=77).over(rows).refresh_every == 77
-    assert AdaptiveRank().over(Rows.from_lists([np.array([0])], 1)).refresh_every == 1
-    assert Uniform().over(rows).refresh_every is None
+    rows = SparseRows.from_lists([np.array([0])], 1024)
+    assert AdaptiveRank().bind(rows).refresh_every == 1024 * 10
+    assert AdaptiveRank(refresh=77).bind(rows).refresh_every == 77
+    assert AdaptiveRank().bind(SparseRows.from_lists([np.array([0])], 1)).refresh_every == 1
+    assert Uniform().bind(rows).refresh_every is None
 
 
 def test_a_sampler_that_follows_the_model_says_what_it_misses():
     rng, (W, H) = np.random.default_rng(0), embeddings(3)
-    adaptive, rejection = AdaptiveRank().over(histories()), Rejection().over(histories())
+    adaptive, rejection = AdaptiveRank().bind(histories()), Rejection().bind(histories())
     with pytest.raises(SettingError, match=r"call refresh\(item_embeddings\)"):
         adaptive.draw([0], [3], 1, rng, context_embeddings=W[:1])
     with pytest.raises(SettingError, match=f"expected {ITEMS} rows"):
@@ -95,7 +95,7 @@ def test_a_sampler_that_follows_the_model_says_what_it_misses():
 def test_bad_batches_are_refused(contexts, positives, n, words):
     for sampler in (Uniform(), Rejection()):
         with pytest.raises(SettingError, match=words):
-            sampler.over(histories()).draw(
+            sampler.bind(histories()).draw(
                 contexts, positives, n, np.random.default_rng(0), score=lambda c, i: np.zeros(len(i))
             )
 
@@ -103,18 +103,18 @@ def test_bad_batches_are_refused(contexts, positives, n, words):
 def test_popularity_without_any_pair_is_refused():
     for sampler in (Popularity(), InBatch()):
         with pytest.raises(DataError, match="take Uniform"):
-            sampler.over(Rows.from_lists([np.array([])], 4))
+            sampler.bind(SparseRows.from_lists([np.array([])], 4))
 
 
 def test_no_popularity_overflows():
-    rows = Rows.from_lists([np.array([0, 1]), np.array([0]), np.array([0])], 3)
-    q = Popularity(beta=5000, exclude="positive").over(rows).probabilities(0, 2)
+    rows = SparseRows.from_lists([np.array([0, 1]), np.array([0]), np.array([0])], 3)
+    q = Popularity(beta=5000, exclude="positive").bind(rows).probabilities(0, 2)
     np.testing.assert_array_equal(q, [1, 0, 0])
 
 
 def test_an_empty_batch_draws_nothing():
     for sampler in (Uniform(), InBatch()):
-        drawn = sampler.over(histories()).draw(
+        drawn = sampler.bind(histories()).draw(
             np.empty(0, np.int32), np.empty(0, np.int32), 2, np.random.default_rng(0)
         )
         assert drawn.items.shape == (0, 2)
@@ -123,9 +123,9 @@ def test_an_empty_batch_draws_nothing():
 def test_another_process_finds_the_compiled_kernels():
     code = (
         "import numpy as np\n"
-        "from shortlist.data.rows import Rows\n"
+        "from shortlist.data.sparse_rows import SparseRows\n"
         "from shortlist.sampling import Popularity\n"
-        "from shortlist.sampling.kernels import draw_negatives\n"
+        "from shortlist.sampling.draw_kernels import draw_negatives\n"
         "tables = Popularity().over(Rows.from_lists([np.array([0])], 4)).tables\n"
         "one, out, W = np.zeros(1, np.int32), np.zeros((1, 1), np.int32), np.zeros((4, 2), np.float32)\n"
         "draw_negatives((0,) * tables.code, np.ones(1, np.uint64), tables, one, one, 1, W, W, W[0], out, out)\n"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist import SettingError
-from shortlist.data.rows import Rows
-from shortlist.scoring.neighbours import SHORT, Neighbourhood, NeighbourScorer, Similarity, row_keys
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.scoring.similarity import SHORT, Neighbourhood, NeighbourScorer, Similarity, row_keys
 
 ALL = [
     Similarity(),
@@ -25,10 +25,10 @@ ALL = [
 ]
 
 
-def rows_of(dense: np.ndarray) -> Rows:
+def rows_of(dense: np.ndarray) -> SparseRows:
     at, columns = np.nonzero(dense)
     indptr = np.searchsorted(at, np.arange(len(dense) + 1)).astype(np.int64)
-    return Rows(indptr, columns.astype(np.int32), dense[at, columns].astype(np.float32), dense.shape[1])
+    return SparseRows(indptr, columns.astype(np.int32), dense[at, columns].astype(np.float32), dense.shape[1])
 
 
 def textbook(similarity: Similarity, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -37,23 +37,30 @@ def textbook(similarity: Similarity, queries: np.ndarray, rows: np.ndarray) -> n
     idf = np.ones(rows.shape[1]) if similarity.name == "cosine" else np.log(len(rows) / np.maximum(frequency, 1))
     out = np.zeros((len(queries), len(rows)))
     mean = rows.sum(1).mean()
+
+    def weighed(v: np.ndarray) -> Any:
+        if similarity.name != "bm25":
+            return idf * v
+        held = similarity.k1 * (1 - similarity.b + similarity.b * v.sum() / mean)
+        return idf * v * (similarity.k1 + 1) / np.where(v > 0, v + held, 1)
+
+    weighed_rows = [weighed(y) for y in rows]
+    of_rows = [(v**2).sum() ** (1 - similarity.asymmetry) for v in weighed_rows]
     for q, x in enumerate(queries):
-        for r, y in enumerate(rows):
+        u = weighed(x)
+        of_query = (u**2).sum() ** similarity.asymmetry
+        for r, v in enumerate(weighed_rows):
+            common = (u * v).sum()
             if similarity.name == "bm25":
-
-                def b(v: np.ndarray) -> Any:
-                    held = similarity.k1 * (1 - similarity.b + similarity.b * v.sum() / mean)
-                    return idf * v * (similarity.k1 + 1) / np.where(v > 0, v + held, 1)
-
-                out[q, r] = (b(x) * b(y)).sum()
+                out[q, r] = common
             else:
-                u, v = x * idf, y * idf
-                length = (u**2).sum() ** similarity.asymmetry * (v**2).sum() ** (1 - similarity.asymmetry)
-                out[q, r] = (u * v).sum() / (length + similarity.shrinkage) if (u * v).sum() else 0
+                out[q, r] = common / (of_query * of_rows[r] + similarity.shrinkage) if common else 0
     return out
 
 
-def nearest(similarity: Similarity, queries: np.ndarray, dense: np.ndarray, k: int, *, same: bool, **more: Any) -> Rows:
+def nearest(
+    similarity: Similarity, queries: np.ndarray, dense: np.ndarray, k: int, *, same: bool, **more: Any
+) -> SparseRows:
     rows, asked = rows_of(dense), rows_of(queries)
     by_column = rows.transpose()
     keys = np.arange(len(dense), dtype=np.uint64)
@@ -62,7 +69,7 @@ def nearest(similarity: Similarity, queries: np.ndarray, dense: np.ndarray, k: i
     return space.nearest(asked, asked.values, own, k, **more)  # type: ignore[arg-type]
 
 
-def agree(found: Rows, expected: np.ndarray, k: int) -> None:
+def agree(found: SparseRows, expected: np.ndarray, k: int) -> None:
     """The k largest of each row of `expected`, where they are positive: the same values, at rows that have them."""
     for q in range(len(expected)):
         got, values = found.row(q), found.values[found.indptr[q] : found.indptr[q + 1]]  # type: ignore[index]
@@ -180,7 +187,7 @@ def test_more_rows_than_two_bytes_can_number():
     n = SHORT + 10
     dense_rows = np.zeros(n, np.int32)
     dense_rows[-3:] = 1  # the last three share column 1, all others column 0
-    rows = Rows(np.arange(n + 1, dtype=np.int64), dense_rows, None, 2)
+    rows = SparseRows(np.arange(n + 1, dtype=np.int64), dense_rows, None, 2)
     keys, one = np.arange(n, dtype=np.uint64), np.ones(1, np.float32)
     space = Neighbourhood(Similarity(), rows, one, rows.transpose(), one, keys)
     last = rows.take(np.array([n - 1]))
@@ -188,7 +195,7 @@ def test_more_rows_than_two_bytes_can_number():
 
 
 def test_keys_are_of_the_columns():
-    rows = Rows.from_lists([np.array(one) for one in ([1, 2], [2, 1], [1], [], [], [0, 1, 2])], 3)
+    rows = SparseRows.from_lists([np.array(one) for one in ([1, 2], [2, 1], [1], [], [], [0, 1, 2])], 3)
     keys = row_keys(rows)
     assert keys[0] == keys[1]
     assert keys[3] == keys[4]

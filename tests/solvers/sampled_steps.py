@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from shortlist import MatrixFactorization
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import Pointwise, loss_values
-from shortlist.sampling import Negatives
-from shortlist.solvers.optimizers import State
+from shortlist.sampling import BoundSampler
+from shortlist.solvers.optimizers import OptimizerState
 from shortlist.solvers.sgd_kernels import run_given
-from shortlist.solvers.sgd_tables import Kinds, Model, Pairs, Rules, Weigher, work_space
+from shortlist.solvers.sgd_tables import KernelKinds, ModelTables, StepTables, TrainingPairs, WeightTables, work_space
 
 LISTS = [[0, 2], [1, 3, 4], [5], [0, 3]]
 ITEMS, DIM = 6, 3
@@ -34,8 +34,8 @@ class Task:
     seed: int = 0
 
     @cached_property
-    def rows(self) -> Rows:
-        return Rows.from_lists([np.array(one, np.int32) for one in self.lists], n_columns=ITEMS)
+    def rows(self) -> SparseRows:
+        return SparseRows.from_lists([np.array(one, np.int32) for one in self.lists], n_columns=ITEMS)
 
     @cached_property
     def recommender(self) -> MatrixFactorization:
@@ -44,11 +44,11 @@ class Task:
         )
 
     @cached_property
-    def rules(self) -> Rules:
-        return self.recommender._rules(self.recommender._basis(self.rows), self.rows.masses)
+    def rules(self) -> StepTables:
+        return self.recommender._rules(self.recommender._basis(self.rows), self.rows.effective_counts)
 
     @cached_property
-    def weigher(self) -> Weigher:
+    def weigher(self) -> WeightTables:
         return self.recommender._weigher(ITEMS, int(self.rows.lengths.max()))
 
     @cached_property
@@ -62,8 +62,8 @@ class Task:
         return W.astype(np.float32), H.astype(np.float32)
 
     @cached_property
-    def negatives(self) -> Negatives:
-        found = self.recommender.composition().sampler.over(self.rows)  # type: ignore[union-attr]
+    def negatives(self) -> BoundSampler:
+        found = self.recommender.recipe().sampler.bind(self.rows)  # type: ignore[union-attr]
         found.refresh(units(self.start[1], self.rules.cosine))
         return found
 
@@ -91,22 +91,22 @@ class Task:
 
     # --- what the steps do -------------------------------------------------------------------------------------------
 
-    def step(self, e: int, negatives: list[int], weights: list[float], rules: Rules | None = None) -> Step:
+    def step(self, e: int, negatives: list[int], weights: list[float], rules: StepTables | None = None) -> Step:
         """How parameters move in one step on pair e."""
         rules = rules or self.rules
         W, H = (one.copy() for one in self.start)
-        model = Model(W, H, *(State.of(rules.optimizer, one.shape) for one in (W, H)))
-        kinds = Kinds.of(self.negatives.tables, self.weigher, rules)._replace(sampler=(), weighing=())
+        model = ModelTables(W, H, *(OptimizerState.of(rules.optimizer, one.shape) for one in (W, H)))
+        kinds = KernelKinds.of(self.negatives.tables, self.weigher, rules)._replace(sampler=(), weighing=())
         run_given(
             kinds, self.given([e]), np.array([negatives], np.int32), np.array([weights], np.float32), rules, model,
             work_space(W.shape[1], rules.n_negatives, self.weigher), np.zeros(3),
         )  # fmt: skip
         return W.astype(float) - self.start[0], H.astype(float) - self.start[1]
 
-    def given(self, which: list[int]) -> Pairs:
+    def given(self, which: list[int]) -> TrainingPairs:
         c, i = np.array(self.pairs, np.int32)[which].T
         strengths = self.strengths[which] if len(self.strengths) > 1 else self.strengths
-        return Pairs(np.ascontiguousarray(c), np.ascontiguousarray(i), strengths)
+        return TrainingPairs(np.ascontiguousarray(c), np.ascontiguousarray(i), strengths)
 
     def expected(self, draws: Callable[[int, int], Draws], which: list[int] | None = None) -> Step:
         """The mean of a step for each of the pairs, over every combination of draws, all from the same parameters."""
@@ -133,7 +133,7 @@ class Task:
 
     def loss(self, W: np.ndarray, H: np.ndarray, alpha: Callable[..., np.ndarray]) -> float:
         """The declared loss, with `alpha(c)` of negatives for pointwise losses and `alpha(c, i)` for pairwise ones."""
-        objective = self.recommender.composition().objective
+        objective = self.recommender.recipe().objective
         y = self.scores(W, H) / objective.temperature
         total, mean = 0.0, np.mean(self.rows.lengths**self.recommender.positive_context_exponent)
         for c, i, weight, label in self.parts():

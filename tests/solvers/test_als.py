@@ -11,8 +11,8 @@ from problems import alternate, dense_loss, make, problems
 from shortlist.objectives import LossParts
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import WholeRows, run
-from shortlist.solvers.stopping import Stopping
-from shortlist.solvers.systems import solve_rows_reference
+from shortlist.solvers.normal_equations import solve_rows_reference
+from shortlist.solvers.stopping import EarlyStopping
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,7 +114,7 @@ def test_the_best_items_come_back_and_contexts_are_solved_for_once(patience, joi
         assert (contexts is not None) == joint
         return figures[int(items.item()) - 1]
 
-    stopping = Stopping(measure, patience)
+    stopping = EarlyStopping(measure, patience)
     training = run(loop, 6, stopping=stopping)
     assert [one.validation for one in training] == figures[: len(training)]
     assert stopping.best_epoch == {1: 2, 2: 2, 9: 5}[patience]

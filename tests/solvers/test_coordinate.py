@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problems import dense_loss, make, problems
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare
 from shortlist.solvers import coordinate
 from shortlist.solvers.coordinate import half_step, half_step_reference
-from shortlist.solvers.systems import solve_rows_reference
+from shortlist.solvers.normal_equations import solve_rows_reference
 
 
 def swept(problem, sweeps=1, threads=None):
@@ -68,7 +68,7 @@ def test_many_sweeps_reach_the_minimum():
 def test_a_row_of_very_many_pairs():
     rng = np.random.default_rng(0)
     n, d = 120_000, 20
-    rows = Rows(np.array([0, n, n + 3], np.int64), np.r_[0:n, 5, 7, 9].astype(np.int32), None, n)
+    rows = SparseRows(np.array([0, n, n + 3], np.int64), np.r_[0:n, 5, 7, 9].astype(np.int32), None, n)
     terms = PointwiseSquare().terms(rows)
     H = (rng.standard_normal((n, d)) * 0.3).astype(np.float32)
     W = rng.standard_normal((2, d)).astype(np.float32)

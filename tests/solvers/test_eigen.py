@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problems import Problem, dense_loss, make, problems
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare
 from shortlist.solvers import eigen, exact
-from shortlist.solvers.limits import Limits
-from shortlist.solvers.systems import row_system, solve_rows_reference
+from shortlist.solvers.cg_limits import CGLimits
+from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 LOSS_SLACK = 1e-5
 
@@ -44,7 +44,7 @@ def test_equals_the_twin(problem, max_steps, tolerance):
     terms = problem.context_terms
     spectrum = eigen.diagonalise(H, W, terms)
     start = W.astype(np.float64)
-    limits = Limits(1.0, tolerance, max_steps)
+    limits = CGLimits(1.0, tolerance, max_steps)
     eigen.solve_eigen(problem.by_context, terms, H, spectrum, W, None, limits)
     for r in range(len(W)):
         A, b = row_system(problem.by_context, terms, H, np.diag(spectrum), r)
@@ -71,7 +71,7 @@ def test_to_the_end_it_is_the_exact_solution(problem):
 @settings(max_examples=100, deadline=None)
 @given(problems(), st.sampled_from([0.5, 1.0, 1.5, 1.99]), st.integers(1, 3))
 def test_no_relaxation_below_two_raises_the_loss(problem, relaxation, max_steps):
-    W, H = stepped(problem, limits=Limits(relaxation, 0.3, max_steps))
+    W, H = stepped(problem, limits=CGLimits(relaxation, 0.3, max_steps))
     before = sum(dense_loss(problem))
     assert sum(dense_loss(problem, W=W, H=H)) <= before * (1 + LOSS_SLACK) + LOSS_SLACK
 
@@ -99,13 +99,13 @@ def test_relaxation_gains_over_epochs():
     problem = make(n_contexts=300, n_items=120, dim=12, density=0.1, regularization_exponent=0.0, regularization=0.5)
 
     def after(relaxation: float) -> float:
-        W, H, limits = np.zeros_like(problem.W), 0.1 * problem.H, Limits(relaxation)
+        W, H, limits = np.zeros_like(problem.W), 0.1 * problem.H, CGLimits(relaxation)
         for _ in range(8):
             eigen.half_step(problem.by_context, problem.context_terms, H, W, limits=limits)
             eigen.half_step(problem.by_item, problem.item_terms, W, H, limits=limits)
         return problem.objective.loss(problem.by_context, problem.by_item, W, H).total
 
-    assert after(Limits().relaxation) < after(1.0)
+    assert after(CGLimits().relaxation) < after(1.0)
 
 
 @pytest.mark.usefixtures("way")
@@ -182,7 +182,7 @@ def test_long_rows_and_large_dimensions(dim):
     """Rows longer than 10⁵ at small d; d of any size."""
     n = 120_000 if dim <= 100 else 300
     rng = np.random.default_rng(1)
-    rows = Rows(np.array([0, n, n + 3, n + 3], np.int64), np.r_[np.arange(n), 0, 1, 2].astype(np.int32), None, n)
+    rows = SparseRows(np.array([0, n, n + 3, n + 3], np.int64), np.r_[np.arange(n), 0, 1, 2].astype(np.int32), None, n)
     objective = PointwiseSquare(regularization=0.01)
     W, H = np.zeros((3, dim), np.float32), rng.standard_normal((n, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     eigen.last_half_step(rows, objective.terms(rows), H, W)

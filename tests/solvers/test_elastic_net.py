@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist import SettingError, ShortlistWarning
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.solvers.elastic_net import solve_columns
 
 
-def rows_of(dense: np.ndarray) -> Rows:
+def rows_of(dense: np.ndarray) -> SparseRows:
     at, columns = np.nonzero(dense)
     indptr = np.searchsorted(at, np.arange(len(dense) + 1)).astype(np.int64)
-    return Rows(indptr, columns.astype(np.int32), dense[at, columns].astype(np.float32), dense.shape[1])
+    return SparseRows(indptr, columns.astype(np.int32), dense[at, columns].astype(np.float32), dense.shape[1])
 
 
 def solved(X: np.ndarray, **settings: Any) -> np.ndarray:

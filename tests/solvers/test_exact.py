@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import shortlist
 from problems import dense_loss, make, problems
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Terms
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import Terms
 from shortlist.solvers.exact import half_step, solve_exact
-from shortlist.solvers.systems import row_system, solve_rows_reference
+from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 
 def solved(problem, threads=None):
@@ -37,7 +37,7 @@ def systems(seed, dim, lengths, excess, span=1e-2, n_columns=None):
     rng = np.random.default_rng(seed)
     n_columns = n_columns or max([1, *lengths])
     indices = [np.sort(rng.choice(n_columns, n, replace=False)) for n in lengths]
-    rows = Rows(
+    rows = SparseRows(
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         np.concatenate(indices).astype(np.int32),
         None,

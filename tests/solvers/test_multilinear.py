@@ -10,21 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.pairwise_square import PairwiseSquare
-from shortlist.objectives.pointwise import PointwiseSquare
-from shortlist.scoring.multilinear import (
-    Described,
+from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.scoring.sides import (
+    EmbeddingTable,
+    FeaturePrior,
     FeatureSum,
-    Parafac,
+    ParafacSide,
     PartBlock,
     Side,
-    Table,
     TableBlock,
-    Tucker,
+    TuckerSide,
     neutral_core,
 )
-from shortlist.solvers.multilinear import MANY, Multilinear, coordinate_step, generic_step, least_squares_step
+from shortlist.solvers.multilinear_als import (
+    MANY,
+    MultilinearAlternation,
+    coordinate_step,
+    generic_step,
+    least_squares_step,
+)
 from shortlist.solvers.pairwise_rows import PairwiseAlternation
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss, square_loss
@@ -33,20 +39,20 @@ MODELS = ["mf", "parafac", "tucker", "fm", "fm-apart", "described"]
 LOSSES = ["pointwise", "total", "pairwise"]
 
 
-def random_rows(rng: np.random.Generator, n: int, m: int, share: float, weighted: bool = False) -> Rows:
+def random_rows(rng: np.random.Generator, n: int, m: int, share: float, weighted: bool = False) -> SparseRows:
     dense = rng.random((n, m)) < share
     dense[rng.integers(n), rng.integers(m)] = True
     indptr = np.concatenate([[0], dense.sum(axis=1).cumsum()]).astype(np.int64)
     indices = np.nonzero(dense)[1].astype(np.int32)
     values = rng.integers(1, 4, len(indices)).astype(np.float32) if weighted else None
-    return Rows(indptr, indices, values, m)
+    return SparseRows(indptr, indices, values, m)
 
 
 def normal(rng: np.random.Generator, *shape: int) -> Any:
     return (0.6 * rng.standard_normal(shape)).astype(np.float32)
 
 
-def features(rng: np.random.Generator, n: int) -> tuple[Rows, list[slice]]:
+def features(rng: np.random.Generator, n: int) -> tuple[SparseRows, list[slice]]:
     """An id-like field, one of several values, and a numeric one that some rows lack."""
     dense = np.zeros((n, 10), np.float32)
     dense[np.arange(n), rng.integers(0, 4, n)] = 1
@@ -54,25 +60,27 @@ def features(rng: np.random.Generator, n: int) -> tuple[Rows, list[slice]]:
     dense[:, 9] = np.where(rng.random(n) < 0.7, rng.standard_normal(n), 0)
     filled = dense != 0
     indptr = np.concatenate([[0], filled.sum(axis=1).cumsum()]).astype(np.int64)
-    rows = Rows(indptr, np.nonzero(filled)[1].astype(np.int32), dense[filled], 10)
+    rows = SparseRows(indptr, np.nonzero(filled)[1].astype(np.int32), dense[filled], 10)
     return rows, [slice(0, 4), slice(4, 9), slice(9, 10)]
 
 
 def sides(rng: np.random.Generator, model: str, n: int, m: int, d: int = 3) -> tuple[Side, Side]:
     if model == "mf":
-        return Table(normal(rng, n, d)), Table(normal(rng, m, d))
+        return EmbeddingTable(normal(rng, n, d)), EmbeddingTable(normal(rng, m, d))
     if model in ("parafac", "tucker"):
         sizes = (4, 3, 2)
         codes = np.stack([rng.integers(0, k, n) for k in sizes], axis=1)
         if model == "parafac":
-            return Parafac(codes, [normal(rng, k, d) for k in sizes]), Table(normal(rng, m, d))
+            return ParafacSide(codes, [normal(rng, k, d) for k in sizes]), EmbeddingTable(normal(rng, m, d))
         ranks = (3, 2, 2)
         tables = [normal(rng, k, r) for k, r in zip(sizes, ranks)]
         core = neutral_core(ranks, d) + normal(rng, 12, d)
-        return Tucker(codes, tables, core), Table(normal(rng, m, d))
+        return TuckerSide(codes, tables, core), EmbeddingTable(normal(rng, m, d))
     (X, spans), (Y, others) = features(rng, n), features(rng, m)
     if model == "described":
-        return Described(normal(rng, n, d), X, normal(rng, 11, d)), Described(normal(rng, m, d), Y, normal(rng, 11, d))
+        return FeaturePrior(normal(rng, n, d), X, normal(rng, 11, d)), FeaturePrior(
+            normal(rng, m, d), Y, normal(rng, 11, d)
+        )
     within = model == "fm"
     return (
         FeatureSum(X, spans, normal(rng, 10, d + 1), normal(rng, 1, 1), within),
@@ -166,7 +174,7 @@ def test_gradients_hessians_and_losses_are_those_of_the_double_sum(model, loss, 
                 assert float((slope * towards).sum()) == pytest.approx(first, abs=2e-4 * scale)
                 assert float((towards * turn).sum()) / 2 == pytest.approx(second, abs=2e-4 * scale)
                 of_rows = here.diagonal()
-                diagonal = block.weigh(of_rows)
+                diagonal = block.squared_transpose(of_rows)
                 for _ in range(3):
                     g, k = rng.integers(block.values.shape[0]), rng.integers(block.values.shape[1])
                     one = np.zeros_like(block.values)
@@ -267,7 +275,7 @@ def test_a_sweep_of_coordinates_is_gauss_seidel(model, loss):
 @pytest.mark.parametrize("model", MODELS)
 def test_epochs_bring_the_loss_down(model, loss, method):
     made, contexts, items, told = problem(3, model, loss)
-    loop = Multilinear(made, contexts, items, method, 3)
+    loop = MultilinearAlternation(made, contexts, items, method, 3)
     losses = [loop.loss().total]
     for _ in range(15):
         loop.epoch()
@@ -284,7 +292,7 @@ def test_more_dimensions_than_the_rank_and_hardly_any_lambda(model, loss, method
     """No epoch raises the loss, and neither does the end: nothing is known along directions without curvature."""
     for regularization in (0.0, 1e-10, 1e-7):
         made, contexts, items, told = problem(0, model, loss, dim=17, regularization=regularization)
-        kind = PairwiseAlternation if method == "rows" else Multilinear
+        kind = PairwiseAlternation if method == "rows" else MultilinearAlternation
         loop = kind(made, contexts, items, "cd" if method == "cd" else "als", 3)
         losses = [brute(contexts, items, told)]
         for step in [loop.epoch] * 6 + [loop.finish]:
@@ -330,8 +338,8 @@ def test_maps_of_features_are_the_ridge_regression(strength):
     X[:, 0] = 3 * rng.standard_normal(300)
     X[:, 1] = X[:, 0] + 0.1 * rng.standard_normal(300)
     indptr = np.concatenate([[0], (X != 0).sum(axis=1).cumsum()]).astype(np.int64)
-    rows = Rows(indptr, np.nonzero(X)[1].astype(np.int32), X[X != 0], 40)
-    side = Described(normal(rng, 300, 8), rows, np.zeros((41, 8), np.float32), strength)
+    rows = SparseRows(indptr, np.nonzero(X)[1].astype(np.int32), X[X != 0], 40)
+    side = FeaturePrior(normal(rng, 300, 8), rows, np.zeros((41, 8), np.float32), strength)
     side.regularize(50.0 + rng.integers(1, 500, 300), 0.003, 1.0)
     side.settle()
     own, of_maps = (one.astype(np.float64) for one in side.ridges)

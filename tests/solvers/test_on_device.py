@@ -15,9 +15,9 @@ from hypothesis import assume, given, settings
 
 from problems import dense_loss, make, problems
 from shortlist.errors import DataError, SettingError
-from shortlist.solvers import eigen, on_device, on_device_kernels
-from shortlist.solvers.limits import END, Limits
-from shortlist.solvers.systems import row_system, solve_rows_reference
+from shortlist.solvers import eigen, torch_half_step, triton_kernels
+from shortlist.solvers.cg_limits import END, CGLimits
+from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'shortlist[torch]'")
 GPU = torch.cuda.is_available()
@@ -44,7 +44,7 @@ def terms_of(problem):
 
 
 def solver(problem, contexts=None, **kw):
-    return on_device.DeviceSolver(
+    return torch_half_step.DeviceSolver(
         problem.by_context,
         problem.by_item,
         *terms_of(problem),
@@ -60,7 +60,7 @@ def scores(embeddings):
     return W @ H.T
 
 
-TWO_STEPS = Limits(1.0, 0.0, 2)
+TWO_STEPS = CGLimits(1.0, 0.0, 2)
 
 
 def twin(rows, terms, other, own, relaxation, tolerance, max_steps):
@@ -117,7 +117,7 @@ def test_rows_stop_at_the_tolerance_and_go_beyond(fused):
     problem.W *= 0.3
     found = []
     for values in ((1.5, 0.3, 3), (1.0, 0.3, 3), (1.5, 0.01, 3), (1.5, 0.01, 1)):
-        limits = Limits(*values)
+        limits = CGLimits(*values)
         ours = solver(problem, problem.W, fused=fused, limits=limits)
         ours.epoch()
         found.append(scores(ours.embeddings()))
@@ -161,8 +161,8 @@ def test_finish_is_the_exact_half_step(fused):
 @pytest.mark.parametrize("dim", [1, 5, 16, 37])
 def test_rows_of_all_lengths(fused, dim, monkeypatch):
     """None, few, and more pairs than fit one program, and than fit one segment."""
-    monkeypatch.setattr(on_device_kernels, "_SHORT", 40)
-    monkeypatch.setattr(on_device_kernels, "_SEGMENT", 24)
+    monkeypatch.setattr(triton_kernels, "_SHORT", 40)
+    monkeypatch.setattr(triton_kernels, "_SEGMENT", 24)
     problem = make(n_contexts=90, n_items=130, dim=dim, density=0.5, regularization=0.02)
     mask, _ = problem.dense
     keep = np.random.default_rng(1).random(mask.shape) < np.linspace(0, 1.2, 90)[:, None]
@@ -193,7 +193,7 @@ def test_the_loss_is_that_of_the_objective(problem):
 def test_the_loss_by_parts_of_the_pairs(monkeypatch):
     problem = make(n_contexts=200, n_items=40, density=0.3, convention="total")
     whole = solver(problem, problem.W).loss(total=True)
-    monkeypatch.setattr(on_device, "_LOSS_PAIRS", 100)
+    monkeypatch.setattr(torch_half_step, "_LOSS_PAIRS", 100)
     np.testing.assert_allclose(solver(problem, problem.W).loss(total=True), whole, rtol=1e-6)
 
 
@@ -319,12 +319,12 @@ def test_the_choice_of_precision_outside_is_kept():
 def test_what_does_not_fit_is_refused_before_anything_is_allocated(monkeypatch, fused):
     problem = make(n_contexts=1000, n_items=3000, dim=64)
     sides = tuple(zip((problem.by_context, problem.by_item), terms_of(problem)))
-    free = on_device.needed_bytes(sides, 20, fused)
-    monkeypatch.setattr(on_device, "_free_bytes", lambda device: free)
-    monkeypatch.setattr(on_device, "_put", lambda *_: pytest.fail("allocated"))
+    free = torch_half_step.needed_bytes(sides, 20, fused)
+    monkeypatch.setattr(torch_half_step, "_free_bytes", lambda device: free)
+    monkeypatch.setattr(torch_half_step, "_put", lambda *_: pytest.fail("allocated"))
     with pytest.raises(DataError, match=r"at dim 64 need \d.*GB free; dim up to 20 would fit"):
         solver(problem, fused=fused)
-    free = on_device.needed_bytes(sides, 1, fused) // 2
+    free = torch_half_step.needed_bytes(sides, 1, fused) // 2
     with pytest.raises(DataError, match=r"pairs would fit at dim 1"):
         solver(problem, fused=fused)
 
@@ -333,11 +333,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_allocated(monkeypatch, 
 def test_without_a_gpu():
     problem = make()
     with pytest.raises(SettingError, match="sees no GPU"):
-        on_device.DeviceSolver(problem.by_context, problem.by_item, *terms_of(problem), problem.H, device="cuda")
+        torch_half_step.DeviceSolver(problem.by_context, problem.by_item, *terms_of(problem), problem.H, device="cuda")
 
 
 def test_without_torch(monkeypatch):
-    monkeypatch.setattr(on_device, "torch", None)
+    monkeypatch.setattr(torch_half_step, "torch", None)
     with pytest.raises(SettingError, match=r'pip install "shortlist\[torch\]"'):
         solver(make())
 
@@ -345,7 +345,7 @@ def test_without_torch(monkeypatch):
 def test_needs_numpy_and_torch_only():
     code = (
         "import sys\n"
-        "from shortlist.solvers import on_device, on_device_kernels\n"
+        "from shortlist.solvers import torch_half_step, triton_kernels\n"
         "print({'numba', 'polars', 'scipy'} & set(sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -356,7 +356,7 @@ def test_the_modules_load_without_torch_and_triton():
     code = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['triton'] = None\n"
-        "from shortlist.solvers import on_device, on_device_kernels"
+        "from shortlist.solvers import torch_half_step, triton_kernels"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from shortlist._numba import static
-from shortlist.solvers.optimizers import ADAGRAD, ADAM, CODES, SGD, State, apply_part, apply_row, recall, remembered
+from shortlist.solvers.optimizers import (
+    ADAGRAD,
+    ADAM,
+    CODES,
+    SGD,
+    OptimizerState,
+    apply_part,
+    apply_row,
+    recall,
+    remembered,
+)
 
 WIDTH, STEPS = 5, 7
 RATE, RIDGE = 0.05, 0.3
@@ -44,7 +54,7 @@ def by_torch(name: str, row: np.ndarray, given: np.ndarray, scale: float) -> np.
 @pytest.mark.parametrize("name", CODES)
 def test_a_row_moves_as_in_torch(name, scale):
     kind, theta = CODES[name], start()
-    state = State.of(kind, theta.shape)
+    state = OptimizerState.of(kind, theta.shape)
     for gradient in gradients():
         apply_row(kind, theta, 1, gradient, state, full(RATE), full(RIDGE), scale)
     np.testing.assert_allclose(theta[1], by_torch(name, start()[1], gradients(), scale), rtol=2e-5, atol=1e-6)
@@ -57,7 +67,7 @@ def test_a_row_moves_as_in_torch(name, scale):
 def test_rows_are_counted_by_themselves(name):
     """A row that comes in later moves as if it were alone: Adam corrects its means by the row's own count."""
     kind, theta = CODES[name], start()
-    state = State.of(kind, theta.shape)
+    state = OptimizerState.of(kind, theta.shape)
     given = {0: gradients(2), 2: gradients(3)[:2]}
     for step in range(STEPS):
         apply_row(kind, theta, 0, given[0][step], state, full(RATE), full(RIDGE), 1.0)
@@ -77,7 +87,7 @@ def test_the_last_two_coordinates_may_have_their_own_rates(name, fixed):
     kind, theta, rate, ridge = CODES[name], start(), full(RATE), full(RIDGE)
     bias = 7 - fixed
     rate[fixed] = ridge[fixed] = ridge[bias] = 0
-    state = State.of(kind, theta.shape)
+    state = OptimizerState.of(kind, theta.shape)
     for gradient in gradients():
         apply_row(kind, theta, 0, gradient, state, rate, ridge, 1.0)
     assert theta[0, fixed] == start()[0, fixed]
@@ -89,7 +99,7 @@ def test_the_last_two_coordinates_may_have_their_own_rates(name, fixed):
 @pytest.mark.parametrize("name", CODES)
 def test_no_gradient_is_no_movement(name):
     kind, theta = CODES[name], start()
-    state = State.of(kind, theta.shape)
+    state = OptimizerState.of(kind, theta.shape)
     for _ in range(3):
         apply_row(kind, theta, 0, full(0), state, full(RATE), full(0), 1.0)
     np.testing.assert_array_equal(theta, start())
@@ -98,7 +108,7 @@ def test_no_gradient_is_no_movement(name):
 @pytest.mark.parametrize("name", CODES)
 def test_a_whole_step_in_one_part(name):
     kind, theta, whole = CODES[name], start(), start()
-    states = [State.of(kind, theta.shape) for _ in range(2)]
+    states = [OptimizerState.of(kind, theta.shape) for _ in range(2)]
     for gradient in gradients():
         apply_part(static(kind), theta, 1, gradient, states[0], full(RATE), full(RIDGE), 2.0, 1.0)
         apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(RIDGE), 2.0)
@@ -112,7 +122,7 @@ def test_a_whole_step_in_one_part(name):
 def test_next_to_nothing_of_a_step_is_none(name, share):
     """Wherever among others it comes, first too, where what an optimizer remembers would else be of it alone."""
     kind, theta, without = CODES[name], start(), start()
-    states = [State.of(kind, theta.shape) for _ in range(2)]
+    states = [OptimizerState.of(kind, theta.shape) for _ in range(2)]
     for k, gradient in enumerate(gradients()):
         for other in gradients(5 + k):
             apply_part(static(kind), theta, 1, other, states[0], full(RATE), full(RIDGE), 1.0, np.float32(share))
@@ -126,7 +136,7 @@ def test_next_to_nothing_of_a_step_is_none(name, share):
 def test_many_parts_of_a_step_move_in_the_same_way(name):
     """A hundred hundredths under one gradient go about as far as a whole step does."""
     kind, theta, whole, gradient = CODES[name], start(), start(), gradients()[0]
-    states = [State.of(kind, theta.shape) for _ in range(2)]
+    states = [OptimizerState.of(kind, theta.shape) for _ in range(2)]
     for _ in range(100):
         apply_part(static(kind), theta, 1, gradient, states[0], full(RATE), full(0), 1.0, 0.01)
     apply_row(kind, whole, 1, gradient, states[1], full(RATE), full(0), 1.0)
@@ -137,19 +147,19 @@ def test_many_parts_of_a_step_move_in_the_same_way(name):
 
 
 def test_nothing_is_kept_that_is_not_needed():
-    sizes = {kind: [len(array) for array in State.of(kind, (9, 4))] for kind in (SGD, ADAGRAD, ADAM)}
+    sizes = {kind: [len(array) for array in OptimizerState.of(kind, (9, 4))] for kind in (SGD, ADAGRAD, ADAM)}
     assert sizes == {SGD: [1, 1, 1], ADAGRAD: [9, 1, 1], ADAM: [9, 9, 9]}
 
 
 @pytest.mark.parametrize("name", CODES)
 def test_what_was_remembered_is_recalled(name):
     kind = CODES[name]
-    states = State.of(kind, (3, WIDTH)), State.of(kind, (2, WIDTH))
+    states = OptimizerState.of(kind, (3, WIDTH)), OptimizerState.of(kind, (2, WIDTH))
     for side in states:
         theta = start(len(side.first))
         apply_row(kind, theta, 0, gradients()[0], side, full(RATE), full(RIDGE), 1.0)
     saved = {key: array.copy() for key, array in remembered(states).items()}
-    fresh = State.of(kind, (3, WIDTH)), State.of(kind, (2, WIDTH))
+    fresh = OptimizerState.of(kind, (3, WIDTH)), OptimizerState.of(kind, (2, WIDTH))
     recall(remembered(fresh), saved)
     for one, other in zip(states, fresh):
         for a, b in zip(one, other):
@@ -157,10 +167,10 @@ def test_what_was_remembered_is_recalled(name):
 
 
 def test_what_does_not_fit_is_refused():
-    own = remembered((State.of(ADAM, (3, WIDTH)), State.of(ADAM, (2, WIDTH))))
+    own = remembered((OptimizerState.of(ADAM, (3, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
     with pytest.raises(ValueError, match=r"of context_first it has nothing; expected float32 \(3, 5\)"):
         recall(own, {})
-    other = remembered((State.of(ADAM, (4, WIDTH)), State.of(ADAM, (2, WIDTH))))
+    other = remembered((OptimizerState.of(ADAM, (4, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
     with pytest.raises(ValueError, match=r"of context_first it has float32 \(4, 5\); expected float32 \(3, 5\)"):
         recall(own, other)
     with pytest.raises(ValueError, match=r"of item_counts it has int32"):

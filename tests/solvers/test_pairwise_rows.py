@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shortlist.objectives.pairwise_square import PairwiseSquare
-from shortlist.scoring.multilinear import Table
+from shortlist.scoring.sides import EmbeddingTable
 from shortlist.solvers.pairwise_rows import solve_contexts, solve_items
 from shortlist.solvers.square_losses import square_loss
 from solvers.test_multilinear import random_rows
@@ -21,7 +21,7 @@ def problem(seed, d):
     objective = PairwiseSquare(item_exponent=0.6, weighting="log", regularization=0.1)
     W, H = (rng.standard_normal((k, d)).astype(np.float32) for k in (n, m))
     loss = square_loss(objective, rows, rows.transpose(), 1)
-    sides = Table(W), Table(H)
+    sides = EmbeddingTable(W), EmbeddingTable(H)
     for side, sizes in zip(sides, loss.sizes):
         side.regularize(sizes, 0.1, 1.0)
     a = np.zeros((n, m))

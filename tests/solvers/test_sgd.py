@@ -13,12 +13,12 @@ from scipy.stats import chi2
 
 import shortlist as sl
 from recommenders.factorizations import PLAIN_SGD, events, same
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import LambdaRank, Pairwise, Pointwise, Reciprocal, loss_values
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, fold_in, for_histories, key, learning_rate
 from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
-from shortlist.solvers.sgd_tables import Pairs
+from shortlist.solvers.sgd_tables import TrainingPairs
 
 
 def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:
@@ -33,7 +33,7 @@ def told(loop: SampledSteps) -> np.ndarray:
     return np.stack([loop._pairs.contexts, loop._pairs.items], 1)
 
 
-def observed(rows: Rows) -> np.ndarray:
+def observed(rows: SparseRows) -> np.ndarray:
     return np.stack([np.repeat(np.arange(rows.n_rows), rows.lengths), rows.indices], 1)
 
 
@@ -92,7 +92,7 @@ def shuffled(seed: int, n: int, n_buckets: int) -> list[int]:
     counts = np.zeros(n_buckets, np.int64)
     count_buckets(key(seed, 0), 0, n, counts)
     bounds = np.concatenate([[0], np.cumsum(counts)])
-    pairs = Pairs(np.empty(n, np.int32), np.empty(n, np.int32), np.ones(1, np.float32))
+    pairs = TrainingPairs(np.empty(n, np.int32), np.empty(n, np.int32), np.ones(1, np.float32))
     codes = np.arange(n, dtype=np.int32)
     fill_buckets(key(seed, 0), 0, n, codes, codes, pairs.strengths, bounds[:-1].copy(), *pairs[:3])
     for k in range(n_buckets):
@@ -179,7 +179,7 @@ def test_it_learns_with_two_threads(settings, planted):
     model.fit(planted.train, threads=2)
     assert sl.evaluate(model, planted, "ndcg@10")["ndcg@10"] > 0.2
     losses = [one.loss.observed + one.loss.unobserved for one in model.training_]
-    if model.composition().sampler == Uniform() and model.weight is None:  # others look for what is hard
+    if model.recipe().sampler == Uniform() and model.weight is None:  # others look for what is hard
         assert losses[-1] < 0.8 * losses[0]
     assert all(one.samples == planted.train.n_pairs for one in model.training_)
 
@@ -377,7 +377,7 @@ def bpr_loss(w, H, history, ridge, left=None):
 
 def folded(H, rows, *, passes, rate, ridge, seed=0):
     model = sl.MatrixFactorization(dim=H.shape[1], learning_rate=rate, regularization=ridge, **PLAIN_SGD)
-    negatives = Uniform().over(rows)
+    negatives = Uniform().bind(rows)
     return fold_in(
         rows,
         np.ones(1, np.float32),
@@ -385,7 +385,7 @@ def folded(H, rows, *, passes, rate, ridge, seed=0):
         dim=H.shape[1],
         tables=for_histories(negatives.tables, rows, seed),
         weigher=model._weigher(rows.n_columns, 8),
-        rules=model._rules(model._basis(rows), rows.masses),
+        rules=model._rules(model._basis(rows), rows.effective_counts),
         passes=passes,
         seed=seed,
         threads=1,
@@ -395,7 +395,7 @@ def folded(H, rows, *, passes, rate, ridge, seed=0):
 def test_many_passes_find_the_minimum():
     H = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
     lists = [[0, 3, 5], [2], [1, 4, 6, 7]]
-    rows = Rows.from_lists([np.array(one, np.int32) for one in lists], n_columns=8)
+    rows = SparseRows.from_lists([np.array(one, np.int32) for one in lists], n_columns=8)
     found = folded(H, rows, passes=20_000, rate=0.05, ridge=0.1)
     for w, history in zip(found.astype(float), lists):
         best = minimize(bpr_loss, np.zeros(3), (H.astype(float), np.array(history), 0.1), jac=True, tol=1e-10).x
@@ -407,7 +407,7 @@ def test_many_passes_find_the_minimum_where_items_have_faded():
     """Over seeds, as an item that has half faded is among the negatives under half of them."""
     H = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
     history, left = np.array([0, 3, 5, 6]), np.array([1.0, 0.5, 0.05, 0.5], np.float32)
-    rows = replace(Rows.from_lists([history.astype(np.int32)], n_columns=8), confidence=left)
+    rows = replace(SparseRows.from_lists([history.astype(np.int32)], n_columns=8), confidence=left)
     found = np.mean([folded(H, rows, passes=4000, rate=0.05, ridge=0.1, seed=k)[0] for k in range(40)], axis=0)
     best = minimize(bpr_loss, np.zeros(3), (H.astype(float), history, 0.1, left.astype(float)), jac=True, tol=1e-10).x
     np.testing.assert_allclose(H @ found, H @ best, atol=0.1 * np.abs(H @ best).max())
@@ -429,7 +429,7 @@ def test_a_few_passes_go_most_of_the_way():
 
 def test_seeds_differ_and_are_kept_to():
     H = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
-    rows = Rows.from_lists([np.array([0, 3, 5], np.int32)], n_columns=8)
+    rows = SparseRows.from_lists([np.array([0, 3, 5], np.int32)], n_columns=8)
     first, again, other = (folded(H, rows, passes=5, rate=0.05, ridge=0.1, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()

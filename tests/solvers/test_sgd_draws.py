@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from shortlist import MatrixFactorization
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import LambdaRank, Pairwise, Pointwise, Reciprocal, Step
 from shortlist.sampling import AdaptiveRank, InBatch, Popularity, Rejection, Uniform, rounds_law
-from shortlist.solvers.optimizers import State
+from shortlist.solvers.optimizers import OptimizerState
 from shortlist.solvers.sgd import for_histories, key
 from shortlist.solvers.sgd_kernels import is_plain, run_chunk, run_plain, run_ranked
-from shortlist.solvers.sgd_tables import Model, Pairs, work_space
+from shortlist.solvers.sgd_tables import ModelTables, TrainingPairs, work_space
 from solvers.sampled_steps import ITEMS, Task, scores
 
 RUNS = 6000
@@ -31,14 +31,14 @@ def close(samples, expected):
 def moved_contexts(task, *, ranked=False, seed=1):
     """How far the context of each pair moves: runs × pairs × coordinates, items fixed and a row for each run."""
     c, i = np.array(task.pairs).T
-    rows = Rows.from_lists([np.array(task.lists[one], np.int32) for one in np.tile(c, RUNS)], n_columns=ITEMS)
+    rows = SparseRows.from_lists([np.array(task.lists[one], np.int32) for one in np.tile(c, RUNS)], n_columns=ITEMS)
     W = np.ascontiguousarray(np.tile(task.start[0][c], (RUNS, 1)))
     H = task.start[1].copy()
     before = W.copy()
     rules = task.rules._replace(frozen=1)
-    model = Model(W, H, *(State.of(rules.optimizer, one.shape) for one in (W, H)))
+    model = ModelTables(W, H, *(OptimizerState.of(rules.optimizer, one.shape) for one in (W, H)))
     n = len(W)
-    pairs = Pairs(np.arange(n, dtype=np.int32), np.tile(i, RUNS).astype(np.int32), np.ones(1, np.float32))
+    pairs = TrainingPairs(np.arange(n, dtype=np.int32), np.tile(i, RUNS).astype(np.int32), np.ones(1, np.float32))
     tables = for_histories(task.negatives.tables, rows)
     room = work_space(W.shape[1], rules.n_negatives, task.weigher)
     rest = (0, n, tables, task.weigher, rules, model, room, np.zeros(3))
@@ -56,10 +56,19 @@ def expected_contexts(task, draws):
     return np.array([task.expected(draws, [e])[0][c] for e, (c, _) in enumerate(task.pairs)])
 
 
-@pytest.mark.parametrize("objective", [Pairwise("logistic"), Pointwise("square")], ids=repr)
+SAMPLERS = [
+    Uniform(),
+    Uniform("positive"),
+    Popularity(0.7),
+    InBatch(),
+    AdaptiveRank(2.0),
+    AdaptiveRank(2.0, "positive"),
+]
+
+
 @pytest.mark.parametrize(
-    "sampler",
-    [Uniform(), Uniform("positive"), Popularity(0.7), InBatch(), AdaptiveRank(2.0), AdaptiveRank(2.0, "positive")],
+    ("sampler", "objective"),
+    [*product(SAMPLERS, [Pairwise("logistic")]), *product(SAMPLERS[:2], [Pointwise("square")])],
     ids=repr,
 )
 def test_draws_without_weights(sampler, objective):
@@ -164,15 +173,15 @@ def test_both_sides_move(settings):
     """The same with items that move, one pair at a time."""
     task = Task(settings)
     draws = task.plain
-    if task.recommender.composition().weight is not None:
-        sampler = task.recommender.composition().sampler
+    if task.recommender.recipe().weight is not None:
+        sampler = task.recommender.recipe().sampler
         draws = rejected(task, sampler, Reciprocal().table(ITEMS))
     runs, e = 1500, 3
     room = work_space(task.start[0].shape[1], task.m, task.weigher)
     moved = ([], [])
     for run in range(runs):
         W, H = (one.copy() for one in task.start)
-        model = Model(W, H, *(State.of(task.rules.optimizer, one.shape) for one in (W, H)))
+        model = ModelTables(W, H, *(OptimizerState.of(task.rules.optimizer, one.shape) for one in (W, H)))
         told = (0, 1, task.negatives.tables, task.weigher, task.rules, model, room, np.zeros(3))
         run_chunk(key(5, run), task.given([e]), *told)
         for out, one, before in zip(moved, (W, H), task.start):
@@ -187,21 +196,21 @@ def test_bpr_has_a_kernel_that_can_do_nothing_else(loss):
     rng = np.random.default_rng(0)
     lists = [np.flatnonzero(rng.random(30) < 0.2) for _ in range(50)]
     lists[7] = np.arange(30)
-    rows = Rows.from_lists([one.astype(np.int32) for one in lists], n_columns=30)
+    rows = SparseRows.from_lists([one.astype(np.int32) for one in lists], n_columns=30)
     settings = {"dim": 5, "objective": Pairwise(loss), "learning_rate": 0.05, "regularization": 0.1, "optimizer": "sgd"}
     model = MatrixFactorization(**settings)
-    rules, weigher = model._rules(model._basis(rows), rows.masses), model._weigher(30, 30)
-    tables = Uniform().over(rows).tables
+    rules, weigher = model._rules(model._basis(rows), rows.effective_counts), model._weigher(30, 30)
+    tables = Uniform().bind(rows).tables
     assert is_plain(tables, weigher, rules)
     order = rng.permutation(len(rows))
     contexts = np.repeat(np.arange(50, dtype=np.int32), rows.lengths)[order]
-    pairs = Pairs(contexts, rows.indices[order], np.ones(1, np.float32))
+    pairs = TrainingPairs(contexts, rows.indices[order], np.ones(1, np.float32))
     found = []
     for start, stop in ((0, len(rows)), (37, 118), (5, 6), (9, 9)):
         W, H = (rng.normal(size=(n, 5)).astype(np.float32) for n in (50, 30))
         for plain in (True, False):
             both = W.copy(), H.copy()
-            state = Model(*both, *(State.of(rules.optimizer, one.shape) for one in both))
+            state = ModelTables(*both, *(OptimizerState.of(rules.optimizer, one.shape) for one in both))
             room, sums = work_space(5, 1, weigher), np.zeros(3)
             if plain:
                 run_plain(key(start), pairs, start, stop, tables, rules, state, room, sums)

@@ -25,7 +25,7 @@ WEIGHTED = {"positive_context_exponent": -0.5, "positive_item_exponent": 0.8}
 
 def implied(task, step_weight=1.0):
     """α(c) or α(c, i) of every negative, as the sampler's q and the step weight imply it."""
-    objective = task.recommender.composition().objective
+    objective = task.recommender.recipe().objective
     negative_weight = objective.negative_weight if isinstance(objective, Pointwise) else 1.0
 
     def alpha(c, i=None):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.solvers import row_products, softmax, softmax_fold_in, softmax_pass
-from shortlist.solvers.optimizers import ADAGRAD, ADAM, SGD, State
+from shortlist.solvers.optimizers import ADAGRAD, ADAM, SGD, OptimizerState
 from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SoftmaxSteps
-from shortlist.solvers.softmax_fold_in import FoldIn
+from shortlist.solvers.softmax_fold_in import SoftmaxFoldIn
 from shortlist.solvers.softmax_kernels import exp_below
 
 
@@ -30,7 +30,7 @@ class Fixed:
 
 @dataclass
 class Task:
-    rows: Rows
+    rows: SparseRows
     W: np.ndarray
     H: np.ndarray
     weights: np.ndarray
@@ -64,7 +64,7 @@ class Task:
             negatives=self.negatives,
             batch=batch,
             kind=kind,
-            states=(State.of(kind, W.shape), State.of(kind, H.shape)),
+            states=(OptimizerState.of(kind, W.shape), OptimizerState.of(kind, H.shape)),
             rates=(context_rate, item_rate),
             ridges=tuple(ridges),
             **kw,
@@ -109,7 +109,7 @@ class Task:
 def task(n_contexts=4, n_items=7, dim=3, biases=False, seed=0, weighted=True, **kw):
     rng = np.random.default_rng(seed)
     lists = [rng.choice(n_items, rng.integers(1, 4), replace=False) for _ in range(n_contexts)]
-    rows = Rows.from_lists(lists, n_items)
+    rows = SparseRows.from_lists(lists, n_items)
     W, H = rng.standard_normal((n_contexts, dim)), rng.standard_normal((n_items, dim))
     if biases:
         W = np.column_stack([W, np.ones(n_contexts), rng.standard_normal(n_contexts)])
@@ -186,7 +186,7 @@ def test_negatives_of_a_batch_are_its_own_items(exclude):
 def test_gradients_of_any_tiny_problem(seed, n_contexts, n_items, dim, normalize, exclude, weighted, temperature):
     rng = np.random.default_rng(seed)
     lists = [rng.choice(n_items, rng.integers(1, n_items + 1), replace=False) for _ in range(n_contexts)]
-    rows = Rows.from_lists(lists, n_items)
+    rows = SparseRows.from_lists(lists, n_items)
     W, H = (rng.standard_normal((n, dim)).astype(np.float32).astype(np.float64) for n in (n_contexts, n_items))
     weights = rng.uniform(0.5, 2, len(rows)).astype(np.float32) if weighted else np.ones(1)
     t = Task(rows, W, H, weights.astype(np.float64), dim, temperature, normalize, exclude)
@@ -200,7 +200,7 @@ def test_gradients_of_any_tiny_problem(seed, n_contexts, n_items, dim, normalize
 def one_pair(negatives=None, n_items=5, **kw):
     """One context with one observed item, item 2."""
     t = task(n_contexts=1, n_items=n_items, weighted=False, temperature=1.0, exclude="positive", seed=8, **kw)
-    t.rows = Rows.from_lists([np.array([2])], n_items)
+    t.rows = SparseRows.from_lists([np.array([2])], n_items)
     t.negatives = negatives
     return t
 
@@ -281,7 +281,7 @@ def test_a_pair_whose_draws_are_all_excluded_does_nothing():
 
 def test_a_context_that_has_everything_does_nothing():
     t = one_pair()
-    t.exclude, t.rows = "history", Rows.from_lists([np.arange(5)], 5)
+    t.exclude, t.rows = "history", SparseRows.from_lists([np.arange(5)], 5)
     by_context, by_item, loss = t.gradients()
     assert loss == 0
     assert not by_context.any()
@@ -329,7 +329,7 @@ def wide(seed=0, n_contexts=700, n_items=1700, **kw):
     """Several tiles each way."""
     rng = np.random.default_rng(seed)
     lists = [rng.choice(n_items, rng.integers(0, 9), replace=False) for _ in range(n_contexts)]
-    rows = Rows.from_lists(lists, n_items)
+    rows = SparseRows.from_lists(lists, n_items)
     W, H = (0.3 * rng.standard_normal((n, 8)) for n in (n_contexts, n_items))
     return Task(rows, W, H, rng.uniform(0.5, 2, len(rows)), 8, **kw)
 
@@ -477,7 +477,7 @@ def test_it_learns_what_was_planted(which, normalize):
     """Ten groups of contexts, each of which takes items of its own tenth."""
     rng = np.random.default_rng(0)
     lists = [c % 10 * 20 + rng.choice(20, 8, replace=False) for c in range(200)]
-    rows = Rows.from_lists(lists, 200)
+    rows = SparseRows.from_lists(lists, 200)
     W, H = 0.1 * rng.standard_normal((200, 16)), 0.1 * rng.standard_normal((200, 16))
     t = Task(rows, W, H, np.ones(1), 16, 0.2 if normalize else 1.0, normalize, "positive")
     t.negatives = samplers(t)[which]
@@ -498,15 +498,15 @@ def test_wrong_settings_are_refused():
         Task(t.rows, t.W, t.H, np.ones(1), 3, exclude="everything").steps()
     with pytest.raises(SettingError, match="temperature"):
         Task(t.rows, t.W, t.H, np.ones(1), 3, temperature=0).steps()
-    fold = FoldIn(
+    fold = SoftmaxFoldIn(
         t.H.astype(np.float32), temperature=1, dim=3, normalize=False, exclude="history", ridge=np.ones(3, np.float32)
     )
     with pytest.raises(SettingError, match="of 9 items; expected 7"):
-        fold(Rows.from_lists([np.array([1])], 9), np.ones(1, np.float32))
+        fold(SparseRows.from_lists([np.array([1])], 9), np.ones(1, np.float32))
 
 
 def folded(t, ridge, threads=None, **kw):
-    solver = FoldIn(
+    solver = SoftmaxFoldIn(
         t.H.astype(np.float32), temperature=t.temperature, dim=t.dim, normalize=t.normalize, exclude=t.exclude,
         ridge=np.full(t.H.shape[1], ridge, np.float32), threads=threads, **kw,
     )  # fmt: skip
@@ -599,7 +599,7 @@ def test_fold_in_arrives_in_few_passes():
     t = wide(n_contexts=60)
     width = t.H.shape[1]
     near, there = (
-        FoldIn(
+        SoftmaxFoldIn(
             (4 * t.H).astype(np.float32), temperature=0.7, dim=8, normalize=False, exclude="positive",
             ridge=np.full(width, 0.01, np.float32), passes=passes,
         )(t.rows, t.weights.astype(np.float32))

@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 
 import shortlist as sl
 from recommenders.factorizations import events
-from shortlist.data.rows import Rows
-from shortlist.solvers.spectral import singular_vectors, spread_along
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.solvers.svd_init import singular_vectors, spread_along
 
 
 def dense(rows):
@@ -44,7 +44,7 @@ def test_a_subspace_that_is_not_the_whole_space():
 
 
 def test_rows_without_pairs_and_further_coordinates_stay():
-    rows = Rows.from_lists([np.array(one, np.int32) for one in ([0, 1], [], [1, 2])], n_columns=4)
+    rows = SparseRows.from_lists([np.array(one, np.int32) for one in ([0, 1], [], [1, 2])], n_columns=4)
     U, s, V = singular_vectors(rows, 8)
     assert U.shape == (3, 3)
     assert V.shape == (4, 3)

@@ -42,9 +42,9 @@ def fitted(**settings):
 
 def mean_loss(model, rows, c, w):
     """Of an epoch over the pairs of context c, when its embedding is w."""
-    objective, sampler, _ = model.composition()
+    objective, sampler, _ = model.recipe()
     folding = Popularity(1.0) if isinstance(sampler, InBatch) else sampler
-    negatives = folding.over(rows)
+    negatives = folding.bind(rows)
     scores = model.item_embeddings_.astype(float) @ w / objective.temperature
     begin, end = rows.indptr[c : c + 2]
     strengths = np.log2(1 + rows.values[begin:end]) if model.weighting == "log" else np.ones(end - begin)

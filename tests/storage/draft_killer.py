@@ -72,4 +72,5 @@ def main(base: Path, situation: str, when: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    for base, situation, when in json.loads(sys.argv[1]):
+        main(Path(base), situation, when)

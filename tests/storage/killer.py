@@ -80,4 +80,6 @@ def main(base: Path, situation: str, when: str, block: int, models: Path | None)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), Path(sys.argv[5]) if sys.argv[5:] else None)
+    models = Path(sys.argv[2]) if sys.argv[2:] else None
+    for base, situation, when, block in json.loads(sys.argv[1]):
+        main(Path(base), situation, when, block, models)

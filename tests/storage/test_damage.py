@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from shortlist.errors import StorageError
-from shortlist.storage import load_model, save_model, tables
+from shortlist.storage import id_tables, load_model, save_model
 from shortlist.storage.manifest import TableEntry
 from storage.samples import arrays_name, replace_file, same, sample, table_name
 
@@ -113,13 +113,13 @@ def test_altered_tables_at_length() -> None:
     rng = random.Random(3)
     frame = pl.DataFrame({"a": ["", "é", "x" * 40, "yy"] * 5, "b": range(20)})
     entry = TableEntry("x", 20, (("a", "String"), ("b", "Int64")))
-    whole = bytes(tables.encode(frame))
+    whole = bytes(id_tables.encode(frame))
     for _ in range(50_000):
         altered = bytearray(whole)
         for _ in range(rng.choice([1, 1, 2, 4])):
             altered[rng.randrange(len(whole))] = rng.choice([0, 127, 128, 255, rng.randrange(256)])
         try:
-            found = tables.decode(entry, bytes(altered))
+            found = id_tables.decode(entry, bytes(altered))
         except (ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             continue
         assert len(found.rows()) == 20

@@ -46,14 +46,26 @@ def test_it_goes_on(tmp_path: Path, blocks: int) -> None:
     check_whole(target)
 
 
+SITUATIONS, MOMENTS = ["nothing", "file", "begun"], ["before", "after"]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which drafts were killed, all of them by one process."""
+    folder = tmp_path_factory.mktemp("killed")
+    jobs = [(str(folder / f"{situation}-{when}"), situation, when) for situation in SITUATIONS for when in MOMENTS]
+    for base, *_ in jobs:
+        Path(base).mkdir()
+    command = [sys.executable, "-m", "storage.draft_killer", json.dumps(jobs)]
+    subprocess.run(command, check=True, timeout=600, env=child_environment())
+    return folder
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("situation", ["nothing", "file", "begun"])
-def test_killed_at_every_call(tmp_path: Path, situation: str, when: str) -> None:
-    base = tmp_path / "k"
-    base.mkdir()
-    command = [sys.executable, "-m", "storage.draft_killer", str(base), situation, when]
-    subprocess.run(command, check=True, timeout=300, env=child_environment())
+@pytest.mark.parametrize("when", MOMENTS)
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_killed_at_every_call(killed: Path, situation: str, when: str) -> None:
+    base = killed / f"{situation}-{when}"
     points = json.loads((base / "points.json").read_text())
     if situation != "begun":
         assert points.count("write") == 1 + 1 + 2 * len(BLOCKS) + 2  # head, identity, blocks and lines, tail and line

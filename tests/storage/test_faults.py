@@ -189,13 +189,13 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_error_in_the_middle_of_encoding_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from polars.exceptions import PanicException
 
-    from shortlist.storage import tables
+    from shortlist.storage import id_tables
 
     def panic(_: object) -> memoryview:
         raise PanicException("no luck")
 
     save_model(tmp_path / "m", sample(1))
-    monkeypatch.setattr(tables, "encode", panic)
+    monkeypatch.setattr(id_tables, "encode", panic)
     for target in (tmp_path / "m", tmp_path / "n"):
         with pytest.raises(StorageError, match="no luck"):
             save_model(target, sample(2))

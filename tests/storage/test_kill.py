@@ -26,17 +26,27 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SITUATIONS = ["nothing", "empty", "model"]
 
 
-def kill(base: Path, situation: str, when: str, block: int, *models: Path) -> list[str]:
-    """The calls at which a save was killed; what the k-th left is in the folder k."""
-    base.mkdir()
-    subprocess.run(
-        [sys.executable, "-m", "storage.killer", str(base), situation, when, str(block), *map(str, models)],
-        check=True,
-        timeout=300,
-        env=child_environment(),
-    )
+def kill(jobs: list[tuple[Path, str, str, int]], *models: Path) -> None:
+    """Kill saves; in the folder of a job are the calls at which they were killed, and in k what the k-th left."""
+    for base, *_ in jobs:
+        base.mkdir()
+    told = json.dumps([(str(base), *rest) for base, *rest in jobs])
+    command = [sys.executable, "-m", "storage.killer", told, *map(str, models)]
+    subprocess.run(command, check=True, timeout=600, env=child_environment())
+
+
+def points_of(base: Path) -> list[str]:
     points: list[str] = json.loads((base / "points.json").read_text())
     return points
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which saves of the sample were killed, all of them by one process."""
+    folder = tmp_path_factory.mktemp("killed")
+    whole = [(folder / f"{one}-{when}", one, when, 8 << 20) for one in SITUATIONS for when in ("before", "after")]
+    kill([*whole, *((folder / f"{one}-amid", one, "before", 150) for one in ("nothing", "model"))])
+    return folder
 
 
 def check(base: Path, points: list[str], situation: str, when: str, whole: Callable[[Path], bool]) -> None:
@@ -56,20 +66,22 @@ def check(base: Path, points: list[str], situation: str, when: str, whole: Calla
 @needs_fork
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_killed_at_every_call(tmp_path: Path, situation: str, when: str) -> None:
-    points = kill(tmp_path / "k", situation, when, 8 << 20)
+def test_killed_at_every_call(killed: Path, situation: str, when: str) -> None:
+    base = killed / f"{situation}-{when}"
+    points = points_of(base)
     assert points.count("write") >= 4  # three files and the manifest at least
     assert points.count("fsync") >= 6
     assert points.count("unlink") == (3 if situation == "model" else 0)
-    check(tmp_path / "k", points, situation, when, lambda target: check_whole(target, situation))
+    check(base, points, situation, when, lambda target: check_whole(target, situation))
 
 
 @needs_fork
 @pytest.mark.parametrize("situation", ["nothing", "model"])
-def test_killed_amid_files_of_many_writes(tmp_path: Path, situation: str) -> None:
-    points = kill(tmp_path / "k", situation, "before", 150)
+def test_killed_amid_files_of_many_writes(killed: Path, situation: str) -> None:
+    base = killed / f"{situation}-amid"
+    points = points_of(base)
     assert points.count("write") > 20
-    check(tmp_path / "k", points, situation, "before", lambda target: check_whole(target, situation))
+    check(base, points, situation, "before", lambda target: check_whole(target, situation))
 
 
 @needs_fork
@@ -89,8 +101,8 @@ def test_a_recommender_killed_at_every_call(tmp_path: Path, name: str, situation
         assert found in digests[0 if situation == "model" else 1 :]
         return found == digests[1]
 
-    points = kill(tmp_path / "k", situation, "before", 8 << 20, tmp_path / "models")
-    check(tmp_path / "k", points, situation, "before", whole)
+    kill([(tmp_path / "k", situation, "before", 8 << 20)], tmp_path / "models")
+    check(tmp_path / "k", points_of(tmp_path / "k"), situation, "before", whole)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shortlist.errors import StorageError
-from shortlist.storage import load_model, names, save_model
+from shortlist.storage import file_names, load_model, save_model
 from storage.samples import child_environment, clean, leftovers, same, sample
 
 if TYPE_CHECKING:
@@ -156,9 +156,13 @@ def _dead() -> str:
 def _leave(target: Path, place: str, pid: str) -> list[Path]:
     """Put files there as a save would have that did not come to its end."""
     ticket = f"{place}-{pid}-{'0' * 16}"
-    staging = names.staging_directory(target, ticket)
+    staging = file_names.staging_directory(target, ticket)
     staging.mkdir()
-    left = [target / names.arrays_file(ticket), target / names.manifest_draft(ticket), staging / "manifest.json"]
+    left = [
+        target / file_names.arrays_file(ticket),
+        target / file_names.manifest_draft(ticket),
+        staging / "manifest.json",
+    ]
     for path in left:
         path.write_text("unfinished")
     return left
@@ -180,7 +184,7 @@ def test_leftovers_go_when_nobody_can_still_be_writing_them(
     target = tmp_path / "m"
     save_model(target, sample(1))
     number = {"dead": _dead(), "living": str(os.getppid()), "own": str(os.getpid())}[pid]
-    left = _leave(target, names._place() if place == "here" else "0123abcd", number)
+    left = _leave(target, file_names._place() if place == "here" else "0123abcd", number)
     for path in (*left, left[-1].parent):
         then = path.stat().st_mtime - days * 86400
         os.utime(path, (then, then))

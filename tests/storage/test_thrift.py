@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shortlist.storage import thrift
 from shortlist.storage.parquet import split
-from shortlist.storage.thrift import Field, Members, parse, serialize
+from shortlist.storage.thrift import ThriftField, ThriftList, parse, serialize
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 LEAVES = {
@@ -22,28 +22,28 @@ LEAVES = {
     thrift.DOUBLE: st.binary(min_size=8, max_size=8),
     thrift.BINARY: st.binary(max_size=200),
 }
-FLAGS = st.sampled_from([thrift.TRUE, thrift.FALSE]).map(lambda kind: Field(kind, None))
+FLAGS = st.sampled_from([thrift.TRUE, thrift.FALSE]).map(lambda kind: ThriftField(kind, None))
 NUMBERS = st.integers(1, 40) | st.integers(-(2**15), 2**15 - 1).filter(bool)
 
 
-def structs(children: st.SearchStrategy[Field]) -> st.SearchStrategy[dict[int, Field]]:
+def structs(children: st.SearchStrategy[ThriftField]) -> st.SearchStrategy[dict[int, ThriftField]]:
     return st.dictionaries(NUMBERS, children, max_size=5)
 
 
-def lists(children: st.SearchStrategy[Field]) -> st.SearchStrategy[Field]:
-    of_leaves = [st.lists(one, max_size=20).map(lambda v, k=kind: Members(k, v)) for kind, one in LEAVES.items()]
-    of_structs = st.lists(structs(children), max_size=20).map(lambda v: Members(thrift.STRUCT, v))
+def lists(children: st.SearchStrategy[ThriftField]) -> st.SearchStrategy[ThriftField]:
+    of_leaves = [st.lists(one, max_size=20).map(lambda v, k=kind: ThriftList(k, v)) for kind, one in LEAVES.items()]
+    of_structs = st.lists(structs(children), max_size=20).map(lambda v: ThriftList(thrift.STRUCT, v))
     return st.one_of(*of_leaves, of_structs).flatmap(
-        lambda members: st.sampled_from([thrift.LIST, thrift.SET]).map(lambda kind: Field(kind, members))
+        lambda members: st.sampled_from([thrift.LIST, thrift.SET]).map(lambda kind: ThriftField(kind, members))
     )
 
 
-LEAF = st.one_of(FLAGS, *(one.map(lambda v, k=kind: Field(k, v)) for kind, one in LEAVES.items()))
-FIELDS = st.recursive(LEAF, lambda inner: structs(inner).map(lambda v: Field(thrift.STRUCT, v)) | lists(inner))
+LEAF = st.one_of(FLAGS, *(one.map(lambda v, k=kind: ThriftField(k, v)) for kind, one in LEAVES.items()))
+FIELDS = st.recursive(LEAF, lambda inner: structs(inner).map(lambda v: ThriftField(thrift.STRUCT, v)) | lists(inner))
 
 
 @given(structs(FIELDS))
-def test_round_trip(struct: dict[int, Field]) -> None:
+def test_round_trip(struct: dict[int, ThriftField]) -> None:
     raw = serialize(struct)
     assert parse(raw) == struct
     assert serialize(parse(raw)) == raw

@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 import shortlist as sl
 from recommenders.factorizations import events
 
-SPACE = {"dim": sl.tuning.Grows(2, 4), "unobserved_item_exponent": None, "unobserved_context_exponent": None}
+SPACE = {"dim": sl.tuning.Increasing(2, 4), "unobserved_item_exponent": None, "unobserved_context_exponent": None}
 
 
 def study(path: Path | None, trials: int = 14) -> list[dict[str, Any]]:

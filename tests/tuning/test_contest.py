@@ -20,11 +20,18 @@ from shortlist.evaluation import Evaluation, evaluate
 from shortlist.recommenders.ease import EASE
 from shortlist.recommenders.ials import IALS
 from shortlist.recommenders.popularity import Popularity
-from shortlist.recommenders.space import Real
+from shortlist.recommenders.search_space import Real
 from shortlist.tuning import Trial, Tuned
-from shortlist.tuning.contest import MODELS, Contest, Row, contest, judged, validation_within
+from shortlist.tuning.tuned_comparison import (
+    MODELS,
+    TunedComparison,
+    TunedModel,
+    compare_tuned,
+    judged,
+    validation_within,
+)
 
-home = importlib.import_module("shortlist.tuning.contest")
+home = importlib.import_module("shortlist.tuning.tuned_comparison")
 
 
 def events(n=1500, seed=0, timed=True, users=40, items=25):
@@ -37,7 +44,7 @@ def events(n=1500, seed=0, timed=True, users=40, items=25):
 def row(name, values, seconds=1.0, metric="ndcg@20"):
     contexts = pl.DataFrame({"u": np.arange(len(values))})
     result = Evaluation(name, "a test", contexts, {metric: np.asarray(values, float)})
-    return Row(name=name, result=result, fit_seconds=seconds)
+    return TunedModel(name=name, result=result, fit_seconds=seconds)
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def test_a_model_that_begins_from_another_is_fitted_after_it(monkeypatch):
 
     monkeypatch.setattr(home, "tune", tune)
     split = splits.by_time(events())
-    row = next(one for one in contest(split, models=["ials"]).rows if one.name == "IALS")
+    row = next(one for one in compare_tuned(split, models=["ials"]).rows if one.name == "IALS")
     assert row.start == start
     again = IALS(**settings).fit(split.train, start=IALS(**start).fit(split.train))
     np.testing.assert_array_equal(row.model.item_embeddings_, again.item_embeddings_)
@@ -80,7 +87,7 @@ def test_an_interrupt_ends_the_whole_contest(monkeypatch):
 
     monkeypatch.setattr(home, "tune", tune)
     with pytest.raises(KeyboardInterrupt):
-        contest(splits.by_time(events()), models=["ials", "ease"])
+        compare_tuned(splits.by_time(events()), models=["ials", "ease"])
 
 
 def test_fits_are_timed_without_compilation(tuned, monkeypatch):
@@ -103,7 +110,7 @@ def test_fits_are_timed_without_compilation(tuned, monkeypatch):
     slow = Slow()
     register("numba:compile", slow)
     try:
-        (row,) = contest(splits.by_time(events()), models=["popularity"]).rows
+        (row,) = compare_tuned(splits.by_time(events()), models=["popularity"]).rows
     finally:
         unregister("numba:compile", slow)
     assert row.fit_seconds == pytest.approx(2)
@@ -185,7 +192,9 @@ def test_too_few_contexts_to_tell():
 
 
 def test_who_was_left_out_comes_last():
-    result = judged([Row(name="EASE", reason="too large"), row("A", [0.1] * 20), row("B", [0.9] * 20)], "ndcg@20")
+    result = judged(
+        [TunedModel(name="EASE", reason="too large"), row("A", [0.1] * 20), row("B", [0.9] * 20)], "ndcg@20"
+    )
     assert [one.name for one in result.rows] == ["B", "A", "EASE"]
     assert result.rows[-1].verdict == "left out"
     assert "left out: too large" in repr(result)
@@ -193,12 +202,12 @@ def test_who_was_left_out_comes_last():
 
 
 def test_only_one_is_left():
-    result = judged([Row(name="EASE", reason="too large"), row("A", [0.1] * 20)], "ndcg@20")
+    result = judged([TunedModel(name="EASE", reason="too large"), row("A", [0.1] * 20)], "ndcg@20")
     assert result.winner.name == "A"
     assert result.comparison is None
     assert "only one" in result.verdict
     with pytest.raises(DataError, match="EASE: too large"):
-        judged([Row(name="EASE", reason="too large")], "ndcg@20")
+        judged([TunedModel(name="EASE", reason="too large")], "ndcg@20")
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 9)), min_size=1, max_size=6))
@@ -220,7 +229,7 @@ def test_the_frontier(figures):
 
 def test_everyone_has_the_same_budget(tuned, tmp_path):
     split = splits.by_time(events(), 0.2, repeats="keep")
-    result = contest(
+    result = compare_tuned(
         split, models=["ease", IALS, sl.ItemKNN(neighbours=7)], trials=5, seconds=2.5, seed=3, study=tmp_path, threads=1
     )
     assert [type(model).__name__ for model, _, _ in tuned] == ["Popularity", "EASE", "IALS", "ItemKNN"]
@@ -238,7 +247,7 @@ def test_everyone_has_the_same_budget(tuned, tmp_path):
 def test_who_has_nothing_to_search_is_fitted_as_it_is(tuned):
     frame = events(timed=False).to_polars().unique(["u", "i"])
     split = splits.at_random(sl.Interactions.from_frame(frame, context="u", item="i"), 0.3)
-    result = contest(split, models=["ease"])
+    result = compare_tuned(split, models=["ease"])
     assert [type(model).__name__ for model, _, _ in tuned] == ["EASE"]
     assert {one.name: one.trials for one in result.rows} == {"Popularity": 0, "EASE": 3}
 
@@ -246,7 +255,7 @@ def test_who_has_nothing_to_search_is_fitted_as_it_is(tuned):
 def test_popularity_is_always_in_once(tuned):
     split = splits.by_time(events(), 0.2, repeats="keep")
     for models in (["ease"], ["ease", "popularity"], [Popularity(), EASE()]):
-        names = [one.name for one in contest(split, models=models).rows]
+        names = [one.name for one in compare_tuned(split, models=models).rows]
         assert sorted(names) == ["EASE", "Popularity"]
     assert "popularity" in MODELS
 
@@ -254,10 +263,10 @@ def test_popularity_is_always_in_once(tuned):
 def test_spaces_reach_the_search(tuned):
     split = splits.by_time(events(), 0.2, repeats="keep")
     own = {"regularization": Real(1.0, 2.0)}
-    contest(split, models=["ease", "slim"], spaces={"EASE": own})
+    compare_tuned(split, models=["ease", "slim"], spaces={"EASE": own})
     assert [how["space"] for _, _, how in tuned] == [None, own, None]
     with pytest.raises(SettingError, match="IALS"):
-        contest(split, models=["ease"], spaces={"IALS": own})
+        compare_tuned(split, models=["ease"], spaces={"IALS": own})
 
 
 def test_who_fails_is_left_out_and_the_others_go_on(tuned, monkeypatch):
@@ -265,7 +274,7 @@ def test_who_fails_is_left_out_and_the_others_go_on(tuned, monkeypatch):
         raise DataError("too large a catalogue")
 
     monkeypatch.setattr(importlib.import_module("shortlist.recommenders.ease"), "_refuse_too_large", refuse)
-    result = contest(splits.by_time(events(), 0.2, repeats="keep"), models=["ease", "itemknn"])
+    result = compare_tuned(splits.by_time(events(), 0.2, repeats="keep"), models=["ease", "itemknn"])
     assert [one.reason for one in result.rows] == [None, None, "too large a catalogue"]
     assert result.rows[-1].name == "EASE"
 
@@ -276,7 +285,7 @@ def test_a_wrong_setting_is_no_reason_to_go_on(monkeypatch):
 
     monkeypatch.setattr(home, "tune", tune)
     with pytest.raises(SettingError, match="something else"):
-        contest(splits.by_time(events(), 0.2, repeats="keep"), models=["ease"])
+        compare_tuned(splits.by_time(events(), 0.2, repeats="keep"), models=["ease"])
 
 
 @pytest.mark.parametrize(
@@ -291,17 +300,17 @@ def test_a_wrong_setting_is_no_reason_to_go_on(monkeypatch):
 )
 def test_what_makes_no_sense_is_refused(how, message):
     with pytest.raises(SettingError, match=message):
-        contest(splits.by_time(events(), 0.2, repeats="keep"), **how)
+        compare_tuned(splits.by_time(events(), 0.2, repeats="keep"), **how)
     with pytest.raises(SettingError, match="takes a Split"):
-        contest(events())
+        compare_tuned(events())
 
 
 def test_from_end_to_end(tmp_path):
     pytest.importorskip("optuna")
     split = splits.by_time(events(), 0.2, repeats="keep")
     how = {"models": ["ease", "itemknn"], "metric": "recall@3", "metrics": "hit@2", "trials": 3, "progress": False}
-    result = contest(split, **how, study=tmp_path)
-    assert isinstance(result, Contest)
+    result = compare_tuned(split, **how, study=tmp_path)
+    assert isinstance(result, TunedComparison)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["ease.study", "itemknn.study", "popularity.study"]
     for one in result.rows:
         again = evaluate(one.model, split, list(one.result))
@@ -313,7 +322,7 @@ def test_from_end_to_end(tmp_path):
     assert table["model"].to_list() == [one.name for one in result.rows]
     assert table["recall@3"].to_list() == [one.result["recall@3"] for one in result.rows]
     assert result.verdict in repr(result)
-    again = contest(split, **how, study=tmp_path)
+    again = compare_tuned(split, **how, study=tmp_path)
     assert [one.settings for one in again.rows] == [one.settings for one in result.rows]
 
 
@@ -377,9 +386,9 @@ def test_too_little_for_a_validation_says_where():
 def test_the_test_is_not_for_choosing_settings():
     split = sl.splits.by_time(events(), test=0.2)
     with pytest.raises(sl.DataError, match="pairs that the test asks for are in the validation; make it a split of"):
-        contest(split, models=["ease"], validation=split, trials=1)
+        compare_tuned(split, models=["ease"], validation=split, trials=1)
     with pytest.raises(sl.SettingError, match=r"validation is of type Interactions; expected a Split of split\.train"):
-        contest(split, models=["ease"], validation=split.train, trials=1)
+        compare_tuned(split, models=["ease"], validation=split.train, trials=1)
 
 
 def test_a_split_by_contexts_shows_as_much_within():

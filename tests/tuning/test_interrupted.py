@@ -88,7 +88,7 @@ import shortlist as sl
 from recommenders.factorizations import events
 split = sl.splits.by_time(events(400, 60), test=0.2)
 print("ready", flush=True)
-sl.tune(sl.IALS(epochs=40), split, trials=3, patience=40, space={"dim": None}, study=sys.argv[1], refit=False)
+sl.tune(sl.IALS(dim=64, epochs=40), split, trials=3, patience=40, space={"dim": None}, study=sys.argv[1], refit=False)
 """
 
 
@@ -122,8 +122,8 @@ def test_killed_within_a_fit_it_goes_on_from_the_checkpoint(tmp_path, monkeypatc
 
     monkeypatch.setattr(Problem, "attempt", watched)
     arguments = {"trials": 3, "patience": 40, "space": {"dim": None}, "refit": False}
-    tuned = sl.tune(sl.IALS(epochs=40), split, study=path, **arguments)
-    plain = sl.tune(sl.IALS(epochs=40), split, **arguments)
+    tuned = sl.tune(sl.IALS(dim=64, epochs=40), split, study=path, **arguments)
+    plain = sl.tune(sl.IALS(dim=64, epochs=40), split, **arguments)
     assert [one.curve for one in tuned.trials] == [one.curve for one in plain.trials]
     assert [one.value for one in tuned.trials] == [one.value for one in plain.trials]
     assert told[0] == list(range(told[0][0], 41))

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortlist as sl
-from shortlist.tuning import Choice, Grows, Real, Trial, When, Whole
-from shortlist.tuning.sampling import CARRIED, Proposals, Pruning, growing, importance
+from shortlist.tuning import Choice, Increasing, Integer, Real, Trial, When
+from shortlist.tuning.proposals import CARRIED, MedianPruning, Proposals, growing, importance
 
 SPACE = {
-    "dim": Grows(2, 4, 8),
+    "dim": Increasing(2, 4, 8),
     "a": Real(0.01, 10.0, log=True),
     "b": Real(-1.0, 1.0),
-    "n": Whole(1, 5),
+    "n": Integer(1, 5),
     "kind": Choice("x", "y"),
     "only_x": Real(0.0, 1.0, when=When("kind", "x")),
 }
@@ -127,7 +127,7 @@ def test_only_one_setting_grows():
     assert growing(SPACE) == "dim"
     assert growing({"a": Real(0, 1)}) is None
     with pytest.raises(sl.SettingError, match="a and b grow; expected one setting at most that does"):
-        growing({"a": Grows(1), "b": Grows(2)})
+        growing({"a": Increasing(1), "b": Increasing(2)})
 
 
 def curves(*all_of_them: list[float], every: int = 1) -> list[Trial]:
@@ -139,12 +139,12 @@ def curves(*all_of_them: list[float], every: int = 1) -> list[Trial]:
 
 def test_a_curve_is_compared_after_as_many_epochs():
     others = curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], every=5)
-    assert not Pruning(others).hopeless({5: 0.19})  # .19 is below what they had after 10 epochs, not after 5
-    assert Pruning(others).hopeless({5: 0.01, 10: 0.01})
+    assert not MedianPruning(others).hopeless({5: 0.19})  # .19 is below what they had after 10 epochs, not after 5
+    assert MedianPruning(others).hopeless({5: 0.01, 10: 0.01})
 
 
 def test_a_curve_below_the_median_is_given_up():
-    pruning = Pruning(curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], [0.3, 0.6]))
+    pruning = MedianPruning(curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], [0.3, 0.6]))
     assert not pruning.hopeless({1: 0.0})  # too early to tell
     assert pruning.hopeless({1: 0.0, 2: 0.39})
     assert not pruning.hopeless({1: 0.0, 2: 0.41})
@@ -155,8 +155,8 @@ def test_a_curve_below_the_median_is_given_up():
 
 
 def test_nothing_is_given_up_before_there_is_enough_to_compare_with():
-    assert not Pruning(curves([0.5, 0.5], [0.6, 0.6], [0.7, 0.7])).hopeless({1: 0.0, 2: 0.0})
-    assert not Pruning([]).hopeless({1: 0.0, 2: 0.0, 3: 0.0})
+    assert not MedianPruning(curves([0.5, 0.5], [0.6, 0.6], [0.7, 0.7])).hopeless({1: 0.0, 2: 0.0})
+    assert not MedianPruning([]).hopeless({1: 0.0, 2: 0.0, 3: 0.0})
 
 
 def test_importance_tells_what_mattered():

@@ -6,7 +6,7 @@ import pytest
 
 import shortlist as sl
 from shortlist.recommenders.registry import REGISTRY, recommender_class
-from shortlist.tuning import Choice, Grows, Real, When, Whole
+from shortlist.tuning import Choice, Increasing, Integer, Real, When
 from shortlist.tuning.problem import made, searched
 
 
@@ -17,12 +17,12 @@ from shortlist.tuning.problem import made, searched
         (lambda: Real(1, 1), "is empty"),
         (lambda: Real(0, 1, log=True), "has no logarithm; let it begin above 0, or log=False"),
         (lambda: Real(float("nan"), 1), "low is nan"),
-        (lambda: Whole(1.5, 3), "low is 1.5; expected a whole number"),
+        (lambda: Integer(1.5, 3), "low is 1.5; expected a whole number"),
         (Choice, r"Choice\(\); expected one or more distinct values"),
         (lambda: Choice("a", "a"), "distinct values"),
         (lambda: Choice(None), "expected one or more distinct values of type bool or int or float or str"),
-        (lambda: Grows(0, 4), "a value that grows is 0; expected a whole number of at least 1"),
-        (lambda: Grows(1.5), "of type int"),
+        (lambda: Increasing(0, 4), "a value that grows is 0; expected a whole number of at least 1"),
+        (lambda: Increasing(1.5), "of type int"),
         (lambda: Real(0, 1, log=1), "log is 1; expected True or False"),
     ],
 )
@@ -34,7 +34,7 @@ def test_what_makes_no_sense_is_refused(make, message):
 def corner(one, high):
     if isinstance(one, Choice):
         return one.options[-1 if high else 0]
-    if isinstance(one, Grows):
+    if isinstance(one, Increasing):
         return one.values[-1 if high else 0]
     return one.high if high else one.low
 
@@ -62,14 +62,14 @@ def test_what_is_searched():
     # what a user has set stays, unless it is named
     assert "dim" not in searched(made(sl.IALS(dim=32)), None, False)
     assert "weighting" not in searched(made(sl.IALS(weighting="raw")), None, True)
-    assert searched(made(sl.IALS(dim=32)), {"dim": Grows(8, 16)}, False)["dim"] == Grows(8, 16)
+    assert searched(made(sl.IALS(dim=32)), {"dim": Increasing(8, 16)}, False)["dim"] == Increasing(8, 16)
     assert "regularization" not in searched(made("ials"), {"regularization": None}, False)
     assert searched(made("popularity"), None, False) == {}
 
 
 def test_a_wrong_space_is_refused():
     with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dims'; there are dim, "):
-        searched(made("ials"), {"dims": Grows(2)}, False)
+        searched(made("ials"), {"dims": Increasing(2)}, False)
     with pytest.raises(sl.SettingError, match=r"dim is \[1, 2\]; expected Real, Whole, Choice or Grows, or None"):
         searched(made("ials"), {"dim": [1, 2]}, False)
     with pytest.raises(sl.SettingError, match="model is 7; expected a recommender, its class or its name"):

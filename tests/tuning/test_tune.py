@@ -14,7 +14,7 @@ from numba.core.event import Listener, register, unregister
 
 import shortlist as sl
 from recommenders.factorizations import events, same
-from shortlist.tuning import Choice, Grows, Real, Whole
+from shortlist.tuning import Choice, Increasing, Integer, Real
 from shortlist.tuning.problem import Problem
 
 FAST = {"trials": 6, "progress": False}
@@ -56,7 +56,7 @@ def test_the_best_is_fitted_to_everything(split):
 
 
 def test_the_same_seed_gives_the_same_trials_whatever_the_workers(split):
-    arguments = {"trials": 14, "space": {"dim": Grows(2, 4)}, "metric": "recall@5", "refit": False}
+    arguments = {"trials": 14, "space": {"dim": Increasing(2, 4)}, "metric": "recall@5", "refit": False}
     found = [
         sl.tune(sl.IALS(epochs=5), split, workers=workers, threads=threads, **arguments)
         for workers, threads in ((1, 1), (1, 2), (2, 2), (9, 4))
@@ -80,7 +80,7 @@ def test_workers_run_at_a_time(split, monkeypatch):
 
 
 def test_larger_dimensions_begin_from_smaller_ones(split):
-    arguments = {"trials": 16, "space": {"dim": Grows(2, 4, 8)}, "refit": False, "metric": "recall@10"}
+    arguments = {"trials": 16, "space": {"dim": Increasing(2, 4, 8)}, "refit": False, "metric": "recall@10"}
     tuned = sl.tune(sl.IALS(epochs=4), split, **arguments)
     dims = [one.settings["dim"] for one in tuned.trials]
     assert dims[:4] == [2] * 4
@@ -98,7 +98,7 @@ def test_larger_dimensions_begin_from_smaller_ones(split):
 
 
 def test_a_warm_trial_is_a_fit_from_the_smaller_model(split):
-    arguments = {"trials": 16, "space": {"dim": Grows(2, 4)}, "refit": False, "metric": "recall@10", "patience": 9}
+    arguments = {"trials": 16, "space": {"dim": Increasing(2, 4)}, "refit": False, "metric": "recall@10", "patience": 9}
     tuned = sl.tune(sl.IALS(epochs=3), split, **arguments)
     trial = next(one for one in tuned.trials if one.start is not None and one.state == "complete")
     options = {"validation": split, "metric": "recall@10", "patience": 9}
@@ -115,7 +115,7 @@ def test_where_larger_is_worse_it_goes_back(monkeypatch, split):
 
     monkeypatch.setattr(Problem, "attempt", rigged)
     monkeypatch.setattr(Problem, "start", lambda self, settings: SimpleNamespace(best_epoch_=1))
-    tuned = sl.tune("ials", split, trials=80, space={"dim": Grows(2, 4, 8)}, refit=False)
+    tuned = sl.tune("ials", split, trials=80, space={"dim": Increasing(2, 4, 8)}, refit=False)
     dims = [one.settings["dim"] for one in tuned.trials]
     assert dims.count(4) == 8
     assert 8 not in dims
@@ -124,7 +124,7 @@ def test_where_larger_is_worse_it_goes_back(monkeypatch, split):
 
 def test_pruned_trials_stop_early(split):
     space = {"dim": None, "regularization": Real(1e-5, 1e4, log=True)}
-    tuned = sl.tune(sl.IALS(epochs=8), split, trials=24, space=space, patience=8, refit=False)
+    tuned = sl.tune(sl.IALS(dim=16, epochs=8), split, trials=24, space=space, patience=8, refit=False)
     pruned = [one for one in tuned.trials if one.state == "pruned"]
     assert pruned
     for one in pruned:
@@ -355,7 +355,7 @@ def test_without_optuna_it_says_how_to_get_it(split, monkeypatch):
             raise ImportError(name)
         return importing(name, *arguments, **others)
 
-    monkeypatch.setattr("shortlist.tuning.engine.import_module", without)
+    monkeypatch.setattr("shortlist.tuning.optuna_adapter.import_module", without)
     with pytest.raises(sl.SettingError, match=r'not installed: pip install "shortlist\[tune\]"'):
         sl.tune("ease", split)
 
@@ -366,7 +366,7 @@ def test_nothing_of_the_validation_is_lost_in_the_last_fit(split):
 
 
 def test_the_first_trial_lies_in_the_space(split):
-    space = {"neighbours": Choice(5, 7), "similarity": None, "asymmetry": Real(0.1, 0.2), "shrinkage": Whole(3, 9)}
+    space = {"neighbours": Choice(5, 7), "similarity": None, "asymmetry": Real(0.1, 0.2), "shrinkage": Integer(3, 9)}
     tuned = sl.tune("itemknn", split, space=space, refit=False, **FAST)
     first = tuned.trials[0].settings
     assert {name: first[name] for name in space if name in first} == {
@@ -416,20 +416,20 @@ def test_a_metric_by_another_of_its_names(split, tmp_path):
 
 
 def test_numbers_of_numpy(split, tmp_path):
-    space = {"neighbours": Whole(np.int64(2), np.int64(9)), "asymmetry": Real(np.float32(0.25), np.float32(0.5))}
+    space = {"neighbours": Integer(np.int64(2), np.int64(9)), "asymmetry": Real(np.float32(0.25), np.float32(0.5))}
     tuned = sl.tune("itemknn", split, space=space, study=tmp_path / "study", refit=False, **FAST)
     assert all(2 <= one.settings["neighbours"] <= 9 for one in tuned.trials)
 
 
 def test_a_checkpoint_does_not_change_the_result(split, tmp_path):
-    arguments = {"trials": 8, "space": {"dim": Grows(2, 4)}, "refit": False}
+    arguments = {"trials": 8, "space": {"dim": Increasing(2, 4)}, "refit": False}
     kept = sl.tune(sl.IALS(epochs=4), split, study=tmp_path / "study", **arguments)
     assert table(kept) == table(sl.tune(sl.IALS(epochs=4), split, **arguments))
     assert [one.name for one in tmp_path.iterdir()] == ["study"]
 
 
 def test_the_model_is_the_one_that_a_fit_gives(split):
-    tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Grows(2, 4)}, trials=10, warm_start=False)
+    tuned = sl.tune(sl.IALS(epochs=3), split, space={"dim": Increasing(2, 4)}, trials=10, warm_start=False)
     same(tuned.model, sl.IALS(**tuned.settings).fit(split.events()))
 
 
@@ -458,7 +458,11 @@ def test_the_best_may_have_begun_from_another_model(split, monkeypatch, model, m
         return (value, epoch) if start is None else (value + 10, epoch)
 
     monkeypatch.setattr(Problem, "attempt", timed)
-    space = {"dim": Grows(2, 4), **dict.fromkeys(("init", "init_scale"))} if model is sl.BPR else {"dim": Grows(2, 4)}
+    space = (
+        {"dim": Increasing(2, 4), **dict.fromkeys(("init", "init_scale"))}
+        if model is sl.BPR
+        else {"dim": Increasing(2, 4)}
+    )
     template = model(epochs=6, **more)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -481,7 +485,7 @@ def test_what_is_said_to_be_the_best_is_the_result(split, monkeypatch, capsys, l
     """Of trials that are as good, the first that began from nothing."""
     monkeypatch.setattr(Problem, "attempt", rigged([*[0.1, 0.3, 0.2, 0.1] * 2, 0.4, 0.5, 0.5, 0.1, *last]))
     monkeypatch.setattr(Problem, "start", lambda self, settings: SimpleNamespace(best_epoch_=1))
-    space = {"dim": Grows(2, 4)}
+    space = {"dim": Increasing(2, 4)}
     tuned = sl.tune("ials", split, trials=16, space=space, refit=False, progress=True, threads=1)
     told = capsys.readouterr().err.splitlines()
     assert tuned.trials[9].start == 1

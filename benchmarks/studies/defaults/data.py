@@ -39,7 +39,7 @@ def prepare(data: Path, out: Path) -> None:
         if time_of == "timestamp":
             held["time"] = times >= np.quantile(when, 0.9)
         if folder.name == "ml-1m-sasrec" or time_of == "position":
-            last = pairs.with_columns(last=(pl.col("t").rank("ordinal").over("c") == pl.len().over("c")))
+            last = pairs.with_columns(last=(pl.col("t").rank("ordinal").bind("c") == pl.len().bind("c")))
             held["last"] = last["last"].to_numpy()
         name = folder.name
         arrays[f"{name} lengths"] = np.bincount(contexts).astype(np.int32)

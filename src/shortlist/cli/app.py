@@ -10,20 +10,20 @@ from typer.core import TyperCommand, TyperGroup
 
 from shortlist._version import __version__
 from shortlist.cli.batch import batch
-from shortlist.cli.bundled import datasets
 from shortlist.cli.compare import compare
+from shortlist.cli.datasets import datasets
 from shortlist.cli.demo import demo
-from shortlist.cli.doctor import doctor
+from shortlist.cli.doctor.command import doctor
 from shortlist.cli.evaluate import evaluate
 from shortlist.cli.failures import Session, UsageError, flushed, guarded
 from shortlist.cli.fit import fit
-from shortlist.cli.inspecting import inspect
+from shortlist.cli.inspect import inspect
 from shortlist.cli.recommend import recommend, similar
 from shortlist.cli.tune import tune
 from shortlist.cli.warmup import warmup
 
 
-class Guarded(TyperGroup):
+class ErrorHandlingGroup(TyperGroup):
     """Turns whatever a command raises into a message and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -79,7 +79,7 @@ class Command(TyperCommand):
 
 app = typer.Typer(
     name="shortlist",
-    cls=Guarded,
+    cls=ErrorHandlingGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist._words import count
+from shortlist._phrases import count
 from shortlist.cli import options as opt
-from shortlist.cli.ids import lines_of
 from shortlist.cli.output import Output
 from shortlist.cli.recommend import Allow, Deny, KeepSeen, item_filter
-from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
+from shortlist.cli.slate_options import Diversity, Pool, Slates, Strength, slate_of
+from shortlist.cli.typed_ids import lines_of
 from shortlist.errors import DataError
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def read_contexts(path: str, vocabulary: "Vocabulary", unknown: opt.UnknownConte
         return found
     import polars as pl
 
-    from shortlist.data.building import Columns
-    from shortlist.data.reading import build_from_files, find_files
+    from shortlist.data.encode import Columns
+    from shortlist.data.event_files import build_from_files, find_files
 
     files = find_files(path, row="context")
     names = vocabulary.names

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist._words import count
-from shortlist.cli import completing
+from shortlist._phrases import count
+from shortlist.cli import completion
 from shortlist.cli import options as opt
-from shortlist.cli.events import Found, Source
+from shortlist.cli.events import EventSource, LoadedEvents
 from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
+from shortlist.cli.next_steps import fit_commands, lines
 from shortlist.cli.output import Output
-from shortlist.cli.splitting import By, FoldIn, Repeated, Splitting, Test, show_split, split_document
-from shortlist.cli.suggesting import fit_commands, lines
+from shortlist.cli.split_options import By, FoldIn, Repeated, SplitOptions, Test, show_split, split_document
 from shortlist.cli.tune import how_to_go_on, in_seconds
 from shortlist.errors import StorageError
 
 if TYPE_CHECKING:
     from shortlist.data.splits import Split
     from shortlist.recommenders.base import Recommender
-    from shortlist.recommenders.space import Dimension
-    from shortlist.tuning.contest import Contest, Row
+    from shortlist.recommenders.search_space import Dimension
+    from shortlist.tuning.tuned_comparison import TunedComparison, TunedModel
 
 _SEARCH = "Search"
 
 
 @dataclass(frozen=True)
-class Effort:
+class SearchBudget:
     """Who takes part, and what each of them may take."""
 
     models: tuple[str, ...]
@@ -37,8 +37,8 @@ class Effort:
     seconds: float | None
 
 
-_QUICK = Effort(("popularity", "itemknn", "ease", "ials"), 40, 30.0)
-_USUAL = Effort(("popularity", "itemknn", "userknn", "ease", "slim", "ials"), None, 180.0)
+_QUICK = SearchBudget(("popularity", "itemknn", "ease", "ials"), 40, 30.0)
+_USUAL = SearchBudget(("popularity", "itemknn", "userknn", "ease", "slim", "ials"), None, 180.0)
 _THOROUGH = replace(_USUAL, seconds=1200.0)
 
 
@@ -62,7 +62,7 @@ def compare(
             help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default {', '.join(_USUAL.models)}; popularity "
             "always takes part.",
             show_default=False,
-            autocompletion=completing.models,
+            autocompletion=completion.models,
         ),
     ] = None,
     quick: Annotated[
@@ -108,11 +108,11 @@ def compare(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="By which models are told apart, and settings found.", autocompletion=completing.metric),
+        typer.Option(help="By which models are told apart, and settings found.", autocompletion=completion.metric),
     ] = "ndcg@20",
     metrics: Annotated[
         str,
-        typer.Option(help="To be shown beside it, with commas between.", autocompletion=completing.metrics),
+        typer.Option(help="To be shown beside it, with commas between.", autocompletion=completion.metrics),
     ] = "recall@20,ndcg@20",
     split: By = None,
     test: Test = None,
@@ -147,21 +147,21 @@ def compare(
         --model ease --model ials --minutes 5 --out models/shop
     """
     from shortlist.metrics import parse_metrics
-    from shortlist.recommenders.plan import Plan
+    from shortlist.recommenders.fit_options import FitOptions
     from shortlist.recommenders.registry import recommender_class
-    from shortlist.tuning.contest import contest, validation_within
-    from shortlist.tuning.engine import optuna
+    from shortlist.tuning.optuna_adapter import optuna
+    from shortlist.tuning.tuned_comparison import compare_tuned, validation_within
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source.of(ctx.params)
-    splitting = Splitting(split, test, repeats, fold_in, seed)
+    source = EventSource.of(ctx.params)
+    splitting = SplitOptions(split, test, repeats, fold_in, seed)
     if quick and thorough:
         raise typer.BadParameter("one of the two", param_hint="--quick and --thorough")
     effort = _QUICK if quick else _THOROUGH if thorough else _USUAL
     if trials is not None or minutes is not None:
         effort = replace(effort, trials=trials, seconds=in_seconds(minutes))
     kinds = [recommender_class(name) for name in model or effort.models]
-    Plan(metric=metric)  # refuses what makes no sense
+    FitOptions(metric=metric)  # refuses what makes no sense
     parse_metrics(metrics)
     if out is not None:
         check_target(out)
@@ -175,7 +175,7 @@ def compare(
     say.note(f"settings are found on the split of the training part by {inner.protocol}")
     entrants, spaces = _entered(kinds, quick=quick, thorough=thorough)
     try:
-        result = contest(
+        result = compare_tuned(
             parts,
             models=entrants,
             spaces=spaces,
@@ -246,7 +246,7 @@ def _entered(
 ) -> "tuple[list[type[Recommender] | Recommender], dict[str, dict[str, Dimension | None]]]":
     """The models as they take part, and what is searched of them otherwise than usual."""
     from shortlist.recommenders.alternating import Alternating
-    from shortlist.recommenders.space import Choice, Grows
+    from shortlist.recommenders.search_space import Choice, Increasing
 
     entrants: list[type[Recommender] | Recommender] = list(kinds)
     spaces: dict[str, dict[str, Dimension | None]] = {}
@@ -255,13 +255,13 @@ def _entered(
             entrants[k] = kind(dim=64)
             spaces[kind.__name__] = {"dim": None}
         elif thorough and issubclass(kind, Alternating):
-            spaces[kind.__name__] = {"dim": Grows(64, 128, 256, 512)}
+            spaces[kind.__name__] = {"dim": Increasing(64, 128, 256, 512)}
         elif thorough and kind.__name__ == "SLIM":
             spaces[kind.__name__] = {"positive": Choice(True, False)}
     return entrants, spaces
 
 
-def _published_validation(found: Found, split: "Split") -> "Split | None":
+def _published_validation(found: LoadedEvents, split: "Split") -> "Split | None":
     """The one that was published with the test, where that is what is asked for."""
     return found.validation if split is found.split else None
 
@@ -269,9 +269,9 @@ def _published_validation(found: Found, split: "Split") -> "Split | None":
 # --- what is said ----------------------------------------------------------------------------------------------------
 
 
-def show_contest(result: "Contest", say: Output) -> None:
+def show_contest(result: "TunedComparison", say: Output) -> None:
     """How good each is and what its lists are like; which differences are real and what each costs."""
-    from shortlist.tuning.contest import interval
+    from shortlist.tuning.tuned_comparison import interval
 
     rows = [(row, row.result) for row in result.rows if row.result is not None]
     first = rows[0][1]
@@ -309,7 +309,7 @@ def show_contest(result: "Contest", say: Output) -> None:
             say.line(f"{row.name} was left out: {row.reason}")
 
 
-def _document(result: "Contest") -> dict[str, Any]:
+def _document(result: "TunedComparison") -> dict[str, Any]:
     return {
         "metric": result.metric,
         "models": [_row(row) for row in result.rows],
@@ -319,7 +319,7 @@ def _document(result: "Contest") -> dict[str, Any]:
     }
 
 
-def _row(row: "Row") -> dict[str, Any]:
+def _row(row: "TunedModel") -> dict[str, Any]:
     figures: dict[str, Any] | None = None
     if row.result is not None:
         figures = {name: {"mean": row.result[name], "stderr": row.result.stderr[name]} for name in row.result}

@@ -23,7 +23,7 @@ from typing import Any
 import typer
 
 from shortlist.cli.failures import UsageError
-from shortlist.cli.settings import Stored
+from shortlist.cli.model_settings import ConfigFile
 
 _MOST_BYTES = 1 << 20
 _MOST_BITS = 128
@@ -75,7 +75,7 @@ def read_config(ctx: typer.Context, value: str | None) -> str | None:
         for key in _IDS
         if isinstance(values.get(key), list)
     }
-    ctx.obj.stored = Stored(value, settings, lists)
+    ctx.obj.stored = ConfigFile(value, settings, lists)
     ctx.default_map = {own[key].name: _checked(ctx, own[key], content, key, value) for key, content in values.items()}
     return value
 

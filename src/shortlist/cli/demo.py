@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shortlist.cli import options as opt
-from shortlist.cli.evaluate import Tried, as_document, compared, show_results, try_models
+from shortlist.cli.evaluate import ModelResult, as_document, compared, show_results, try_models
 from shortlist.cli.events import described, summary
 from shortlist.cli.fit import check_target
+from shortlist.cli.next_steps import program
 from shortlist.cli.output import Output
-from shortlist.cli.splitting import show_split
-from shortlist.cli.suggesting import program
+from shortlist.cli.split_options import show_split
 
 if TYPE_CHECKING:
     from shortlist.data.datasets import Dataset
@@ -137,6 +137,6 @@ def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
     return [(comment, f"{called}{command.removeprefix('shortlist')}") for comment, command in commands]
 
 
-def _name(tried: list[Tried], best: "Recommender") -> str:
+def _name(tried: list[ModelResult], best: "Recommender") -> str:
     result = next(one.result for one in tried if one.model is best)
     return f"{result.model} (ndcg@20 {result['ndcg@20']:.4f})"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist._words import count
-from shortlist.cli import completing
+from shortlist._phrases import count
+from shortlist.cli import completion
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source
+from shortlist.cli.events import EventSource
 from shortlist.cli.fit import fit_with_progress
+from shortlist.cli.model_settings import make_models
 from shortlist.cli.output import Output, Stopwatch
-from shortlist.cli.settings import make_models
-from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
-from shortlist.cli.splitting import By, FoldIn, Repeated, Seed, Splitting, Test, show_split, split_document
+from shortlist.cli.slate_options import Diversity, Pool, Slates, Strength, slate_of
+from shortlist.cli.split_options import By, FoldIn, Repeated, Seed, SplitOptions, Test, show_split, split_document
 
 if TYPE_CHECKING:
     from shortlist.data.splits import Split
@@ -43,7 +43,7 @@ def evaluate(
             metavar="NAME",
             help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default ials.",
             show_default=False,
-            autocompletion=completing.models,
+            autocompletion=completion.models,
         ),
     ] = None,
     settings: opt.Settings = None,
@@ -56,10 +56,10 @@ def evaluate(
         str | None,
         typer.Option(
             help="With commas between: recall@20, ndcg@100, hit@10, ap@10, mrr, auc; beyond accuracy coverage@20, "
-            "gini@20, popularity@20, novelty@20, distance@20, untrained@20, miscalibration@20. By default recall@20, "
+            "gini@20, popularity@20, novelty@20, distance@20, cold_share@20, miscalibration@20. By default recall@20, "
             "ndcg@20 and these without the last.",
             show_default=False,
-            autocompletion=completing.metrics,
+            autocompletion=completion.metrics,
         ),
     ] = None,
     slate: Slates = None,
@@ -85,12 +85,12 @@ def evaluate(
       shortlist evaluate online-retail --slate mmr --diversity 0.3
     """
     from shortlist.evaluation.evaluate import DEFAULT_METRICS
-    from shortlist.evaluation.slates import check_depths
+    from shortlist.evaluation.slate_search import check_depths
     from shortlist.metrics import parse_metrics
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source.of(ctx.params)
-    splitting = Splitting(split, test, repeats, fold_in, seed)
+    source = EventSource.of(ctx.params)
+    splitting = SplitOptions(split, test, repeats, fold_in, seed)
     parsed = parse_metrics(DEFAULT_METRICS if metrics is None else metrics)
     picked = slate_of(slate, diversity, strength, pool)
     if picked is not None:
@@ -109,7 +109,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class Tried:
+class ModelResult:
     """A model, how long it took, and how good it was."""
 
     model: "Recommender"
@@ -127,7 +127,7 @@ def try_models(
     slate: "Slate | None" = None,
     seed: int = 0,
     threads: int | None = None,
-) -> list[Tried]:
+) -> list[ModelResult]:
     """Fit and evaluate each of the models."""
     from shortlist.evaluation import evaluate as measure
 
@@ -136,18 +136,18 @@ def try_models(
         seconds = fit_with_progress(model, split.train, say, threads)
         with Stopwatch() as watch:
             result = measure(model, split, metrics, slate=slate, seed=seed, threads=threads)
-        tried.append(Tried(model, result, seconds, watch.seconds))
+        tried.append(ModelResult(model, result, seconds, watch.seconds))
     return tried
 
 
-def compared(tried: list[Tried]) -> "Comparison | None":
+def compared(tried: list[ModelResult]) -> "Comparison | None":
     """Which differences are real, where there are several models."""
     from shortlist.evaluation import compare
 
     return compare(*(one.result for one in tried)) if len(tried) > 1 else None
 
 
-def show_results(tried: list[Tried], comparison: "Comparison | None", say: Output) -> None:
+def show_results(tried: list[ModelResult], comparison: "Comparison | None", say: Output) -> None:
     """The metrics of every model, which differences are real, and what the lists are like."""
     first = tried[0].result
     if first.accuracy:
@@ -181,7 +181,7 @@ def _show_verdicts(comparison: "Comparison", metrics: list[str], say: Output) ->
     say.table(["metric", "model", "difference", "interval", "verdict"], verdicts, right=["difference", "interval"])
 
 
-def as_document(split: "Split", tried: list[Tried], comparison: "Comparison | None") -> dict[str, Any]:
+def as_document(split: "Split", tried: list[ModelResult], comparison: "Comparison | None") -> dict[str, Any]:
     """Split, results and comparison for JSON."""
     return {
         "split": split_document(split),

@@ -12,7 +12,7 @@ import typer
 
 from shortlist.cli.options import Aggregate, Format, OnBad
 from shortlist.cli.output import Output
-from shortlist.cli.text import counted
+from shortlist.cli.safe_text import counted
 
 if TYPE_CHECKING:
     from shortlist.data.interactions import Interactions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedEvents:
     """What was read: events, and, of data in a public layout, what was published with them."""
 
     events: "Interactions"
@@ -36,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class EventSource:
     """Where events come from: files with named columns, or data that knows its own, bundled or in a public layout."""
 
     data: str
@@ -52,7 +52,7 @@ class Source:
     min_rating: float | None
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> "Source":
+    def of(cls, params: Mapping[str, Any]) -> "EventSource":
         """From the parameters of a command. Typer hands words on, where a command's own arguments are enums already."""
         aggregate, file_format = params.get("aggregate"), params["file_format"]
         return cls(
@@ -92,18 +92,18 @@ class Source:
         plain = not self.named and self.format is None and self.separator is None
         return recognise(self.data) if plain and not self.bundled else None
 
-    def read(self, out: Output) -> Found:
+    def read(self, out: Output) -> LoadedEvents:
         """Read the events and say what was found."""
         if self.bundled or self.public_layout is not None:
             self._refuse_columns()
         elif self.min_rating is not None:
             raise typer.BadParameter("it is for data in a public layout", param_hint="--min-rating")
         if self.bundled:
-            found = Found(self._bundled())
+            found = LoadedEvents(self._bundled())
         elif self.public_layout is not None:
             found = self._published(self.public_layout)
         else:
-            found = Found(self._files())
+            found = LoadedEvents(self._files())
         kind = "" if found.layout is None else f" in the layout {found.layout}"
         out.note(f"read {described(found.events)}{kind}")
         if found.events.dropped:
@@ -124,15 +124,17 @@ class Source:
 
         return self._aggregated(datasets.load(self.data).interactions)
 
-    def _published(self, layout: str) -> Found:
+    def _published(self, layout: str) -> LoadedEvents:
         from shortlist.data import datasets
 
         data = datasets.read(self.data, layout, self.min_rating, on_bad=self.on_bad.value)
         if data.split is None:
-            return Found(self._aggregated(data.interactions), data.info.name)
+            return LoadedEvents(self._aggregated(data.interactions), data.info.name)
         if self.aggregate is not None:
             raise typer.BadParameter("data with a published split is taken as it is", param_hint="--aggregate")
-        return Found(data.interactions, data.info.name, data.split, data.validation, data.candidates, data.everything)
+        return LoadedEvents(
+            data.interactions, data.info.name, data.split, data.validation, data.candidates, data.everything
+        )
 
     def _aggregated(self, events: "Interactions") -> "Interactions":
         return events if self.aggregate is None else events.aggregated(self.aggregate.value)
@@ -161,7 +163,7 @@ class Source:
         )
 
     def _columns_needed(self, separator: str | None) -> str:
-        from shortlist.data.reading import column_names, find_files
+        from shortlist.data.event_files import column_names, find_files
 
         files = find_files(self.data, self.format.value if self.format else None, separator)
         return f"name the columns of {files.name}; it has: {', '.join(column_names(files))}"

@@ -27,8 +27,8 @@ from typing import Any, TextIO, TypeGuard
 
 import typer
 
-from shortlist.cli.settings import Stored
-from shortlist.cli.text import shown
+from shortlist.cli.model_settings import ConfigFile
+from shortlist.cli.safe_text import shown
 from shortlist.errors import ShortlistError, ShortlistWarning
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # its home is click's or Typer's own, depending on the version
@@ -69,7 +69,7 @@ class Session:
 
     debug: bool = False
     json: bool = False
-    stored: Stored = field(default_factory=Stored)
+    stored: ConfigFile = field(default_factory=ConfigFile)
 
 
 @contextmanager

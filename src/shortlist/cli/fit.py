@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist._words import count
-from shortlist.cli import completing
+from shortlist._phrases import count
+from shortlist.cli import completion
 from shortlist.cli import options as opt
-from shortlist.cli.events import Found, Source, summary
+from shortlist.cli.events import EventSource, LoadedEvents, summary
+from shortlist.cli.model_settings import make_models
 from shortlist.cli.output import Output, Stopwatch
-from shortlist.cli.settings import make_models
 
 if TYPE_CHECKING:
     from shortlist.data.features.table import Features
@@ -43,7 +43,7 @@ def fit(
     min_rating: opt.MinRating = None,
     model: Annotated[
         str,
-        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completing.models),
+        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completion.models),
     ] = "ials",
     settings: opt.Settings = None,
     item_features: opt.ItemFeatures = None,
@@ -65,7 +65,7 @@ def fit(
             help="By which an epoch is the best, ndcg@20 by default.",
             rich_help_panel=_EPOCHS,
             show_default=False,
-            autocompletion=completing.metric,
+            autocompletion=completion.metric,
         ),
     ] = None,
     patience: Annotated[
@@ -108,12 +108,12 @@ def fit(
       shortlist fit events.csv --context user --item product \
         --set dim=128 --out models/shop
     """
-    from shortlist.recommenders.plan import Plan, refuse_epochs
+    from shortlist.recommenders.fit_options import FitOptions, refuse_epochs
     from shortlist.recommenders.registry import load
     from shortlist.storage import check_writable
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source.of(ctx.params)
+    source = EventSource.of(ctx.params)
     (recommender,) = make_models([model], settings or [], ctx.obj.stored)
     if validation is None and (metric is not None or patience is not None):
         raise typer.BadParameter("they are for --validation", param_hint="--metric and --patience")
@@ -126,7 +126,7 @@ def fit(
     if checkpoint is not None and os.path.abspath(checkpoint) == os.path.abspath(out):
         raise typer.BadParameter("it is the directory that --out names; name another", param_hint="--checkpoint")
     by, wait = metric or "ndcg@20", patience or 3
-    Plan(metric=by, patience=wait)  # refuses what makes no sense
+    FitOptions(metric=by, patience=wait)  # refuses what makes no sense
     if not recommender._in_epochs:
         refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint, start=start)
     check_target(out)
@@ -215,7 +215,7 @@ def read_features(path: str | None, ids: tuple[str, ...], splitting: dict[str, s
     return found
 
 
-def to_learn_from(found: Found, say: Output) -> "Interactions":
+def to_learn_from(found: LoadedEvents, say: Output) -> "Interactions":
     """All events, but for those of a published test that is a file of its own."""
     if found.split is not None and found.everything is not None and found.layout in _SPLIT_BY_RULE:
         events = found.everything

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shortlist.cli import completing
+from shortlist.cli import completion
 from shortlist.cli.config import read_config
 
 
@@ -79,7 +79,7 @@ Data = Annotated[
         help="A CSV, TSV, Parquet or JSONL file, a folder of such files, a pattern in quotes ('events/*.csv'), public "
         "data as it was published (ml-1m/), or the name of bundled data (online-retail).",
         show_default=False,
-        autocompletion=completing.data,
+        autocompletion=completion.data,
     ),
 ]
 Context = Annotated[
@@ -125,7 +125,7 @@ Layout = Annotated[
         help="Of public data, where it is not recognised; shortlist datasets lists the layouts.",
         rich_help_panel=_COLUMNS,
         show_default=False,
-        autocompletion=completing.layouts,
+        autocompletion=completion.layouts,
     ),
 ]
 MinRating = Annotated[
@@ -161,7 +161,7 @@ Tags = Annotated[
         show_default=False,
     ),
 ]
-MODELS = tuple(completing.SETTINGS)  # the registry itself would load NumPy and more
+MODELS = tuple(completion.SETTINGS)  # the registry itself would load NumPy and more
 UnknownIds = Annotated[Unknown, typer.Option("--unknown", help="Ids that the model does not know.")]
 UnknownContexts = Annotated[
     UnknownContext,
@@ -177,7 +177,7 @@ Settings = Annotated[
         metavar="NAME=VALUE",
         help="A setting of the model; may be repeated. With several models ials.dim=64, and so on.",
         show_default=False,
-        autocompletion=completing.settings,
+        autocompletion=completion.settings,
     ),
 ]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Directory of a saved model.", show_default=False)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from shortlist._notes import silent
-from shortlist.cli.text import shown
+from shortlist._compile_notes import silent
+from shortlist.cli.safe_text import shown
 
 
 class Output:
@@ -52,7 +52,7 @@ class Output:
         cells = [[shown(cell) for cell in row] for row in rows]
         heads = [shown(column) for column in columns]
         if sys.stdout.isatty():
-            from shortlist.cli.drawing import draw_table
+            from shortlist.cli.terminal_tables import draw_table
 
             draw_table(heads, cells, [column in right for column in columns])
         else:
@@ -62,7 +62,7 @@ class Output:
         """Print names with their values, a line each."""
         cells = [[shown(name), shown(value)] for name, value in pairs]
         if sys.stdout.isatty():
-            from shortlist.cli.drawing import draw_facts
+            from shortlist.cli.terminal_tables import draw_facts
 
             draw_facts(cells)
         else:

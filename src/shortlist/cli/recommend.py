@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist._words import count
+from shortlist._phrases import count
 from shortlist.cli import options as opt
-from shortlist.cli.ids import listed, parsed, read_id
 from shortlist.cli.output import Output
-from shortlist.cli.slates import Diversity, Pool, Slates, Strength, slate_of
+from shortlist.cli.slate_options import Diversity, Pool, Slates, Strength, slate_of
+from shortlist.cli.typed_ids import listed, parsed, read_id
 
 if TYPE_CHECKING:
-    from shortlist.recommenders.answers import Recommendations
     from shortlist.recommenders.base import Recommender
+    from shortlist.recommenders.recommendations import Recommendations
 
 _LIST = "ids with commas between, or @FILE with one id a line"
 Allow = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Only these items: {_LIST}.", show_default=False)]

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shortlist.cli import completing
+from shortlist.cli import completion
 from shortlist.cli import options as opt
-from shortlist.cli.events import Source
+from shortlist.cli.events import EventSource
 from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
+from shortlist.cli.model_settings import settings_of
+from shortlist.cli.next_steps import fit_commands, fit_toml, lines, start_place, worth_telling
 from shortlist.cli.output import Output
-from shortlist.cli.settings import settings_of
-from shortlist.cli.spaces import described, read_spaces
-from shortlist.cli.splitting import FoldIn, Repeated, Splitting, Test, ValidationBy, show_split, split_document
-from shortlist.cli.suggesting import fit_commands, fit_toml, lines, start_place, worth_telling
+from shortlist.cli.space_options import described, read_spaces
+from shortlist.cli.split_options import FoldIn, Repeated, SplitOptions, Test, ValidationBy, show_split, split_document
 from shortlist.errors import SettingError, StorageError
 
 if TYPE_CHECKING:
-    from shortlist.recommenders.space import Space
+    from shortlist.recommenders.search_space import Space
     from shortlist.tuning import Trial, Tuned
 
 _SEARCH = "Search"
@@ -56,7 +56,7 @@ def tune(
     min_rating: opt.MinRating = None,
     model: Annotated[
         str,
-        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completing.models),
+        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completion.models),
     ] = "ials",
     settings: Annotated[
         list[str] | None,
@@ -65,7 +65,7 @@ def tune(
             metavar="NAME=VALUE",
             help="A setting that is not searched but has this value; may be repeated.",
             show_default=False,
-            autocompletion=completing.settings,
+            autocompletion=completion.settings,
         ),
     ] = None,
     space: Annotated[
@@ -76,12 +76,12 @@ def tune(
             ":log behind it on a log scale, or values, dim=64,128,256; may be repeated.",
             rich_help_panel=_SEARCH,
             show_default=False,
-            autocompletion=completing.settings,
+            autocompletion=completion.settings,
         ),
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="By which settings are good.", rich_help_panel=_SEARCH, autocompletion=completing.metric),
+        typer.Option(help="By which settings are good.", rich_help_panel=_SEARCH, autocompletion=completion.metric),
     ] = "ndcg@20",
     trials: Trials = None,
     minutes: Minutes = None,
@@ -167,19 +167,19 @@ def tune(
 
       shortlist tune online-retail --model ease --space regularization=10..3000 --trials 12
     """
-    from shortlist.recommenders.plan import Plan
-    from shortlist.tuning.engine import optuna
+    from shortlist.recommenders.fit_options import FitOptions
+    from shortlist.tuning.optuna_adapter import optuna
     from shortlist.tuning.problem import searched
     from shortlist.tuning.tune import tune as search
 
     say = Output(ctx, as_json=as_json, quiet=quiet)
-    source = Source.of(ctx.params)
-    splitting = Splitting(split, test, repeats, fold_in, seed)
+    source = EventSource.of(ctx.params)
+    splitting = SplitOptions(split, test, repeats, fold_in, seed)
     ((kind, fixed),) = settings_of([model], settings or [], ctx.obj.stored)
     own = read_spaces(kind, space or [])
     if both := [name for name in own if name in fixed]:
         raise SettingError(f"{both[0]} has a value by --set and is searched by --space; leave one of the two out")
-    Plan(metric=metric, patience=patience)  # refuses what makes no sense
+    FitOptions(metric=metric, patience=patience)  # refuses what makes no sense
     seconds = in_seconds(minutes)
     saving = out is not None and not no_refit
     kept = study or (None if out is None else f"{out.rstrip(os.sep)}.study")

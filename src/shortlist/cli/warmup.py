@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shortlist.cli import completing
+from shortlist.cli import completion
 from shortlist.cli import options as opt
 from shortlist.cli.output import Output
 
@@ -17,7 +17,7 @@ def warmup(
             metavar="NAME",
             help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default all of them.",
             show_default=False,
-            autocompletion=completing.models,
+            autocompletion=completion.models,
         ),
     ] = None,
     config: opt.Config = None,

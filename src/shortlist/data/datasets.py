@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist._words import count
-from shortlist.data.building import Columns, OnBad, build
+from shortlist._phrases import count
+from shortlist.data.encode import Columns, OnBad, build
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist.data.building import polars_errors
+from shortlist.data.encode import polars_errors
 from shortlist.errors import DataError
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import flag
-from shortlist._words import count
-from shortlist.data.building import Built, Columns, OnBad, build
+from shortlist._checks import flag
+from shortlist._phrases import count
+from shortlist.data.encode import Columns, EncodedEvents, OnBad, build
+from shortlist.data.event_files import Format, NoTableError, build_from_files, find_files
 from shortlist.data.frames import column, refuse_mixed_zones, stream
 from shortlist.data.id_lists import is_frame
-from shortlist.data.reading import Format, NoTableError, build_from_files, find_files
-from shortlist.data.rows import COUNT, LATEST, SUM, Rows, by_key, rows_of
+from shortlist.data.sparse_rows import COUNT, LATEST, SUM, SparseRows, by_key, rows_of
 from shortlist.data.times import shown
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -191,7 +191,7 @@ class Interactions:
         )
 
     @classmethod
-    def _from_built(cls, built: Built, columns: Columns, aggregate: Aggregate) -> Interactions:
+    def _from_built(cls, built: EncodedEvents, columns: Columns, aggregate: Aggregate) -> Interactions:
         return cls(
             built.contexts,
             built.items,
@@ -229,7 +229,7 @@ class Interactions:
     # --- views -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def by_context(self) -> Rows:
+    def by_context(self) -> SparseRows:
         """A row a context, each pair once, weights aggregated; built on first use."""
         rows = rows_of(
             self.context_codes,
@@ -247,15 +247,15 @@ class Interactions:
         return rows
 
     @cached_property
-    def by_item(self) -> Rows:
+    def by_item(self) -> SparseRows:
         """The same pairs, a row an item."""
         return self.by_context.transpose()
 
     @cached_property
-    def histories(self) -> Rows:
+    def histories(self) -> SparseRows:
         """A row a context: its items in time order, repeats included (`values` is None; columns are not sorted)."""
         indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, time_order(self.times))
-        return Rows(indptr, items, None, self.n_items)
+        return SparseRows(indptr, items, None, self.n_items)
 
     def history(self, context: Id) -> list[Id]:
         """The items of one context in time order, repeats included."""

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._words import count
+from shortlist._phrases import count
 from shortlist.data.interactions import Interactions, compacted, time_order
-from shortlist.data.rows import by_key, has_pairs
+from shortlist.data.sparse_rows import by_key, has_pairs
 from shortlist.data.times import as_length, first_at_or_after, first_within, is_temporal, shown
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError, ShortlistWarning

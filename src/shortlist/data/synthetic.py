@@ -125,7 +125,7 @@ def synthetic_codes(
     return contexts, items
 
 
-class _Demand(NamedTuple):
+class _ItemDemand(NamedTuple):
     """What `_draw` draws from; items are numbered by popularity.
 
     The alias tables stand one after another: that of the common part first, then one per topic.
@@ -164,7 +164,7 @@ def _activities(rng: np.random.Generator, n_contexts: int, total: int, spread: f
     return counts
 
 
-def _split_demand(rng: np.random.Generator, p: Floats, n_topics: int, taste: float) -> _Demand:
+def _split_demand(rng: np.random.Generator, p: Floats, n_topics: int, taste: float) -> _ItemDemand:
     """Split P(i) into what is common to all contexts and what goes by topics; the parts add up to P(i)."""
     n_items = len(p)
     # No item may take more than a fifth of a topic (or a few fair shares, where topics are small): those who know only
@@ -184,7 +184,7 @@ def _split_demand(rng: np.random.Generator, p: Floats, n_topics: int, taste: flo
     _alias_tables(bounds, item, np.concatenate([rest, weight[by_topic]]), threshold, other)
     topic_ends = np.cumsum(np.bincount(topic, weights=weight, minlength=n_topics))
     common = 1.0 if topic_ends[-1] <= 0 else float(rest.sum())
-    return _Demand(common, topic_ends / max(topic_ends[-1], 1e-300), bounds, item, threshold, other)
+    return _ItemDemand(common, topic_ends / max(topic_ends[-1], 1e-300), bounds, item, threshold, other)
 
 
 def _offset(n_items: int, zipf: float, top: float) -> float:
@@ -266,7 +266,7 @@ def _draw(
     start: int,
     stop: int,
     starts: Ints,
-    demand: _Demand,
+    demand: _ItemDemand,
     code_of_rank: Codes,
     contexts: Codes,
     items: Codes,

@@ -2,6 +2,6 @@
 
 from shortlist.evaluation.comparison import Comparison, compare
 from shortlist.evaluation.evaluate import evaluate, evaluate_candidates
-from shortlist.evaluation.result import Evaluation, StagedEvaluation
+from shortlist.evaluation.result import Evaluation, TwoStageEvaluation
 
-__all__ = ["Comparison", "Evaluation", "StagedEvaluation", "compare", "evaluate", "evaluate_candidates"]
+__all__ = ["Comparison", "Evaluation", "TwoStageEvaluation", "compare", "evaluate", "evaluate_candidates"]

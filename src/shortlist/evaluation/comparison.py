@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import number, whole
+from shortlist._checks import number, whole
 from shortlist._threads import single_threaded_blas
 from shortlist.errors import SettingError
 from shortlist.evaluation.result import FIRST, Evaluation, is_beyond_accuracy

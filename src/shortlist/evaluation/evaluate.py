@@ -10,19 +10,19 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import memory_bytes, whole
+from shortlist._checks import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError, ShortlistWarning
-from shortlist.evaluation.result import Evaluation, StagedEvaluation
-from shortlist.evaluation.search import Search, StagedSearch
-from shortlist.evaluation.slates import SlateSearch, check_depths
-from shortlist.evaluation.untrained import SUBSTANTIAL, out_of_place, warn_of_untrained
+from shortlist.evaluation.catalogue_search import CatalogueSearch, TwoStageSearch
+from shortlist.evaluation.cold_items import SUBSTANTIAL, out_of_place, warn_of_cold_items
+from shortlist.evaluation.result import Evaluation, TwoStageEvaluation
+from shortlist.evaluation.slate_search import SlateSearch, check_depths
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
-from shortlist.recommenders.asked import asked_of, warn_if_it_knows
 from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.split_queries import asked_of, warn_if_it_knows
 from shortlist.reranking.two_stage import TwoStage
 from shortlist.retrieval.slates.base import Slate, check_slate
 
@@ -35,7 +35,7 @@ DEFAULT_METRICS = (
     "popularity@20",
     "novelty@20",
     "distance@20",
-    "untrained@20",
+    "cold_share@20",
 )
 
 
@@ -48,7 +48,7 @@ def evaluate(
     seed: int = ...,
     memory: int | str | None = ...,
     threads: int | None = ...,
-) -> StagedEvaluation: ...
+) -> TwoStageEvaluation: ...
 
 
 @overload
@@ -103,7 +103,7 @@ def evaluate(
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
 
 
-def figure(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
+def validation_score(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
     """The mean of one metric on a validation split, of a model in the making: there is no warning of anything."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
@@ -131,7 +131,7 @@ def _evaluated(
     asked = asked_of(model, split, warn=warn, stacklevel=3)
     with blas_threads(threads):
         scorer = model._scorer(asked.queries, threads)
-        search = Search(scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
+        search = CatalogueSearch(scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
         if slate is not None:
             search = SlateSearch.of(search, slate, model, asked.queries)
         values = _measure(search, wanted, model, split.train, asked.queries.histories, warn)
@@ -147,14 +147,14 @@ def _staged(
     seed: int,
     memory: int | str | None,
     threads: int | None,
-) -> StagedEvaluation:
+) -> TwoStageEvaluation:
     _require_split(split)
     wanted = parse_metrics(metrics)
     seed = whole("seed", seed, least=0)
     two._require_fit()
     _warn_of_answers(two, split)
     asked = asked_of(two.first, split, stacklevel=3)
-    for name, model in two.describer.models.items():
+    for name, model in two.candidate_features.models.items():
         warn_if_it_knows(model, split, f"the further model {name!r}", stacklevel=3)
     of_first = list(
         dict.fromkeys([Metric("recall", two.candidates), *(one for one in wanted if not one.beyond_accuracy)])
@@ -162,15 +162,15 @@ def _staged(
     with blas_threads(threads):
         scorer = two.first._scorer(asked.queries, threads)
         how = (scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
-        first = _measure(Search(*how), of_first, two.first, split.train, asked.queries.histories, warn=False)
-        both = StagedSearch(
+        first = _measure(CatalogueSearch(*how), of_first, two.first, split.train, asked.queries.histories, warn=False)
+        both = TwoStageSearch(
             *how,
             two.candidates,
             lambda items, scores: two._reranked(asked.queries, items, scores, memory_bytes(memory), threads),
         )
         values = _measure(both, wanted, two.first, split.train, asked.queries.histories, warn=True)
     name, second = type(two.first).__name__, type(two.reranker).__name__
-    return StagedEvaluation(
+    return TwoStageEvaluation(
         f"{name} + {second}",
         name,
         _protocol(split),
@@ -183,7 +183,7 @@ def _staged(
 
 def _warn_of_answers(two: TwoStage, split: Split) -> None:
     share = two.knows_answers(split)
-    clicks = two._taught.clicks
+    clicks = two._reranker_state.clicks
     if share <= (CLICKED if clicks else 0.0):
         return
     n = len(split.truth.by_context)
@@ -277,7 +277,12 @@ def _require_model(model: Recommender) -> None:
 
 
 def _measure(
-    search: Search, metrics: list[Metric], model: Recommender, train: Interactions, history: Rows, warn: bool
+    search: CatalogueSearch,
+    metrics: list[Metric],
+    model: Recommender,
+    train: Interactions,
+    history: SparseRows,
+    warn: bool,
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The values of all metrics, from one search, unless some need every rank and others need lists.
 
@@ -301,7 +306,7 @@ def _measure(
             and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL
         ):
             shown = shown if beyond else search.shown(top, model._priority)  # chance is no reason to warn
-            warn_of_untrained(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
+            warn_of_cold_items(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:
             trained = model._with_own_items(train.by_context, train.items, "raise")
             lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained, history)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._words import count
+from shortlist._phrases import count
 from shortlist.errors import SettingError, UnknownIdError
 from shortlist.metrics import parse_metric
 
@@ -119,7 +119,7 @@ class Evaluation(Mapping[str, float]):
         return f"{self[metric]:.4f}" + ("" if np.isnan(stderr) else f" ± {stderr:.4f}")
 
 
-class StagedEvaluation(Evaluation):
+class TwoStageEvaluation(Evaluation):
     """The evaluation of two stages: `result["ndcg@20"]` is of the whole, `result["first:ndcg@20"]` of stage one.
 
     `first:recall@k`, k being how many candidates are reranked, says how much the second stage can find at all.

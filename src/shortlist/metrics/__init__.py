@@ -34,21 +34,22 @@ one number for all lists.
 | `popularity@n`    | `popularity`        |                        | mean of p(i) over L                             |
 | `novelty@n`       | `novelty`           |                        | mean of −log2 p(i) over L, in bits              |
 | `distance@n`      | `distance`          | ild                    | mean of 1 − cos(i, j) over the pairs of L       |
-| `untrained@n`     | `untrained`         |                        | share of L that no training context had         |
+| `cold_share@n`     | `cold_share`         |                        | share of L that no training context had         |
 | `miscalibration@n` | `miscalibration`   |                        | how unlike the history's L's popularity is      |
 
 >>> from shortlist.metrics import Lists
 >>> lists = Lists.from_lists([[0, 1], [0, 2]], trained=[[0, 1], [0, 1], [0], [0]], n_items=4)
->>> for metric in parse_metrics("coverage@2, popularity@2, untrained@2"):
+>>> for metric in parse_metrics("coverage@2, popularity@2, cold_share@2"):
 ...     print(metric, metric.compute(lists).round(3).tolist())
 coverage@2 0.75
 popularity@2 [0.75, 0.5]
-untrained@2 [0.0, 0.5]
+cold_share@2 [0.0, 0.5]
 """
 
-from shortlist.metrics.beyond import coverage, distance, gini, miscalibration, novelty, popularity, untrained
-from shortlist.metrics.lists import Lists
-from shortlist.metrics.measures import (
+from typing import Any
+
+from shortlist._renamed import name_in
+from shortlist.metrics.accuracy import (
     auc,
     average_precision,
     capped_recall,
@@ -58,6 +59,8 @@ from shortlist.metrics.measures import (
     recall,
     reciprocal_rank,
 )
+from shortlist.metrics.beyond_accuracy import cold_share, coverage, distance, gini, miscalibration, novelty, popularity
+from shortlist.metrics.lists import Lists
 from shortlist.metrics.ranks import Ranks
 from shortlist.metrics.spec import Metric, parse_metric, parse_metrics
 
@@ -68,6 +71,7 @@ __all__ = [
     "auc",
     "average_precision",
     "capped_recall",
+    "cold_share",
     "coverage",
     "distance",
     "gini",
@@ -81,5 +85,8 @@ __all__ = [
     "precision",
     "recall",
     "reciprocal_rank",
-    "untrained",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[name_in(__name__, name)]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shortlist._numba import kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows, by_key
+from shortlist.data.sparse_rows import SparseRows, by_key
 
 Array: TypeAlias = npt.NDArray[Any]
 Values: TypeAlias = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ PLACES = 2**24  # of lists that are looked at together, some 16 bytes each
 SMALL = 2_000_000  # steps: a matter of some milliseconds, for which no threads are started
 
 
-def cosine_sums(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None = None) -> Values:
+def cosine_sums(lists: npt.NDArray[np.int32], trained: SparseRows, threads: int | None = None) -> Values:
     """Σ_{i<j} cos(i, j) over the items of each list; -1 stands for no item.
 
     Whole numbers are counted, and each place adds up by itself, so the result does not depend on the threads.
@@ -39,7 +39,7 @@ def cosine_sums(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None
     return sums
 
 
-class Listed(NamedTuple):
+class ListedItems(NamedTuple):
     """The histories of training cut to the items that take part, in codes of their own, which keep the items' order."""
 
     codes: Array  # of all items; of those that take no part, and of -1, the number of those that do: `end`
@@ -60,7 +60,7 @@ class Listed(NamedTuple):
         return np.asarray(had[:-1] * (len(self.histories) / max(1, had[-1])))
 
 
-def take_part(items: Array, trained: Rows) -> Listed:
+def take_part(items: Array, trained: SparseRows) -> ListedItems:
     """The histories cut to these items, whatever the shape of the array and however often they are in it."""
     listed = np.zeros(trained.n_columns + 1, np.bool_)
     listed[items.ravel()] = True
@@ -72,10 +72,10 @@ def take_part(items: Array, trained: Rows) -> Listed:
     entries = np.arange(len(histories), dtype=np.int32 if len(histories) < 2**31 else np.int64)
     entry_starts, entries = by_key(histories, entries, end + 1)
     scale = 1.0 / np.sqrt(np.maximum(np.diff(entry_starts), 1))
-    return Listed(codes, histories, entry_starts, entries, scale)
+    return ListedItems(codes, histories, entry_starts, entries, scale)
 
 
-def _sums_by_place(lists: npt.NDArray[np.int32], trained: Rows, threads: int | None) -> Values:
+def _sums_by_place(lists: npt.NDArray[np.int32], trained: SparseRows, threads: int | None) -> Values:
     """For each place of the lists, sorted by item: the cosines of its item with those after it."""
     listed = take_part(lists, trained)
     own = np.sort(listed.codes[lists], axis=1)
@@ -89,7 +89,7 @@ def _sums_by_place(lists: npt.NDArray[np.int32], trained: Rows, threads: int | N
     return out
 
 
-def cosine_table(listed: Listed, threads: int | None = None) -> npt.NDArray[np.float32]:
+def cosine_table(listed: ListedItems, threads: int | None = None) -> npt.NDArray[np.float32]:
     """cos(i, j) of all pairs of items that take part, by their codes, above the diagonal.
 
     Its size is the square of their number; the time goes into walks over the histories, as for `cosine_sums`.
@@ -183,14 +183,14 @@ def fill_cosines(
         both[:] = 0
 
 
-def unit_columns(trained: Rows) -> Values:
+def unit_columns(trained: SparseRows) -> Values:
     """u_i as the columns of a dense matrix: what the twins are made of."""
     U = np.zeros((trained.n_rows, trained.n_columns))
     U[np.repeat(np.arange(trained.n_rows), trained.lengths), trained.indices] = 1.0
     return np.asarray(U / np.maximum(np.linalg.norm(U, axis=0), 1.0))
 
 
-def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: Rows) -> Values:
+def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: SparseRows) -> Values:
     """The twin of `cosine_sums`: Σ_{i≠j} cos(i, j) = ‖Σ_i u_i‖² − Σ_i ‖u_i‖², list by list, over a dense matrix."""
     U = unit_columns(trained)
     sums = np.zeros(len(lists))
@@ -200,7 +200,7 @@ def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: Rows) -> Values:
     return sums
 
 
-def cosine_table_numpy(items: npt.NDArray[np.int32], trained: Rows) -> npt.NDArray[np.float32]:
+def cosine_table_numpy(items: npt.NDArray[np.int32], trained: SparseRows) -> npt.NDArray[np.float32]:
     """The twin of `cosine_table` of these items: UᵀU above the diagonal."""
     U = unit_columns(trained)[:, np.unique(items[items >= 0])]
     return np.triu(U.T @ U, 1).astype(np.float32)

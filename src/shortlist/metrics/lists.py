@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.metrics.ranks import as_lists, check_n
 
@@ -34,8 +34,8 @@ class Lists:
     """
 
     items: npt.NDArray[np.int32]
-    trained: Rows
-    histories: Rows | None = None
+    trained: SparseRows
+    histories: SparseRows | None = None
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -121,8 +121,8 @@ def _codes(name: str, lists: list[list[Any]]) -> list[npt.NDArray[np.int32]]:
     return [row.astype(np.int32) for row in found]
 
 
-def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> Rows:
-    rows = Rows.from_lists(_codes(name, as_lists(name, lists)), n_items)
+def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> SparseRows:
+    rows = SparseRows.from_lists(_codes(name, as_lists(name, lists)), n_items)
     if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
         raise SettingError(
             f"{name} has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"

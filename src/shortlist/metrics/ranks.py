@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import numbers
+from shortlist._checks import numbers
 from shortlist.errors import SettingError
 
 if TYPE_CHECKING:

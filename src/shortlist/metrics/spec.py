@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._renamed import new_metric
 from shortlist.errors import SettingError
-from shortlist.metrics import beyond, measures
+from shortlist.metrics import accuracy, beyond_accuracy
 from shortlist.metrics.lists import Lists
 from shortlist.metrics.ranks import Ranks, check_n
 
@@ -18,26 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _AT_N: dict[str, Callable[[Ranks, int], npt.NDArray[np.float64]]] = {
-    "precision": measures.precision,
-    "recall": measures.recall,
-    "capped_recall": measures.capped_recall,
-    "ap": measures.average_precision,
-    "ndcg": measures.ndcg,
-    "hit": measures.hit_rate,
-    "mrr": measures.reciprocal_rank,
+    "precision": accuracy.precision,
+    "recall": accuracy.recall,
+    "capped_recall": accuracy.capped_recall,
+    "ap": accuracy.average_precision,
+    "ndcg": accuracy.ndcg,
+    "hit": accuracy.hit_rate,
+    "mrr": accuracy.reciprocal_rank,
 }
 _WHOLE: dict[str, Callable[[Ranks], npt.NDArray[np.float64]]] = {
-    "mrr": measures.reciprocal_rank,
-    "auc": measures.auc,
+    "mrr": accuracy.reciprocal_rank,
+    "auc": accuracy.auc,
 }
 _BEYOND: dict[str, Callable[[Lists, int], npt.NDArray[np.float64] | float]] = {
-    "coverage": beyond.coverage,
-    "gini": beyond.gini,
-    "popularity": beyond.popularity,
-    "novelty": beyond.novelty,
-    "distance": beyond.distance,
-    "untrained": beyond.untrained,
-    "miscalibration": beyond.miscalibration,
+    "coverage": beyond_accuracy.coverage,
+    "gini": beyond_accuracy.gini,
+    "popularity": beyond_accuracy.popularity,
+    "novelty": beyond_accuracy.novelty,
+    "distance": beyond_accuracy.distance,
+    "cold_share": beyond_accuracy.cold_share,
+    "miscalibration": beyond_accuracy.miscalibration,
 }
 _OF_ALL = {"coverage", "gini"}  # one number for all contexts together
 _ALIASES = {"map": "ap", "average_precision": "ap", "hr": "hit", "hit_rate": "hit", "rr": "mrr", "ild": "distance"}
@@ -124,7 +125,7 @@ class Metric:
             return _WHOLE[self.name](of) if self.n is None else _AT_N[self.name](of, self.n)
         assert self.n is not None
         if self.name == "distance":
-            return beyond.distance(of, self.n, threads=threads)
+            return beyond_accuracy.distance(of, self.n, threads=threads)
         return np.asarray(_BEYOND[self.name](of, self.n))
 
     def defined(self, ranks: Ranks) -> npt.NDArray[np.bool_]:
@@ -176,7 +177,7 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
 def _canonical(name: str) -> str:
     if not isinstance(name, str):
         raise SettingError(f"the name of a metric is {name!r:.80}; expected text such as 'recall'")
-    name = _ALIASES.get(name, name)
+    name = new_metric(_ALIASES.get(name, name))
     if name in _NAMES:
         return name
     close = difflib.get_close_matches(str(name), [*_NAMES, *_ALIASES], n=1)

@@ -1,11 +1,11 @@
 """What a good score is (section 3 of the article)."""
 
-from shortlist.objectives.lambdas import LambdaRank
+from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.lambdarank import LambdaRank
 from shortlist.objectives.losses import loss_slopes, loss_values
-from shortlist.objectives.omega import Omega
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.penalties import Linear, Penalty, Reciprocal, Step, TopN
-from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
+from shortlist.objectives.pointwise_square import LossParts, PointwiseSquare, Terms
 from shortlist.objectives.sampled import OBJECTIVES, Pairwise, Pointwise, Softmax
 from shortlist.objectives.weighting import Weighting, strengths
 
@@ -20,10 +20,10 @@ WEIGHTS: dict[str, type[Penalty | LambdaRank]] = {
 __all__ = [
     "OBJECTIVES",
     "WEIGHTS",
+    "FrequencyWeights",
     "LambdaRank",
     "Linear",
     "LossParts",
-    "Omega",
     "Pairwise",
     "PairwiseSquare",
     "Penalty",

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from shortlist._checks import numbers, one_of
 from shortlist._numba import fast_lean_kernel
-from shortlist._settings import numbers, one_of
 from shortlist.errors import SettingError
 
 LossName: TypeAlias = Literal["square", "logistic", "hinge"]

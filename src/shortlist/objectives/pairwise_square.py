@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._checks import number, one_of
 from shortlist._numba import fast_kernel
-from shortlist._settings import number, one_of
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
-from shortlist.objectives.omega import Omega
-from shortlist.objectives.pointwise import gramian
+from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.pointwise_square import gramian
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -60,11 +60,11 @@ class PairwiseSquare:
         number("item_exponent", self.item_exponent, -math.inf)
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def omega(self, by_context: Rows) -> Omega:
+    def omega(self, by_context: SparseRows) -> FrequencyWeights:
         """ω_j of every item."""
-        return Omega.of(by_context.column_counts(), self.item_exponent)
+        return FrequencyWeights.of(by_context.column_counts(), self.item_exponent)
 
-    def shares(self, by_context: Rows) -> npt.NDArray[np.float32]:
+    def shares(self, by_context: SparseRows) -> npt.NDArray[np.float32]:
         """a_j of every item; their sum is 1."""
         omega = self.omega(by_context).values
         shares: npt.NDArray[np.float32] = np.broadcast_to(
@@ -72,20 +72,20 @@ class PairwiseSquare:
         )
         return np.ascontiguousarray(shares)
 
-    def strengths(self, rows: Rows) -> npt.NDArray[np.float32]:
+    def strengths(self, rows: SparseRows) -> npt.NDArray[np.float32]:
         """a_{c,i} of the pairs; one element may stand for all."""
         found = strengths(rows.values, self.weighting, rows.confidence)
         if not np.isfinite(found).all():
             raise SettingError(f"the weights are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
         return found
 
-    def weights(self, rows: Rows) -> npt.NDArray[np.float64]:
+    def weights(self, rows: SparseRows) -> npt.NDArray[np.float64]:
         """Σ a_{c,i} over the pairs of each row: n_c, for rows of contexts."""
         return rows.sums(self.strengths(rows))
 
     def loss(
         self,
-        by_context: Rows,
+        by_context: SparseRows,
         context_embeddings: npt.NDArray[np.float32],
         item_embeddings: npt.NDArray[np.float32],
         threads: int | None = None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import whole
+from shortlist._checks import whole
 
 
 class Penalty(ABC):

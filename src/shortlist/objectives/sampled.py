@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist._settings import number, one_of
+from shortlist._checks import number, one_of
 from shortlist.objectives.losses import CODES, NEGATIVE_LABELS, LossName, _namespace, loss_slopes, loss_values
 
 

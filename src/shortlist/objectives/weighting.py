@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import numbers, one_of
+from shortlist._checks import numbers, one_of
 from shortlist.errors import SettingError
 
 Weighting: TypeAlias = Literal["binary", "log", "raw"]

@@ -13,18 +13,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, one_of, whole
-from shortlist._words import count, duration
+from shortlist._checks import number, one_of, whole
+from shortlist._phrases import count, duration
 from shortlist.data.id_lists import as_list
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
-from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import ItemLists, Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.given import refuse_frame
 from shortlist.recommenders.index import Index
+from shortlist.recommenders.recommendations import Recommendations
 from shortlist.retrieval.slates.base import Slate
 
 Time: TypeAlias = float | dt.datetime | np.datetime64
@@ -256,7 +256,7 @@ class UserState:
         """The embedding at a time that is not before the newest event, at which events have faded further."""
         return self._embedding(_as_number(now), None)
 
-    def _embedding(self, now: float | None, rows: Rows | None) -> npt.NDArray[np.float32]:
+    def _embedding(self, now: float | None, rows: SparseRows | None) -> npt.NDArray[np.float32]:
         self._renew()
         items = self.model.item_embeddings_
         if self._kept is None or self._kept[0] != now or self._kept[1] is not items:
@@ -300,13 +300,13 @@ class UserState:
         embedding = self._embedding(moment, rows)[None]
         return self.model._recommend_from(embedding, rows, n, **filters, memory=memory, threads=threads)
 
-    def _rows(self, now: float | None) -> Rows:
+    def _rows(self, now: float | None) -> SparseRows:
         """The history as one row: items, sums of weights, and what is left of them."""
         self._renew()
         codes, weights = np.array(self._codes, np.int32), np.array(self._weights)
         distinct, place = np.unique(codes, return_inverse=True)
         total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST)
-        rows = Rows(np.array([0, len(distinct)]), distinct, total.astype(np.float32), len(self._vocabulary))
+        rows = SparseRows(np.array([0, len(distinct)]), distinct, total.astype(np.float32), len(self._vocabulary))
         left = self._left(now)
         if left is None:
             return rows

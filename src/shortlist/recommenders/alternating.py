@@ -11,26 +11,26 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import whole
+from shortlist._checks import whole
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import NotFittedError, SettingError
-from shortlist.objectives.omega import Omega
-from shortlist.objectives.pointwise import PointwiseSquare
+from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.pointwise_square import PointwiseSquare
 from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.derived import effective_rank, square_loss_settings
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
+from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.given import rows_of_lists
-from shortlist.recommenders.plan import Plan
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
-from shortlist.solvers.basis import Diagonal
+from shortlist.solvers.eigenbasis import FoldInBasis
 from shortlist.solvers.epochs import Embeddings, Loop
-from shortlist.solvers.systems import at, row_system
+from shortlist.solvers.normal_equations import at, row_system
 
 _MANY = 16  # items and dimensions from which on a few directions are too few
 _FEW = 2.5
@@ -47,10 +47,10 @@ class Alternating(PointwiseFactorization):
     regularization: float | None = None  # type: ignore[assignment]
     unobserved_weight: float | None = None  # type: ignore[assignment]
 
-    def _derive(self, interactions: Interactions, plan: Plan) -> dict[str, Any]:
+    def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
         settings = square_loss_settings(self, interactions)
-        if isinstance(plan.start, DotProduct) and plan.start._fitted:
-            settings["dim"] = max(settings["dim"], plan.start._latent)
+        if isinstance(options.start, DotProduct) and options.start._fitted:
+            settings["dim"] = max(settings["dim"], options.start._latent)
         return settings
 
     def objective(self) -> PointwiseSquare:
@@ -79,7 +79,7 @@ class Alternating(PointwiseFactorization):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _basis(self, by_context: Rows) -> tuple[Omega, Omega]:
+    def _precompute(self, by_context: SparseRows) -> tuple[FrequencyWeights, FrequencyWeights]:
         return self.objective().omegas(by_context)
 
     def _start(
@@ -93,7 +93,7 @@ class Alternating(PointwiseFactorization):
     def _loop(
         self,
         interactions: Interactions,
-        basis: tuple[Omega, Omega],
+        prepared: tuple[FrequencyWeights, FrequencyWeights],
         contexts: Embeddings | None,
         items: Embeddings,
         threads: int | None,
@@ -111,31 +111,33 @@ class Alternating(PointwiseFactorization):
             threads=threads,
         )
 
-    def _set_items(self, items: Embeddings, basis: tuple[Omega, Omega]) -> None:
+    def _set_items(self, items: Embeddings, prepared: tuple[FrequencyWeights, FrequencyWeights]) -> None:
         self.item_embeddings_ = items  # type: ignore[misc]
-        self._omegas = basis
-        self._fixed_items = Diagonal(items, basis[1].values)
-        self._fixed_contexts: Diagonal | None = None
+        self._omegas = prepared
+        self._fixed_items = FoldInBasis(items, prepared[1].values)
+        self._fixed_contexts: FoldInBasis | None = None
 
     # --- strangers ---------------------------------------------------------------------------------------------------
 
-    def _fold_in(self, histories: Rows, threads: int | None = None) -> Embeddings:
+    def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
         """The context half-step for these rows: what `fit` gives a training context with the same history."""
         contexts, items = self._omegas
-        return self._solve(histories, self._fixed_items, contexts.new(histories.masses), items.values, threads)
+        return self._solve(
+            histories, self._fixed_items, contexts.new(histories.effective_counts), items.values, threads
+        )
 
-    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> Embeddings:
+    def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
         """The item half-step for these rows."""
         of_contexts, of_items = self._omegas
         fixed = self._fixed_contexts
         if fixed is None:
-            fixed = self._fixed_contexts = Diagonal(self.context_embeddings_, of_contexts.values)
-        return self._solve(rows, fixed, of_items.new(rows.masses), of_contexts.values, threads)
+            fixed = self._fixed_contexts = FoldInBasis(self.context_embeddings_, of_contexts.values)
+        return self._solve(rows, fixed, of_items.new(rows.effective_counts), of_contexts.values, threads)
 
     def _solve(
         self,
-        rows: Rows,
-        fixed: Diagonal,
+        rows: SparseRows,
+        fixed: FoldInBasis,
         own: npt.NDArray[np.float32],
         other: npt.NDArray[np.float32],
         threads: int | None = None,
@@ -182,7 +184,7 @@ class Alternating(PointwiseFactorization):
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
         (code,) = self.items_.encode([item], what="item", way_out="explain an item of the catalogue")
         contexts, items = self._omegas
-        terms = self.objective().terms(rows, contexts.new(rows.masses), items.values)
+        terms = self.objective().terms(rows, contexts.new(rows.effective_counts), items.values)
         H = self._fixed_items.embeddings
         A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
         z = _solution(A, H[code].astype(np.float64))
@@ -203,7 +205,7 @@ class Alternating(PointwiseFactorization):
         # The normal equations of someone who had every item, and weighs as much as any context that is known, hold the
         # largest numbers that answers can meet; who weighs more is refused when folded in.
         n = len(self.items_)
-        everything = Rows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+        everything = SparseRows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
         terms = self.objective().terms(everything, contexts.values.max(keepdims=True), items.values)
         weight = float(np.abs(terms.excess).max()) + float(terms.dense.max()) * float(items.values.max())
         return largest_of(super()._largest(), weight * n * longest(self.item_embeddings_) ** 2)

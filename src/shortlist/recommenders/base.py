@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from inspect import Signature, signature
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -15,19 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._checks import flag, memory_bytes, one_of, whole
 from shortlist._fork import require_polars_threads
-from shortlist._settings import flag, memory_bytes, one_of, whole
+from shortlist._phrases import count, joined, listed
+from shortlist._renamed import attribute_of, new_settings
 from shortlist._threads import Step, blas_threads
-from shortlist._words import count, joined, listed
 from shortlist.data.features.table import Features
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows, fault
+from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError, UnknownIdError
 from shortlist.objectives.weighting import Weighting, strengths
-from shortlist.recommenders.answers import Labels, Recommendations
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor, watched
 from shortlist.recommenders.given import (
     ANY,
     EACH,
@@ -39,10 +42,9 @@ from shortlist.recommenders.given import (
     rows_of_lists,
     summed_rows,
 )
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor, watched
-from shortlist.recommenders.space import Space
-from shortlist.recommenders.unused import refuse_unused, unused_weights
+from shortlist.recommenders.recommendations import QueryLabels, Recommendations
+from shortlist.recommenders.search_space import Space
+from shortlist.recommenders.unused_settings import refuse_unused, unused_weights
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.retrieval.slates.base import Catalogue, Slate, check_slate
 from shortlist.scoring import BlockScorer
@@ -61,9 +63,9 @@ ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 class Queries:
     """Whom answers are wanted for: known contexts by their codes, or histories of anyone."""
 
-    labels: Labels
+    labels: QueryLabels
     codes: Codes | None
-    histories: Rows
+    histories: SparseRows
     known: npt.NDArray[np.bool_]  # which of those asked for are here; the others were skipped
     skipped: list[Id] = field(default_factory=list)
 
@@ -77,8 +79,22 @@ class Queries:
         return Queries(labels, codes, self.histories.take(which), np.ones(len(labels), np.bool_))
 
 
+class _TakesOldNames(ABCMeta):
+    """Lets constructors take old names of settings."""
+
+    if not TYPE_CHECKING:  # type checkers and `help` see the signature of the constructor
+
+        def __call__(cls, *args, **settings):
+            return super().__call__(*args, **new_settings(cls, settings))
+
+        @property
+        def __signature__(cls):
+            _, *others = signature(cls.__init__).parameters.values()
+            return Signature(others)
+
+
 @dataclass(kw_only=True, repr=False, eq=False)
-class Recommender(ABC):
+class Recommender(metaclass=_TakesOldNames):
     """What every recommender does. A new one defines `_fit`, `_scorer`, and the names of its learnt arrays."""
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
@@ -91,6 +107,11 @@ class Recommender(ABC):
         self._fitted = False
         self._check_settings()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            return getattr(self, attribute_of(type(self), name))
+
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -101,7 +122,7 @@ class Recommender(ABC):
         """Settings that change nothing, given what the others are: by name, why."""
         return {}
 
-    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
+    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
         """What this fit has no use for: a warning each."""
         return unused_weights(self, interactions)
 
@@ -109,7 +130,7 @@ class Recommender(ABC):
         """What came of this fit that its user will hardly want: a warning each."""
         return []
 
-    def _derive(self, interactions: Interactions, plan: Plan) -> dict[str, Any]:
+    def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
         """Return the values of settings that are None, from the data: by name."""
         return {}
 
@@ -130,7 +151,7 @@ class Recommender(ABC):
         return {"epochs": epoch}
 
     @abstractmethod
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         """Learn, and set the learnt arrays at the end."""
 
     @abstractmethod
@@ -198,7 +219,7 @@ class Recommender(ABC):
             threads: how many to use; all CPUs by default. The result does not depend on it, but for factorizations by
                 sampling, where threads do not wait for each other: with 1 the same seed gives the same model.
         """
-        plan = Plan(
+        options = FitOptions(
             validation,
             metric,
             patience,
@@ -209,14 +230,14 @@ class Recommender(ABC):
             item_features=item_features,
         )
         if not self._in_epochs:
-            plan.refuse_for(type(self).__name__)
-        plan.refuse_without_validation()
+            options.refuse_for(type(self).__name__)
+        options.refuse_without_validation()
         if not self._described:
-            plan.refuse_features(type(self).__name__)
+            options.refuse_features(type(self).__name__)
         self._check_events(interactions, "fit")
-        for one in self._unused_on(interactions, plan):
+        for one in self._unused_on(interactions, options):
             warnings.warn(one, ShortlistWarning, stacklevel=2)
-        self._learn(interactions, plan, "fit", callbacks, progress, threads)
+        self._learn(interactions, options, "fit", callbacks, progress, threads)
         for one in self._doubts():
             warnings.warn(one, ShortlistWarning, stacklevel=2)
         return self
@@ -224,7 +245,7 @@ class Recommender(ABC):
     def _learn(
         self,
         interactions: Interactions,
-        plan: Plan,
+        options: FitOptions,
         who: str,
         callbacks: Callback | Sequence[Callback],
         progress: bool | None,
@@ -238,20 +259,20 @@ class Recommender(ABC):
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         model = copy.copy(self)  # self stays as it is until the fit has succeeded
-        if plan.start is not self:  # which goes on with the settings it has
-            model._settle(interactions, plan)
+        if options.start is not self:  # which goes on with the settings it has
+            model._settle(interactions, options)
         told = f"{listed(model.derived_)}, from the data" if model.derived_ else ""
         with watched(type(self).__name__, listeners, progress, told) as monitor, blas_threads(threads):
-            model._fit(interactions, plan, monitor if step is None else replace(monitor, step=step), threads)
+            model._fit(interactions, options, monitor if step is None else replace(monitor, step=step), threads)
             model._remember(interactions)
             model._refuse_diverged()
         vars(self).update(vars(model))
         return self
 
-    def _settle(self, interactions: Interactions, plan: Plan) -> None:
+    def _settle(self, interactions: Interactions, options: FitOptions) -> None:
         """Derive the settings that are left out; what an earlier fit derived is derived again."""
         vars(self).update(self._left_out())
-        found = self._derive(interactions, plan)
+        found = self._derive(interactions, options)
         self.derived_ = {name: found[name] for name in self._derivable if getattr(self, name) is None}
         vars(self).update(self.derived_)
 
@@ -482,8 +503,8 @@ class Recommender(ABC):
         n = whole("n", n)
         items = as_rows(items, self.items_, "items")
         codes, known, skipped = self._known(self.items_, items, unknown, "item", SKIP)
-        own = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        queries = Queries(Labels(self.items_, codes), None, own, known, skipped)
+        own = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        queries = Queries(QueryLabels(self.items_, codes), None, own, known, skipped)
         filters = self._filters(queries, True, allow, deny)
         answer = f"similar_{self.items_.names[0]}"
         return self._search(self._similarity(codes), n, queries, filters, memory, threads, answer)
@@ -501,7 +522,7 @@ class Recommender(ABC):
         assert contexts is not None
         contexts = as_rows(contexts, self.contexts_, "contexts")
         codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context", advice.contexts)
-        return Queries(Labels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
+        return Queries(QueryLabels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
 
     @property
     def _composes(self) -> bool:
@@ -517,12 +538,12 @@ class Recommender(ABC):
         codes = self.contexts_.encode(contexts, unknown="mark")
         return codes, codes >= 0
 
-    def _histories(self, codes: Codes) -> Rows:
+    def _histories(self, codes: Codes) -> SparseRows:
         """What the contexts with these codes have had; nothing where the code is −1."""
         if not (codes < 0).any():
             return self.seen_.take(codes)
         seen = self.seen_
-        longer = Rows(np.append(seen.indptr, seen.indptr[-1]), seen.indices, seen.values, seen.n_columns)
+        longer = SparseRows(np.append(seen.indptr, seen.indptr[-1]), seen.indices, seen.values, seen.n_columns)
         return longer.take(np.where(codes < 0, seen.n_rows, codes))
 
     def _every_query(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
@@ -546,7 +567,7 @@ class Recommender(ABC):
         one_of("unknown", unknown, ("raise", "skip"))
         refuse_frame("history", history, "make Interactions.from_frame(frame, context=…, item=…) of it")
         if isinstance(history, Interactions):
-            labels = Labels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
+            labels = QueryLabels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
             rows = self._with_own_items(history.by_context, history.items, unknown, way_out)
         else:
             if isinstance(history, str | bytes | int | np.integer | Mapping):
@@ -555,11 +576,11 @@ class Recommender(ABC):
                     f"history is {history!r}; expected a list with one history per query: write history={[one]!r}"
                 )
             listed = as_list(history, "a list with one history per query")
-            labels = Labels(None, np.arange(len(listed), dtype=np.int32))
+            labels = QueryLabels(None, np.arange(len(listed), dtype=np.int32))
             rows = rows_of_lists(listed, self.items_, unknown, "history {}", "item", way_out)
         return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
-    def _with_own_items(self, rows: Rows, items: Vocabulary, unknown: Unknown, way_out: str = SKIP) -> Rows:
+    def _with_own_items(self, rows: SparseRows, items: Vocabulary, unknown: Unknown, way_out: str = SKIP) -> SparseRows:
         """Rows over other items, as rows over this model's."""
         if items is self.items_ or items == self.items_:
             return rows
@@ -698,7 +719,7 @@ class Recommender(ABC):
             )
         self.contexts_, self.items_ = contexts, items
         values = _own(arrays["seen.values"]) if "seen.values" in arrays else None
-        self.seen_ = Rows(_own(arrays["seen.indptr"]), _own(arrays["seen.indices"]), values, len(items))
+        self.seen_ = SparseRows(_own(arrays["seen.indptr"]), _own(arrays["seen.indices"]), values, len(items))
         _check_rows(self.seen_, len(contexts))
         for name in self._arrays:
             setattr(self, name, _own(arrays[name]))
@@ -763,8 +784,8 @@ def largest_of(*numbers: float) -> float:
     return float(np.max(numbers))
 
 
-def _check_rows(rows: Rows, n_rows: int) -> None:
-    wrong = fault(rows, n_rows)
+def _check_rows(rows: SparseRows, n_rows: int) -> None:
+    wrong = csr_error(rows, n_rows)
     if wrong is None and rows.values is not None and len(rows) and rows.values.min() < 0:
         wrong = f"a weight is {rows.values.min()}; expected none below 0"
     if wrong is not None:

@@ -14,24 +14,24 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from shortlist._checks import flag, memory_bytes, one_of, whole
 from shortlist._clock import working_seconds
 from shortlist._fork import require_polars_threads
-from shortlist._settings import flag, memory_bytes, one_of, whole
 from shortlist._threads import Background, blas_threads
 from shortlist._version import __version__
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
-from shortlist.recommenders.answers import FORMATS, Labels, ListFormat, Recommendations
 from shortlist.recommenders.base import Queries, Recommender
 from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.composed import Composed
+from shortlist.recommenders.fit_progress import steps
 from shortlist.recommenders.given import KNOWN_ONLY, as_rows, check_unknown, in_order
 from shortlist.recommenders.index import Index
 from shortlist.recommenders.list_files import ListFile, list_file
-from shortlist.recommenders.progress import steps
+from shortlist.recommenders.recommendations import FORMATS, ListFormat, QueryLabels, Recommendations
 from shortlist.retrieval.slates.base import Slate, check_slate
-from shortlist.storage import tables as table_files
+from shortlist.storage import id_tables as table_files
 from shortlist.storage.draft import Draft, opened
 
 ROWS = 1 << 21  # recommendations in a block: some 100 MB while it is written, some seconds of work to lose
@@ -42,7 +42,7 @@ Whom: TypeAlias = "Codes | list[Id]"
 
 
 @dataclass(frozen=True)
-class Written:
+class BatchResult:
     """What was written.
 
     Attributes:
@@ -83,7 +83,7 @@ def write_lists(
     progress: bool | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
-) -> Written:
+) -> BatchResult:
     """Write the n best items of every context to a file, in blocks: memory stays bounded however many there are.
 
     After a kill, a full disk or Ctrl-C the same call goes on behind the last finished block. Until everything is there,
@@ -142,7 +142,7 @@ def write_lists(
     model._require_fit()
     n = min(n, len(model.items_))
     allowed, denied = _for_all("allow", allow), _for_all("deny", deny)
-    ask = _Question(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
+    ask = _BlockRequest(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
     whom, skipped = _whom(model, contexts, unknown)
     if not len(whom):
         known = f": none of the {len(skipped):,} asked for is known, such as {skipped[0]!r:.80}" if skipped else ""
@@ -178,7 +178,7 @@ def write_lists(
             draft.finish(file.tail(empty, draft.blocks))
         about = [one.about for one in draft.blocks]
     rows, short = (sum(one[name] for one in about) for name in ("rows", "short"))
-    return Written(target, len(whom), rows, short, resumed, skipped, working_seconds() - began)
+    return BatchResult(target, len(whom), rows, short, resumed, skipped, working_seconds() - began)
 
 
 def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFormat, n: int) -> None:  # noqa: A002
@@ -189,7 +189,7 @@ def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFo
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class _BlockRequest:
     """What is asked for each block of contexts."""
 
     model: Recommender | Composed
@@ -207,7 +207,7 @@ class _Question:
         first = _first(self.model)
         if isinstance(whom, np.ndarray):
             everyone = np.ones(len(whom), np.bool_)
-            queries = Queries(Labels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
+            queries = Queries(QueryLabels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
         else:
             queries = first._queries(whom, None, self.unknown, KNOWN_ONLY)
         filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
@@ -302,7 +302,7 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
     return codes[~strange][np.sort(first)], skipped
 
 
-def _refuse_empty_cells(labels: Labels) -> None:
+def _refuse_empty_cells(labels: QueryLabels) -> None:
     """Refuse contexts of which a part has another type than its column, which would stand in the file as nothing."""
     frame = labels.frame()
     for column in frame.get_columns():

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, whole
-from shortlist.data.rows import Rows
+from shortlist._checks import number, whole
+from shortlist._renamed import new_settings
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
-from shortlist.objectives.pointwise import LossParts
-from shortlist.solvers.epochs import Epoch, Loop, Past
-from shortlist.solvers.stopping import Stopping
+from shortlist.objectives.pointwise_square import LossParts
+from shortlist.solvers.epochs import Epoch, Loop, ResumePoint
+from shortlist.solvers.stopping import EarlyStopping
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
-from shortlist.storage import tables as table_files
-from shortlist.storage.names import MANIFEST, is_ours
-from shortlist.storage.wrap import reason, storage_errors
+from shortlist.storage import id_tables as table_files
+from shortlist.storage.file_names import MANIFEST, is_ours
+from shortlist.storage.wrap_errors import reason, storage_errors
 
 SUFFIX = " checkpoint"  # what the kind of a stored checkpoint adds to the name of its recommender
 _MEMORY = "memory."  # before the names of what a loop remembers
@@ -33,17 +34,17 @@ _ELSEWHERE = "pass another folder, or remove this one to begin anew"
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
+class CheckpointState:
     """What a checkpoint holds."""
 
     contexts: npt.NDArray[np.float32]
     items: npt.NDArray[np.float32]
-    past: Past
+    past: ResumePoint
     best: tuple[float, int, npt.NDArray[np.float32], npt.NDArray[np.float32] | None] | None
     # the figure, its epoch, the items, and the contexts where they do not follow from these
     memory: dict[str, npt.NDArray[Any]]  # what else its loop remembered
 
-    def resume(self, loop: Loop, stopping: Stopping | None) -> None:
+    def resume(self, loop: Loop, stopping: EarlyStopping | None) -> None:
         """Let the loop go on, and let `stopping` judge as if it had been there."""
         if self.best is not None and stopping is not None:
             if loop.joint and self.best[3] is None:
@@ -59,9 +60,9 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: str | PathLike[str], kind: str, settings: dict[str, Any], identity: dict[str, Any]
+        self, path: str | PathLike[str], owner: type, settings: dict[str, Any], identity: dict[str, Any]
     ) -> None:
-        self._path, self._kind = Path(path), f"{kind}{SUFFIX}"
+        self._path, self._owner, self._kind = Path(path), owner, f"{owner.__name__}{SUFFIX}"
         self._settings = {name: value for name, value in settings.items() if name != "epochs"}
         self._identity = identity
         self._written, self._took = -math.inf, 0.0  # when it was written last, and how long that took
@@ -70,7 +71,7 @@ class Checkpoint:
         """Whether to write now, if writing may take that share of the time; None: always."""
         return share is None or time.perf_counter() - self._written >= self._took / share
 
-    def read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved | None:
+    def read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState | None:
         """What is there, None where nothing is; StorageError where that is of another fit, or of anything else.
 
         Args:
@@ -81,7 +82,7 @@ class Checkpoint:
         with storage_errors(f"cannot use the checkpoint '{self._path}'", _ELSEWHERE):
             return self._read(contexts, items, epochs)
 
-    def _read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved | None:
+    def _read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState | None:
         if not (self._path / MANIFEST).exists():
             there = os.path.lexists(self._path)
             if there and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
@@ -91,7 +92,8 @@ class Checkpoint:
         stored = load_model(self._path)
         if stored.kind != self._kind:
             raise StorageError(f"'{self._path}' holds a {stored.kind!r:.80}, no {self._kind!r}; {_ELSEWHERE}")
-        if different := _differences(stored, self._settings, self._identity):
+        before = new_settings(self._owner, stored.settings, warn=False)
+        if different := _differences(before, self._settings, stored.extra.get("identity"), self._identity):
             raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
         try:
             saved = _saved(stored, contexts, items, epochs)
@@ -110,9 +112,9 @@ class Checkpoint:
 
     def write(
         self,
-        past: Past,
+        past: ResumePoint,
         loop: Loop,
-        stopping: Stopping | None,
+        stopping: EarlyStopping | None,
     ) -> None:
         """Replace what is there by the state after the latest epoch."""
         began = time.perf_counter()
@@ -150,19 +152,20 @@ def refuse_checkpoint(path: str | PathLike[str]) -> None:
         raise StorageError(f"'{path}' holds a checkpoint of a fit; name another directory, or remove it")
 
 
-def _differences(stored: StoredModel, settings: dict[str, Any], identity: dict[str, Any]) -> str:
-    found = []
-    for name in sorted(stored.settings.keys() | settings.keys()):
-        before, now = stored.settings.get(name), settings.get(name)
+def _differences(
+    old_settings: dict[str, Any], settings: dict[str, Any], old_identity: object, identity: dict[str, Any]
+) -> str:
+    differences = []
+    for name in sorted(old_settings.keys() | settings.keys()):
+        before, now = old_settings.get(name), settings.get(name)
         if before != now:
-            found.append(f"{name} was {before!r:.80} and is {now!r:.80}")
-    before_all = stored.extra.get("identity")
-    before_all = before_all if isinstance(before_all, dict) else {}
-    found += [f"{name} changed" for name, now in identity.items() if before_all.get(name) != now]
-    return ", ".join(found)
+            differences.append(f"{name} was {before!r:.80} and is {now!r:.80}")
+    old_parts = old_identity if isinstance(old_identity, dict) else {}
+    differences += [f"{name} changed" for name, now in identity.items() if old_parts.get(name) != now]
+    return ", ".join(differences)
 
 
-def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> Saved:
+def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState:
     # Copies: what is loaded is read-only, and its parts would keep each other in memory.
     arrays = {name: array.copy() for name, array in stored.arrays.items()}
     last = whole("its epoch", stored.extra.get("epoch"))
@@ -188,7 +191,7 @@ def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int
         Epoch(k + 1, epochs, LossParts(*map(float, loss)), float(arrays["seconds"][k]), validation[k])
         for k, loss in enumerate(arrays["losses"])
     )
-    past = Past(last, training, float(arrays["seconds"][-1]), validation[-1])
+    past = ResumePoint(last, training, float(arrays["seconds"][-1]), validation[-1])
     best = None
     if judged:
         figure = number("its best figure", stored.extra["best"], -math.inf)
@@ -197,17 +200,17 @@ def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int
             raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
         best = (figure, epoch, arrays["best_items"], arrays.get("best_contexts")) if epoch else None
     memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
-    return Saved(arrays["contexts"], arrays["items"], past, best, memory)
+    return CheckpointState(arrays["contexts"], arrays["items"], past, best, memory)
 
 
-def digest(*parts: Vocabulary | Rows | npt.NDArray[Any]) -> str:
+def digest(*parts: Vocabulary | SparseRows | npt.NDArray[Any]) -> str:
     """A sha256 of ids, rows and arrays: the same for the same content."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, Vocabulary):
             found.update(hashlib.sha256(table_files.encode(part.frame)).digest())
             continue
-        arrays = (part.indptr, part.indices, part.values) if isinstance(part, Rows) else (part,)
+        arrays = (part.indptr, part.indices, part.values) if isinstance(part, SparseRows) else (part,)
         for array in arrays:
             described = "none" if array is None else f"{array.dtype} {array.shape}"
             found.update(described.encode())

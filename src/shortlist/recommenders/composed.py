@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from shortlist.data.vocabulary import Vocabulary
-from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.recommendations import Recommendations
 from shortlist.retrieval import Filters
 from shortlist.retrieval.slates.base import Slate
 

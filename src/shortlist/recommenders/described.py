@@ -11,15 +11,15 @@ import numpy as np
 import polars as pl
 
 from shortlist._threads import Step
-from shortlist.data.features.matching import comparable
+from shortlist.data.features.id_types import comparable
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError, ShortlistWarning, StorageError
-from shortlist.recommenders.multilinear import Multilinear
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.unused import unused_weights
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.multilinear_model import MultilinearModel
+from shortlist.recommenders.unused_settings import unused_weights
 from shortlist.recommenders.warm_start import grown
 from shortlist.solvers.epochs import Callback
 
@@ -30,7 +30,7 @@ _SIDES = ("context", "item")
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DescribedMultilinear(Multilinear):
+class DescribedMultilinear(MultilinearModel):
     """Features of contexts and items. Who has no events is not learnt from, and is scored by what its features say."""
 
     _described: ClassVar[bool] = True
@@ -45,7 +45,7 @@ class DescribedMultilinear(Multilinear):
     def _learn(
         self,
         interactions: Interactions,
-        plan: Plan,
+        options: FitOptions,
         who: str,
         callbacks: Callback | Sequence[Callback],
         progress: bool | None,
@@ -54,12 +54,12 @@ class DescribedMultilinear(Multilinear):
     ) -> Self:
         self._check_events(interactions, who)
         for side in _SIDES:
-            interactions = _with_described(interactions, getattr(plan, f"{side}_features"), side)
-        return super()._learn(interactions, plan, who, callbacks, progress, threads, step)
+            interactions = _with_described(interactions, getattr(options, f"{side}_features"), side)
+        return super()._learn(interactions, options, who, callbacks, progress, threads, step)
 
-    def _prepare(self, interactions: Interactions, plan: Plan) -> None:
-        self.context_features_, self.item_features_ = plan.context_features, plan.item_features
-        super()._prepare(interactions, plan)
+    def _prepare(self, interactions: Interactions, options: FitOptions) -> None:
+        self.context_features_, self.item_features_ = options.context_features, options.item_features
+        super()._prepare(interactions, options)
 
     def _identity(self) -> dict[str, Any]:
         from shortlist.recommenders.checkpoint import digest
@@ -90,13 +90,13 @@ class DescribedMultilinear(Multilinear):
         self._check_events(interactions, "partial_fit")
         for one in unused_weights(self, interactions):
             warnings.warn(one, ShortlistWarning, stacklevel=2)
-        plan = Plan(
+        options = FitOptions(
             start=self,
             epochs=epochs,
             context_features=self._more("context", context_features),
             item_features=self._more("item", item_features),
         )
-        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
+        return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
     def _more(self, side: str, new: Features | None) -> Features | None:
         """The features of a side and such of new ids."""
@@ -158,14 +158,14 @@ class DescribedMultilinear(Multilinear):
         seen = self.seen_
         if side == "context":
             indptr = np.append(seen.indptr, np.full(more, seen.indptr[-1]))
-            self.contexts_, self.seen_ = longer, Rows(indptr, seen.indices, seen.values, seen.n_columns)
+            self.contexts_, self.seen_ = longer, SparseRows(indptr, seen.indices, seen.values, seen.n_columns)
             self.context_features_ = merged
         else:
             self.items_, self.seen_ = longer, replace(seen, n_columns=len(longer))
             self.item_features_ = merged
-        self._structure = self._structured(self.contexts_, self.items_, self.seen_)
+        self._layout = self._layout_for(self.contexts_, self.items_, self.seen_)
         self._set_contexts(self.context_parameters_)
-        self._set_items(self.item_parameters_, self._basis(self.seen_))
+        self._set_items(self.item_parameters_, self._precompute(self.seen_))
         self._set_popularity()
         return self
 
@@ -221,7 +221,7 @@ def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabula
         raise DataError(f"ids of the features of {side}s are not like those of the events: {why}") from None
 
 
-def described(features: Features | None, frame: pl.DataFrame) -> Rows | None:
+def described(features: Features | None, frame: pl.DataFrame) -> SparseRows | None:
     """The features' rows of these ids, all fields missing where there are none.
 
     Features of a part of an id are taken by the names of its columns.

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import memory_bytes, one_of, whole
+from shortlist._checks import memory_bytes, one_of, whole
+from shortlist._phrases import count
 from shortlist._threads import blas_threads
-from shortlist._words import count
 from shortlist.data.id_lists import as_list
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError, StorageError
-from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
 from shortlist.recommenders.given import as_floats, refuse_frame, rows_of_lists
+from shortlist.recommenders.recommendations import QueryLabels, Recommendations
 from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.scoring import DotProductScorer
 
@@ -47,20 +47,20 @@ class DotProduct(Recommender):
     # --- who was not there in training -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _fold_in(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
+    def _fold_in(self, histories: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """Embeddings of contexts with these histories, the items being as they are: see `fold_in`.
 
         Every row by itself, so that it does not depend on the others or on the threads; zero where it is empty. What
         `histories.confidence` says counts.
         """
 
-    def _folded(self, histories: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
+    def _folded(self, histories: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """`_fold_in`, or an error where the weights of a history are too large for its row to be finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._fold_in(histories, threads)
         return self._moderate(found, histories, "history {}")
 
-    def _moderate(self, found: npt.NDArray[np.float32], rows: Rows, name: str) -> npt.NDArray[np.float32]:
+    def _moderate(self, found: npt.NDArray[np.float32], rows: SparseRows, name: str) -> npt.NDArray[np.float32]:
         """What was found for these rows, unless it has numbers from which no scores can be made."""
         fine = np.abs(found).max(axis=1, initial=0) < _MOST
         if fine.all():
@@ -125,7 +125,7 @@ class DotProduct(Recommender):
         with blas_threads(threads):
             return self._folded(rows, threads)
 
-    def _with_confidence(self, rows: Rows, confidence: Confidence, unknown: Unknown) -> Rows:
+    def _with_confidence(self, rows: SparseRows, confidence: Confidence, unknown: Unknown) -> SparseRows:
         """The rows with these confidences, and without what has none."""
         expected = "one {item: confidence} per history"
         if isinstance(confidence, str | bytes | Mapping):
@@ -185,7 +185,7 @@ class DotProduct(Recommender):
             return self._moderate(self._fold_in_items(rows, threads), rows, "item {}")
 
     @abstractmethod
-    def _fold_in_items(self, rows: Rows, threads: int | None = None) -> npt.NDArray[np.float32]:
+    def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """Embeddings of items that these contexts had, the contexts being as they are: see `fold_in_items`.
 
         Or a `SettingError`, where the loss does not say what would become of an item that was not there.
@@ -194,7 +194,7 @@ class DotProduct(Recommender):
     def _recommend_from(
         self,
         embeddings: npt.NDArray[np.float32],
-        histories: Rows,
+        histories: SparseRows,
         n: int,
         *,
         exclude_seen: bool = True,
@@ -210,7 +210,7 @@ class DotProduct(Recommender):
         memory_bytes(memory)  # whether it is one, also where an index has no use for it
         if slate is not None:
             check_slate(slate)
-        labels = Labels(None, np.arange(len(embeddings), dtype=np.int32))
+        labels = QueryLabels(None, np.arange(len(embeddings), dtype=np.int32))
         queries = Queries(labels, None, histories, np.ones(len(embeddings), np.bool_))
         if index is not None:
             from shortlist.recommenders.index import index_of
@@ -247,7 +247,7 @@ class DotProduct(Recommender):
             progress: tell what is being done, and what was measured; by default where standard error is a terminal.
             threads: how many to use; all CPUs by default.
             **settings: of the kind: `precision` for "exact"; `lists`, `probes`, `refine` for "quantized" and "ivf-pq";
-                `lists`, `probes` for "ivf-flat"; `links`, `effort`, `breadth` for "hnsw"; `space` for faiss's.
+                `lists`, `probes` for "ivf-flat"; `M`, `ef_construction`, `ef_search` for "hnsw"; `space` for faiss's.
 
         >>> from shortlist import IALS, datasets
         >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, one_of
+from shortlist._checks import number, one_of
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender, largest_of
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
-from shortlist.recommenders.space import Real, Space
-from shortlist.scoring.history import HistoryScorer
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.recommenders.search_space import Real, Space
+from shortlist.scoring.history_scorer import HistoryScorer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -50,7 +50,7 @@ class EASE(Recommender):
         """λ, on the scale of how often items occur."""
         return {"regularization": Real(1.0, 1e4, log=True)}
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         _refuse_too_large(interactions.n_items)
         self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 
@@ -60,7 +60,7 @@ class EASE(Recommender):
 
     def _similarity(self, codes: Codes) -> HistoryScorer:
         """What one item alone says for the others: its row of B."""
-        rows = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         return HistoryScorer(rows, np.ones(1, np.float32), self.item_weights_)
 
     def _check_arrays(self) -> None:
@@ -71,7 +71,7 @@ class EASE(Recommender):
         return self._strongest(self.weighting) * largest_of(float(B.max()), -float(B.min()))
 
 
-def item_weights(rows: Rows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:
+def item_weights(rows: SparseRows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:
     """B, computed in float64 in one items × items matrix by LAPACK's Cholesky inverse. Bound by its n³ flops."""
     import scipy.sparse as sp
     from scipy.linalg import lapack

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shortlist._settings import number, whole
+from shortlist._checks import number, whole
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split, among
 from shortlist.errors import DataError, ShortlistWarning
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
-from shortlist.recommenders.unused import unused_weights
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.recommenders.unused_settings import unused_weights
 from shortlist.recommenders.warm_start import checked_start, grown
-from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, Past, run
-from shortlist.solvers.stopping import Stopping
+from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, ResumePoint, run
+from shortlist.solvers.stopping import EarlyStopping
 
 if TYPE_CHECKING:
     from shortlist.recommenders.checkpoint import Checkpoint
@@ -55,7 +55,7 @@ class Factorization(DotProduct):
     # --- what a factorization defines --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _basis(self, by_context: Rows) -> Any:
+    def _precompute(self, by_context: SparseRows) -> Any:
         """What follows from the observed pairs alone."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Factorization(DotProduct):
     def _loop(
         self,
         interactions: Interactions,
-        basis: Any,
+        prepared: Any,
         contexts: Embeddings | None,
         items: Embeddings,
         threads: int | None,
@@ -77,10 +77,10 @@ class Factorization(DotProduct):
         """What runs the epochs, from these start values."""
 
     @abstractmethod
-    def _set_items(self, items: Embeddings, basis: Any) -> None:
+    def _set_items(self, items: Embeddings, prepared: Any) -> None:
         """Take these items, and derive what folding in needs."""
 
-    def _horizon(self, epochs: int) -> int | None:
+    def _schedule_epochs(self, epochs: int) -> int | None:
         """How many epochs there will be, where what an epoch does depends on it."""
         return None
 
@@ -98,19 +98,19 @@ class Factorization(DotProduct):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
-        epochs = whole("epochs", self.epochs if plan.epochs is None else plan.epochs)
-        start = None if plan.start is None else self._checked_start(plan.start)
-        basis = self._basis(interactions.by_context)
-        stopping = None if plan.validation is None else self._stopping(interactions, plan, basis, threads)
-        checkpoint = None if plan.checkpoint is None else self._checkpoint(interactions, plan, epochs)
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+        epochs = whole("epochs", self.epochs if options.epochs is None else options.epochs)
+        start = None if options.start is None else self._checked_start(options.start)
+        prepared = self._precompute(interactions.by_context)
+        stopping = None if options.validation is None else self._stopping(interactions, options, prepared, threads)
+        checkpoint = None if options.checkpoint is None else self._checkpoint(interactions, options, epochs)
         saved = None if checkpoint is None else checkpoint.read(*self._shapes(interactions), epochs)
-        past: Past | None = None
+        past: ResumePoint | None = None
         if saved is None:
-            loop = self._loop(interactions, basis, *self._start(interactions, start, threads), threads, epochs)
+            loop = self._loop(interactions, prepared, *self._start(interactions, start, threads), threads, epochs)
         else:
             past = saved.past
-            loop = self._loop(interactions, basis, saved.contexts, saved.items, threads, epochs)
+            loop = self._loop(interactions, prepared, saved.contexts, saved.items, threads, epochs)
             assert checkpoint is not None
             try:
                 saved.resume(loop, stopping)
@@ -118,8 +118,8 @@ class Factorization(DotProduct):
                 raise checkpoint.unusable(error) from error
         del saved  # its arrays are the loop's now
 
-        def keep(now: Past) -> None:
-            if checkpoint is not None and checkpoint.due(plan.checkpoint_share):
+        def keep(now: ResumePoint) -> None:
+            if checkpoint is not None and checkpoint.due(options.checkpoint_share):
                 checkpoint.write(now, loop, stopping)
 
         training = run(
@@ -127,32 +127,34 @@ class Factorization(DotProduct):
             epochs,
             callbacks=monitor.callbacks,
             stopping=stopping,
-            every=self._every_of(plan),
+            every=self._every_of(options),
             past=past,
             keep=keep,
         )
         contexts, items = loop.embeddings()
         self._set_contexts(contexts)
-        self._set_items(items, basis)
+        self._set_items(items, prepared)
         self.training_: list[Epoch] = training
         self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
 
-    def _every_of(self, plan: Plan) -> int:
+    def _every_of(self, options: FitOptions) -> int:
         """Epochs from one evaluation to the next."""
-        return self._every if plan.every is None else int(plan.every)
+        return self._every if options.every is None else int(options.every)
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         """Take these contexts."""
         self.context_embeddings_ = contexts  # type: ignore[misc]
 
-    def _stopping(self, interactions: Interactions, plan: Plan, basis: Any, threads: int | None) -> Stopping:
+    def _stopping(
+        self, interactions: Interactions, options: FitOptions, prepared: Any, threads: int | None
+    ) -> EarlyStopping:
         """Judges embeddings by the metric.
 
         Contexts that follow from the items, or are not in training, are folded in from their histories.
         """
-        from shortlist.evaluation.evaluate import figure
+        from shortlist.evaluation.evaluate import validation_score
 
-        own = plan.validation
+        own = options.validation
         assert own is not None
         _refuse_leak(interactions, own)
         folded = replace(own, fold_in=True)
@@ -160,18 +162,18 @@ class Factorization(DotProduct):
         model._remember(interactions)
 
         def measure(items: Embeddings, contexts: Embeddings | None) -> float:
-            model._set_items(items, basis)
+            model._set_items(items, prepared)
             if contexts is None:
-                return figure(model, folded, plan.metric, threads)
+                return validation_score(model, folded, options.metric, threads)
             model._set_contexts(contexts)
-            return figure(model, own, plan.metric, threads)
+            return validation_score(model, own, options.metric, threads)
 
-        return Stopping(measure, plan.patience * self._every_of(plan))
+        return EarlyStopping(measure, options.patience * self._every_of(options))
 
-    def _checkpoint(self, interactions: Interactions, plan: Plan, epochs: int) -> Checkpoint:
+    def _checkpoint(self, interactions: Interactions, options: FitOptions, epochs: int) -> Checkpoint:
         from shortlist.recommenders.checkpoint import Checkpoint, digest
 
-        assert plan.checkpoint is not None
+        assert options.checkpoint is not None
         identity: dict[str, Any] = {
             "the ids of contexts": digest(interactions.contexts),
             "the ids of items": digest(interactions.items),
@@ -180,24 +182,24 @@ class Factorization(DotProduct):
             "the validation": None,
             **self._identity(),
         }
-        if (horizon := self._horizon(epochs)) is not None:
-            identity["the number of epochs, which the learning rate depends on,"] = horizon
-        if plan.start is not None:
-            start = self._checked_start(plan.start)
+        if (schedule_epochs := self._schedule_epochs(epochs)) is not None:
+            identity["the number of epochs, which the learning rate depends on,"] = schedule_epochs
+        if options.start is not None:
+            start = self._checked_start(options.start)
             learnt = (start.context_embeddings_, start.item_embeddings_)
             identity["the start"] = digest(start.contexts_, start.items_, *learnt)
-        if plan.validation is not None:
+        if options.validation is not None:
             parts = [
                 part
-                for one in (plan.validation.history, plan.validation.truth)
+                for one in (options.validation.history, options.validation.truth)
                 for part in (one.contexts, one.items, one.by_context)
             ]
-            every = self._every_of(plan)
+            every = self._every_of(options)
             if epochs % every:  # the last epoch is judged, which it would not be if there were more
                 identity["the number of epochs, no multiple of `every`,"] = epochs
-            how = [plan.metric, int(plan.patience), every, plan.validation.repeats]
+            how = [options.metric, int(options.patience), every, options.validation.repeats]
             identity["the validation"] = [*how, digest(*parts)]
-        return Checkpoint(plan.checkpoint, type(self).__name__, self.settings(), identity)
+        return Checkpoint(options.checkpoint, type(self), self.settings(), identity)
 
     def partial_fit(
         self,
@@ -233,8 +235,8 @@ class Factorization(DotProduct):
         self._check_events(interactions, "partial_fit")
         for one in unused_weights(self, interactions):
             warnings.warn(one, ShortlistWarning, stacklevel=2)
-        plan = Plan(start=self, epochs=epochs)
-        return self._learn(grown(self, interactions), plan, "partial_fit", callbacks, progress, threads)
+        options = FitOptions(start=self, epochs=epochs)
+        return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
 
 def _refuse_leak(interactions: Interactions, split: Split) -> None:

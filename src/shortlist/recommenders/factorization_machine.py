@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import flag
+from shortlist._checks import flag
 from shortlist.data.features.table import Features
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError
 from shortlist.recommenders.described import DescribedMultilinear, described
-from shortlist.recommenders.multilinear import Both, Structure, by_ids, part_codes, parts_of
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, by_ids, part_codes, parts_of
 from shortlist.recommenders.square_factorization import SquareFactorization
-from shortlist.scoring.multilinear import FeatureSum, Side
+from shortlist.scoring.sides import FeatureSum, Side
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import Embeddings
 
@@ -50,7 +50,7 @@ class _Fields:
                 slice(self.n_ids + one.columns.start, self.n_ids + one.columns.stop) for one in features.fields
             ]
 
-    def matrix(self, frame: pl.DataFrame) -> Rows:
+    def matrix(self, frame: pl.DataFrame) -> SparseRows:
         """The entries of these ids: of every part that is known, and of the features."""
         import scipy.sparse as sp
 
@@ -68,7 +68,7 @@ class _Fields:
         joined = sp.csr_array(sp.hstack(blocks, format="csr"))
         joined.sort_indices()
         values = joined.data.astype(np.float32)
-        return Rows(joined.indptr.astype(np.int64), joined.indices.astype(np.int32), values, joined.shape[1])
+        return SparseRows(joined.indptr.astype(np.int64), joined.indices.astype(np.int32), values, joined.shape[1])
 
     def adopt(self, other: _Fields, theirs: Embeddings, own: Embeddings) -> None:
         """Take what belongs to the same ids and features."""
@@ -82,11 +82,11 @@ class _Fields:
                 mine[self.n_ids :, : there.shape[1]] = there[other.n_ids :]
 
 
-class _Machine(Structure):
+class _Machine(ModelLayout):
     composes: ClassVar[bool] = True
 
-    def __init__(self, contexts: _Fields, items: _Fields, dim: int, within: bool) -> None:
-        self.dim, self.within = dim, within
+    def __init__(self, contexts: _Fields, items: _Fields, dim: int, same_side_pairs: bool) -> None:
+        self.dim, self.same_side_pairs = dim, same_side_pairs
         self.of_contexts, self.of_items = contexts, items
         self.contexts = [(contexts.X.n_columns, dim + 1), (1, 1)]
         self.items = [(items.X.n_columns, dim + 1)]
@@ -99,7 +99,7 @@ class _Machine(Structure):
         items[seen == 0] = 0  # nothing will ever be learnt of these
         return [np.zeros(shape, np.float32) for shape in self.contexts], [items]
 
-    def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
         assert isinstance(other, _Machine)
         self.of_contexts.adopt(other.of_contexts, theirs[0][0], own[0][0])
         own[0][1][:] = theirs[0][1]
@@ -111,9 +111,9 @@ class _Machine(Structure):
     def item_side(self, parameters: list[Embeddings]) -> FeatureSum:
         return self._side(self.of_items, self.of_items.X.take(self.of_items.trained), parameters)
 
-    def _side(self, fields: _Fields, X: Rows, parameters: Sequence[Embeddings]) -> FeatureSum:
+    def _side(self, fields: _Fields, X: SparseRows, parameters: Sequence[Embeddings]) -> FeatureSum:
         offset = parameters[1] if fields is self.of_contexts else None
-        return FeatureSum(X, fields.spans, parameters[0], offset, self.within)
+        return FeatureSum(X, fields.spans, parameters[0], offset, self.same_side_pairs)
 
     def context_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
         return self._of(self.of_contexts, self.of_contexts.X, parameters)
@@ -121,7 +121,7 @@ class _Machine(Structure):
     def item_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
         return self._of(self.of_items, self.of_items.X, parameters)
 
-    def _of(self, fields: _Fields, X: Rows, parameters: Sequence[Embeddings]) -> Embeddings:
+    def _of(self, fields: _Fields, X: SparseRows, parameters: Sequence[Embeddings]) -> Embeddings:
         """Embeddings of rows; 0 for those of whom nothing is known."""
         found = self._side(fields, X, parameters).embeddings()
         found[X.lengths == 0] = 0
@@ -135,23 +135,23 @@ class _Machine(Structure):
             own = parameters[0][self.of_contexts.first]
         others = Phi[:, :d] - own[:, :d]
         bias = Phi[:, d] - parameters[1][0, 0] - own[:, d]
-        if self.within:
+        if self.same_side_pairs:
             bias = bias - np.einsum("rd,rd->r", own[:, :d], others)
         rest = np.append(others.mean(axis=0), bias.mean()).astype(np.float32)
         return [rest[None], parameters[1]]
 
-    def strangers(self, average: list[Embeddings], n: int) -> Side:
+    def new_contexts(self, average: list[Embeddings], n: int) -> Side:
         """An id that nobody has yet, with the average of everything else that is known of contexts."""
         rest, offset = average
         indices = np.stack([np.arange(n), np.full(n, n)], axis=1).astype(np.int32).reshape(-1)
-        X = Rows(2 * np.arange(n + 1, dtype=np.int64), indices, np.ones(2 * n, np.float32), n + 1)
+        X = SparseRows(2 * np.arange(n + 1, dtype=np.int64), indices, np.ones(2 * n, np.float32), n + 1)
         values = np.concatenate([np.zeros((n, self.dim + 1), np.float32), rest])
-        return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, offset, self.within)
+        return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, offset, self.same_side_pairs)
 
     def new_items(self, parameters: list[Embeddings], n: int) -> Side:
         """Ids that are new; their features, of which nothing is known, count for nothing."""
-        X = Rows(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), np.ones(n, np.float32), n)
-        return FeatureSum(X, [slice(0, n)], np.zeros((n, self.dim + 1), np.float32), None, self.within)
+        X = SparseRows(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), np.ones(n, np.float32), n)
+        return FeatureSum(X, [slice(0, n)], np.zeros((n, self.dim + 1), np.float32), None, self.same_side_pairs)
 
     def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.of_contexts.parts, columns)
@@ -192,7 +192,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         dim: d, the length of the embeddings.
         context_ids: whether ids of contexts have embeddings beside the features; likewise the next.
         item_ids: see `context_ids`.
-        within: whether two features of the same side meet in b, as above. False leaves these products out: then
+        same_side_pairs: whether two features of the same side meet in b, as above. False drops these products: then
             features of which a row may have several, such as tags, are solved for together, and an epoch takes less
             time.
         regularization: λ; with ν = 1 try 0.001 to 0.1.
@@ -215,25 +215,26 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
     >>> shop = sl.datasets.load("online-retail")
     >>> titles = sl.Features.from_frame(
     ...     shop.items, id="product", multi_valued={"title": " "}, ignore="price", min_count=20)
-    >>> model = FactorizationMachine(dim=8, epochs=2, within=False).fit(shop.interactions, item_features=titles)
+    >>> model = FactorizationMachine(dim=8, epochs=2, same_side_pairs=False)
+    >>> _ = model.fit(shop.interactions, item_features=titles)
     >>> len(model.recommend([12347], n=5).ids[0])
     5
     """
 
     context_ids: bool = True
     item_ids: bool = True
-    within: bool = True
+    same_side_pairs: bool = True
 
     def _check(self) -> None:
         super()._check()
-        for name in ("context_ids", "item_ids", "within"):
+        for name in ("context_ids", "item_ids", "same_side_pairs"):
             flag(name, getattr(self, name))
 
     @property
     def _latent(self) -> int:
         return int(self.dim)
 
-    def _structured(self, contexts: Vocabulary, items: Vocabulary, by_context: Rows) -> Structure:
+    def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
         for side, ids in (("context", self.context_ids), ("item", self.item_ids)):
             if not ids and getattr(self, f"{side}_features_") is None:
                 raise SettingError(
@@ -244,15 +245,15 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
             _Fields(contexts, trained[0], self.context_features_, bool(self.context_ids)),
             _Fields(items, trained[1], self.item_features_, bool(self.item_ids)),
             int(self.dim),
-            bool(self.within),
+            bool(self.same_side_pairs),
         )
 
     def feature_embeddings(self, side: str = "item") -> tuple[Embeddings, Embeddings]:
         """The embeddings v and the weights w of the features of a side, `"item"` or `"context"`, by column."""
         self._require_fit()
-        assert isinstance(self._structure, _Machine)
+        assert isinstance(self._layout, _Machine)
         if side not in ("context", "item"):
             raise SettingError(f"side is {side!r:.80}; expected 'item' or 'context'")
-        fields = self._structure.of_items if side == "item" else self._structure.of_contexts
+        fields = self._layout.of_items if side == "item" else self._layout.of_contexts
         values = (self._of_items() if side == "item" else self._of_contexts())[0][fields.n_ids :]
         return values[:, :-1], values[:, -1]

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number
+from shortlist._checks import number
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.recommenders.described import DescribedMultilinear, described
-from shortlist.recommenders.multilinear import Both, Structure, by_ids
-from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, by_ids
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
-from shortlist.recommenders.space import Real, Space
-from shortlist.scoring.multilinear import Described, Side, Table
+from shortlist.recommenders.search_space import Real, Space
+from shortlist.scoring.sides import EmbeddingTable, FeaturePrior, Side
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import Embeddings
 
@@ -43,14 +43,14 @@ class _Rows:
 
     def side(self, parameters: list[Embeddings]) -> Side:
         if self.X is None or self.trained is None:
-            return Table(parameters[0])
-        return Described(parameters[0], self.X.take(self.trained), parameters[1], self.strength)
+            return EmbeddingTable(parameters[0])
+        return FeaturePrior(parameters[0], self.X.take(self.trained), parameters[1], self.strength)
 
     def embeddings(self, parameters: list[Embeddings]) -> Embeddings:
         if self.X is None or self.trained is None:
             return parameters[0].copy()
         everyone = np.zeros((len(self.vocabulary), self.dim), np.float32)
-        found = Described(everyone, self.X, parameters[1]).told()
+        found = FeaturePrior(everyone, self.X, parameters[1]).told()
         found[self.trained] = parameters[0]
         return found
 
@@ -72,7 +72,7 @@ class _Rows:
             own[1][:, : theirs[1].shape[1]] = theirs[1]
 
 
-class _TwoSides(Structure):
+class _TwoSides(ModelLayout):
     def __init__(self, contexts: _Rows, items: _Rows) -> None:
         self.of_contexts, self.of_items = contexts, items
         self.contexts, self.items = contexts.shapes, items.shapes
@@ -83,7 +83,7 @@ class _TwoSides(Structure):
         items[0] = initial_embeddings(*self.items[0], scale, seed)
         return contexts, items
 
-    def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
         assert isinstance(other, _TwoSides)
         self.of_contexts.adopt(other.of_contexts, theirs[0], own[0])
         self.of_items.adopt(other.of_items, theirs[1], own[1])
@@ -103,12 +103,12 @@ class _TwoSides(Structure):
     def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
         return [self.of_contexts.unknown(parameters)]
 
-    def strangers(self, average: list[Embeddings], n: int) -> Side:
+    def new_contexts(self, average: list[Embeddings], n: int) -> Side:
         prior = np.repeat(average[0], n, axis=0)
-        return Table(prior.copy(), prior)
+        return EmbeddingTable(prior.copy(), prior)
 
     def new_items(self, parameters: list[Embeddings], n: int) -> Side:
-        return self.strangers([self.of_items.unknown(parameters)], n)
+        return self.new_contexts([self.of_items.unknown(parameters)], n)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -161,9 +161,9 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
         super()._check()
         number("feature_strength", self.feature_strength)
 
-    def _unused_on(self, interactions: Interactions, plan: Plan) -> list[str]:
-        unused = super()._unused_on(interactions, plan)
-        if plan.context_features is None and plan.item_features is None and self.feature_strength != 1:
+    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
+        unused = super()._unused_on(interactions, options)
+        if options.context_features is None and options.item_features is None and self.feature_strength != 1:
             unused.append(
                 f"feature_strength is {self.feature_strength!r}, which changes nothing: there are no features; pass "
                 "item_features= or context_features= to fit"
@@ -175,7 +175,7 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
         """That of `IALS`, and how firmly the maps are held at 0."""
         return {**super().space(), "feature_strength": Real(0.01, 100.0, log=True)}
 
-    def _structured(self, contexts: Vocabulary, items: Vocabulary, by_context: Rows) -> Structure:
+    def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
         strength = float(self.feature_strength)
         counts = by_context.column_counts()
         return _TwoSides(

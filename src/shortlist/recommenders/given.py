@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import one_of
+from shortlist._checks import one_of
 from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
-from shortlist.data.rows import SUM, Rows, rows_of
+from shortlist.data.sparse_rows import SUM, SparseRows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -82,7 +82,7 @@ def rows_of_lists(
     name: str,
     what: str,
     way_out: str = SKIP,
-) -> Rows:
+) -> SparseRows:
     """Rows of listed ids, or of {id: weight}; repeats add up.
 
     In messages `name` is the word for a list, with {} for its number, `what` that for an id, and `way_out` the advice
@@ -124,11 +124,11 @@ def rows_of_lists(
 
 def summed_rows(
     row_of: npt.NDArray[np.int32], codes: Codes, values: npt.NDArray[np.float32] | None, n_rows: int, n_columns: int
-) -> Rows:
+) -> SparseRows:
     """Entries as rows, repeats added up."""
     if n_rows != 1:
         return rows_of(row_of, codes, values, None, n_rows, n_columns, SUM)
     distinct, place = np.unique(codes, return_inverse=True)  # without a count for each column
     summed = np.bincount(place, values, len(distinct)).astype(np.float32)
     plain = values is None and len(distinct) == len(codes)
-    return Rows(np.array([0, len(distinct)]), distinct, None if plain else summed, n_columns)
+    return SparseRows(np.array([0, len(distinct)]), distinct, None if plain else summed, n_columns)

@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._checks import one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
-from shortlist.objectives.omega import Omega
+from shortlist.objectives.frequency_weights import FrequencyWeights
 from shortlist.recommenders.alternating import Alternating
 from shortlist.solvers import exact
 from shortlist.solvers.als import HalfStep
@@ -110,15 +110,15 @@ class IALS(Alternating):
     def _loop(
         self,
         interactions: Interactions,
-        basis: tuple[Omega, Omega],
+        prepared: tuple[FrequencyWeights, FrequencyWeights],
         contexts: npt.NDArray[np.float32] | None,
         items: npt.NDArray[np.float32],
         threads: int | None,
         epochs: int,
     ) -> Loop:
         if self.device == "cpu":
-            return super()._loop(interactions, basis, contexts, items, threads, epochs)
-        from shortlist.solvers.device import DeviceAlternation
+            return super()._loop(interactions, prepared, contexts, items, threads, epochs)
+        from shortlist.solvers.torch_alternation import DeviceAlternation
 
         rows = interactions.by_context, interactions.by_item
         return DeviceAlternation(self.objective(), *rows, items, contexts=contexts, device=self.device)

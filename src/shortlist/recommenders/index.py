@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._notes import silent
-from shortlist._settings import flag, one_of, whole
+from shortlist._checks import flag, one_of, whole
+from shortlist._compile_notes import silent
 from shortlist.data.id_lists import as_list, is_frame
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
-from shortlist.recommenders.answers import Labels, Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries
-from shortlist.recommenders.progress import is_shown
+from shortlist.recommenders.fit_progress import is_shown
+from shortlist.recommenders.recommendations import QueryLabels, Recommendations
 from shortlist.retrieval.filters import Filters
-from shortlist.retrieval.indexes import Measured, VectorIndex, make_index
+from shortlist.retrieval.indexes import IndexMeasurements, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
 from shortlist.retrieval.slates.base import Slate, check_slate
 
@@ -39,15 +39,15 @@ class Index:
     once. After a new fit, make a new one and put it in the old one's place.
 
     Attributes:
-        measured: recall and time a query on contexts of the model, beside exact search; see `Measured`.
+        measured: recall and time a query on contexts of the model, beside exact search; see `IndexMeasurements`.
         why: why this kind, with these settings.
     """
 
-    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str, standing: Filters | None = None) -> None:
+    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str, item_mask: Filters | None = None) -> None:
         self._model, self._items, self._contexts = model, model.item_embeddings_, model.context_embeddings_
         self._vocabulary = model.items_
         self._index = vectors
-        self._standing = standing
+        self._filters = item_mask
         self.why = why
 
     @property
@@ -61,7 +61,7 @@ class Index:
         return self._index.settings
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> IndexMeasurements | None:
         """What was measured when it was made; None for a model without contexts to measure with."""
         return self._index.measured
 
@@ -87,11 +87,11 @@ class Index:
         True
         """
         found = self._narrowed(_common(self._model, allow, deny))
-        return Index(self._model, self._index, self.why, found.with_standing(len(self)))
+        return Index(self._model, self._index, self.why, found.with_item_mask(len(self)))
 
     def _narrowed(self, filters: Filters) -> Filters:
         """Filters of a question, and those that stand."""
-        own = self._standing
+        own = self._filters
         if own is None:
             return filters
         if filters.allow is None and filters.deny is None:
@@ -190,8 +190,8 @@ class Index:
 
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value}" for name, value in (self._index.built | self.settings).items())
-        standing = None if self._standing is None else self._standing.standing
-        part = "" if standing is None else f", of which {standing.share:.1%} may be returned"
+        item_mask = None if self._filters is None else self._filters.item_mask
+        part = "" if item_mask is None else f", of which {item_mask.share:.1%} may be returned"
         size = f"{len(self):,} items × {self._index.dim}"
         of = f"Index({self.kind!r}{settings}) of {type(self._model).__name__}, {size}{part}"
         return of if self.measured is None else f"{of}\n  {self.measured}\n  {self.why}"
@@ -275,8 +275,8 @@ def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
 
 
 def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
-    labels = Labels(None, np.arange(len(vectors), dtype=np.int32), name="query")
-    nothing = Rows(np.zeros(len(vectors) + 1, np.int64), np.empty(0, np.int32), None, n_items)
+    labels = QueryLabels(None, np.arange(len(vectors), dtype=np.int32), name="query")
+    nothing = SparseRows(np.zeros(len(vectors) + 1, np.int64), np.empty(0, np.int32), None, n_items)
     return Queries(labels, None, nothing, np.ones(len(vectors), np.bool_))
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from shortlist.errors import SettingError
-from shortlist.storage.draft import Block
+from shortlist.storage.draft import DraftBlock
 from shortlist.storage.parquet import MAGIC, join_footers, split
 
 
@@ -29,7 +29,7 @@ class ListFile(ABC):
     def block(self, frame: pl.DataFrame) -> tuple[bytes | memoryview, dict[str, Any]]:
         """The bytes of some rows, and what `tail` has to know of them."""
 
-    def tail(self, empty: pl.DataFrame, blocks: Sequence[Block]) -> bytes:
+    def tail(self, empty: pl.DataFrame, blocks: Sequence[DraftBlock]) -> bytes:
         """What the file ends with."""
         return b""
 
@@ -50,7 +50,7 @@ class Parquet(ListFile):
         groups, footer = split(_written(frame))
         return groups, {"footer": base64.b64encode(footer).decode()}
 
-    def tail(self, empty: pl.DataFrame, blocks: Sequence[Block]) -> bytes:
+    def tail(self, empty: pl.DataFrame, blocks: Sequence[DraftBlock]) -> bytes:
         """One footer for all."""
         footers = [(one.offset, base64.b64decode(one.about["footer"])) for one in blocks]
         return join_footers([(len(MAGIC), split(_written(empty))[1]), *footers])

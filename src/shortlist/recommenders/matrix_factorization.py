@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from shortlist._checks import number, whole
 from shortlist._parts import part_of, text_of
-from shortlist._settings import number, whole
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
-from shortlist.objectives.lambdas import Ranks
-from shortlist.recommenders.sampled import MOST_DRAWS, Composition, Sampled
-from shortlist.recommenders.space import Choice, Grows, Real, Space, Whole
-from shortlist.sampling import SAMPLERS, AdaptiveRank, Everything, Popularity, Rejection, Sampler, Uniform
+from shortlist.objectives.lambdarank import Ranks
+from shortlist.recommenders.search_space import Choice, Increasing, Integer, Real, Space
+from shortlist.recommenders.sgd_factorization import MOST_DRAWS, SGDFactorization, TrainingRecipe
+from shortlist.sampling import SAMPLERS, AdaptiveRank, AllItems, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.base import Exclude
 from shortlist.solvers.sgd import Schedule
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class MatrixFactorization(Sampled):
+class MatrixFactorization(SGDFactorization):
     """Matrix factorization with any objective, sampler and weight (section 4 of the article).
 
     For each observed pair (c, i), in a fresh random order every epoch, it draws negatives j from the sampler's q(j|c,i)
@@ -30,10 +30,10 @@ class MatrixFactorization(Sampled):
     Args:
         objective: `Pointwise(loss)`, `Pairwise(loss)` or `Softmax(temperature)` of `shortlist.objectives`.
         sampler: `Uniform`, `Popularity`, `InBatch`, `AdaptiveRank` or `Rejection` of `shortlist.sampling`; for Softmax
-            also `Everything`, which is the full softmax.
+            also `AllItems`, which is the full softmax.
         weight: None; for pairwise losses also a penalty of the rank that `Rejection` estimates (`Reciprocal`, `Linear`,
             `Step`, `TopN`) or `LambdaRank`.
-        batch: for Softmax: so many contexts make a step where the sampler is `Everything`, else so many pairs, with
+        batch: for Softmax: so many contexts make a step where the sampler is `AllItems`, else so many pairs, with
             negatives that they share.
 
     Parts may be given as text too, as in files and on the command line: `sampler="Popularity(beta=0.5)"`. The defaults
@@ -41,16 +41,16 @@ class MatrixFactorization(Sampled):
     """
 
     objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic', temperature=1.0)"
-    sampler: str | Sampler | Everything = "Uniform(exclude='history')"
+    sampler: str | Sampler | AllItems = "Uniform(exclude='history')"
     weight: str | Penalty | LambdaRank | None = None
     batch: int = 512
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """The objective, the sampler and the weight."""
         weight = self.weight
         if isinstance(weight, str) and weight.strip().lower() == "none":
             weight = None
-        return Composition(
+        return TrainingRecipe(
             part_of("objective", self.objective, OBJECTIVES),
             part_of("sampler", self.sampler, SAMPLERS),
             None if weight is None else part_of("weight", weight, WEIGHTS),
@@ -62,22 +62,22 @@ class MatrixFactorization(Sampled):
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
-        objective = self.composition().objective
+        objective = self.recipe().objective
         if not isinstance(objective, Softmax):
             unused["batch"] = f"it is for Softmax, and objective is {objective}"
         return unused
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments; parts as text."""
-        parts = self.composition()._asdict()
+        parts = self.recipe()._asdict()
         return super().settings() | {name: None if one is None else text_of(one) for name, one in parts.items()}
 
 
-MatrixFactorization.__doc__ = f"{MatrixFactorization.__doc__}\n{(Sampled.__doc__ or '').partition('Args:')[2]}"
+MatrixFactorization.__doc__ = f"{MatrixFactorization.__doc__}\n{(SGDFactorization.__doc__ or '').partition('Args:')[2]}"
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class _Preset(Sampled):
+class _Preset(SGDFactorization):
     """What the named compositions share."""
 
     temperature: float = 1.0
@@ -85,7 +85,7 @@ class _Preset(Sampled):
     @classmethod
     def space(cls) -> Space:
         """Learning rate, regularization and the number of negatives, the dimension last."""
-        return super().space() | {"n_negatives": Whole(1, 8, log=True)}
+        return super().space() | {"n_negatives": Integer(1, 8, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -108,9 +108,9 @@ class BPR(_Preset):
     20 settings, and random start values 74 % (docs/benchmarks.md).
     """
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pairwise logistic, uniform, without weights."""
-        return Composition(Pairwise("logistic", self.temperature), Uniform(), None)
+        return TrainingRecipe(Pairwise("logistic", self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -128,9 +128,9 @@ class AdaptiveBPR(_Preset):
     regularization: float = 0.02
     gamma: float = 500.0
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pairwise logistic, by adaptive ranks, without weights."""
-        return Composition(Pairwise("logistic", self.temperature), AdaptiveRank(self.gamma), None)
+        return TrainingRecipe(Pairwise("logistic", self.temperature), AdaptiveRank(self.gamma), None)
 
     @classmethod
     def space(cls) -> Space:
@@ -139,7 +139,7 @@ class AdaptiveBPR(_Preset):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class WARP(Sampled):
+class WARP(SGDFactorization):
     """Weighted approximate-rank pairwise loss (Weston et al. 2011): negatives within the margin, weighted by rank.
 
     Items are drawn uniformly until one scores within `margin` of the positive; a step on the pairwise hinge
@@ -162,21 +162,21 @@ class WARP(Sampled):
     margin: float = 1.0
     penalty: str | Penalty = "Reciprocal()"
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pairwise hinge, by rejection, weighted by the estimated rank."""
         penalties: dict[str, type[Any]] = {name: one for name, one in WEIGHTS.items() if issubclass(one, Penalty)}
         penalty: Penalty = part_of("penalty", self.penalty, penalties)
         number("margin", self.margin, above=True)
-        return Composition(Pairwise("hinge", self.margin), Rejection(self.margin, self.rounds), penalty)
+        return TrainingRecipe(Pairwise("hinge", self.margin), Rejection(self.margin, self.rounds), penalty)
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments; the penalty as text."""
-        return super().settings() | {"penalty": text_of(self.composition().weight)}
+        return super().settings() | {"penalty": text_of(self.recipe().weight)}
 
     @classmethod
     def space(cls) -> Space:
         """That of BPR, and how long to look for a negative."""
-        return super().space() | {"rounds": Whole(5, 200, log=True)}
+        return super().space() | {"rounds": Integer(5, 200, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -202,14 +202,16 @@ class LambdaMF(_Preset):
     ranks: Ranks = "sampled"
     candidates: int = 32
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pairwise logistic, any sampler, weighted by |ΔM|."""
         weight = LambdaRank(self.metric, self.ranks, self.candidates)
-        return Composition(Pairwise("logistic", self.temperature), part_of("sampler", self.sampler, SAMPLERS), weight)
+        return TrainingRecipe(
+            Pairwise("logistic", self.temperature), part_of("sampler", self.sampler, SAMPLERS), weight
+        )
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments; the sampler as text."""
-        return super().settings() | {"sampler": text_of(self.composition().sampler)}
+        return super().settings() | {"sampler": text_of(self.recipe().sampler)}
 
     @classmethod
     def space(cls) -> Space:
@@ -229,7 +231,7 @@ class _PointwiseMF(_Preset):
     @classmethod
     def space(cls) -> Space:
         """That of every factorization by sampling, and how many negatives there are."""
-        return super().space() | {"n_negatives": Whole(1, 16, log=True)}
+        return super().space() | {"n_negatives": Integer(1, 16, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -248,9 +250,9 @@ class LogisticMF(_PointwiseMF):
 
     learning_rate: float = 0.05
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pointwise logistic, uniform, without weights."""
-        return Composition(Pointwise("logistic", temperature=self.temperature), Uniform(self.exclude), None)
+        return TrainingRecipe(Pointwise("logistic", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -260,9 +262,9 @@ class HingeMF(_PointwiseMF):
     The settings are those of `LogisticMF`.
     """
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pointwise hinge, uniform, without weights."""
-        return Composition(Pointwise("hinge", temperature=self.temperature), Uniform(self.exclude), None)
+        return TrainingRecipe(Pointwise("hinge", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -276,13 +278,13 @@ class SquareMF(_PointwiseMF):
     learning_rate: float = 0.02
     regularization: float = 0.03
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Pointwise square, uniform, without weights."""
-        return Composition(Pointwise("square", temperature=self.temperature), Uniform(self.exclude), None)
+        return TrainingRecipe(Pointwise("square", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SoftmaxMF(Sampled):
+class SoftmaxMF(SGDFactorization):
     """Matrix factorization under the softmax loss over the catalogue, of cosines: −Σ_{(c,i)∈S} ln p(i|c).
 
     The defaults suit data that nobody has tuned for: 9 epochs that begin with the singular vectors of the pairs. From
@@ -321,11 +323,11 @@ class SoftmaxMF(Sampled):
     exclude: Exclude = "history"
     batch: int = 512
 
-    def composition(self) -> Composition:
+    def recipe(self) -> TrainingRecipe:
         """Softmax, over everything or by popularity, without weights."""
         few = self.n_negatives is not None and whole("n_negatives", self.n_negatives, 0) > 0
-        sampler = Popularity(self.beta, self.exclude) if few else Everything(self.exclude)
-        return Composition(Softmax(self.temperature), sampler, None)
+        sampler = Popularity(self.beta, self.exclude) if few else AllItems(self.exclude)
+        return TrainingRecipe(Softmax(self.temperature), sampler, None)
 
     def _check(self) -> None:
         whole("batch", self.batch)
@@ -346,7 +348,7 @@ class SoftmaxMF(Sampled):
     def space(cls) -> Space:
         """Temperature and learning rate, where to begin, the dimension last."""
         return {
-            "dim": Grows(64, 128, 256),
+            "dim": Increasing(64, 128, 256),
             "temperature": Real(0.05, 0.15, log=True),
             "learning_rate": Real(1e-3, 0.03, log=True),
             "init": Choice("random", "svd"),

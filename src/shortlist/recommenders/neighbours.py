@@ -8,17 +8,17 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of, whole
+from shortlist._checks import one_of, whole
 from shortlist.data.interactions import Interactions
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
-from shortlist.recommenders.space import Choice, Real, Space, When, Whole
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.recommenders.search_space import Choice, Integer, Real, Space, When
 from shortlist.recommenders.sparse_items import SparseItems
-from shortlist.scoring.neighbours import Neighbourhood, NeighbourScorer, Similarity, SimilarityName, row_keys
-from shortlist.scoring.sparse import SparseScorer
+from shortlist.scoring.similarity import Neighbourhood, NeighbourScorer, Similarity, SimilarityName, row_keys
+from shortlist.scoring.sparse_scorer import SparseScorer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -50,7 +50,7 @@ class Neighbours(Recommender):
         """How many neighbours, and near by which measure."""
         cosines, bm25 = When("similarity", "cosine", "tfidf"), When("similarity", "bm25")
         return {
-            "neighbours": Whole(20, 500, log=True),
+            "neighbours": Integer(20, 500, log=True),
             "similarity": Choice("cosine", "tfidf", "bm25"),
             "shrinkage": Real(0.3, 1000.0, log=True, when=cosines),
             "asymmetry": Real(0.05, 0.7, when=cosines),
@@ -91,7 +91,7 @@ class ItemKNN(Neighbours, SparseItems):
     [['milk']]
     """
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context
         x = strengths(by_item.values, self.weighting)
         keys = np.arange(by_item.n_rows, dtype=np.uint64)
@@ -127,10 +127,10 @@ class UserKNN(Neighbours):
     # Its histories are all it knows, and every recommender keeps those.
     _arrays: ClassVar[tuple[str, ...]] = ()
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         self._set_contexts(interactions.by_context, interactions.by_item)
 
-    def _set_contexts(self, by_context: Rows, by_item: Rows) -> None:
+    def _set_contexts(self, by_context: SparseRows, by_item: SparseRows) -> None:
         x = strengths(by_context.values, self.weighting)
         self._others = Neighbourhood(
             self._how_near(),
@@ -140,8 +140,8 @@ class UserKNN(Neighbours):
             strengths(by_item.values, self.weighting),
             row_keys(by_context),
         )
-        self._by_context = Rows(by_context.indptr, by_context.indices, x, by_context.n_columns)
-        self._by_item = Rows(by_item.indptr, by_item.indices, None, by_item.n_columns)
+        self._by_context = SparseRows(by_context.indptr, by_context.indices, x, by_context.n_columns)
+        self._by_item = SparseRows(by_item.indptr, by_item.indices, None, by_item.n_columns)
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> NeighbourScorer:
         histories = queries.histories
@@ -150,7 +150,7 @@ class UserKNN(Neighbours):
 
     def _similarity(self, codes: npt.NDArray[np.int32]) -> SparseScorer:
         """The cosine of who had them."""
-        seen = Rows(self._by_context.indptr, self._by_context.indices, None, self._by_context.n_columns)
+        seen = SparseRows(self._by_context.indptr, self._by_context.indices, None, self._by_context.n_columns)
         scale = (1 / np.sqrt(np.maximum(self._by_item.lengths, 1))).astype(np.float32)
         own = self._by_item.take(codes)
         return SparseScorer(own, np.repeat(scale[codes], own.lengths), seen, scale)

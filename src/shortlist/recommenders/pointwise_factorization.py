@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shortlist.objectives.pointwise import Convention, PointwiseSquare, StrengthAs
+from shortlist.objectives.pointwise_square import Convention, PointwiseSquare, StrengthAs
 from shortlist.objectives.weighting import BY_DEFAULT, Weighting
 from shortlist.recommenders.factorization import Factorization
-from shortlist.recommenders.space import Grows, Real, Space
-from shortlist.recommenders.unused import unused_labels
+from shortlist.recommenders.search_space import Increasing, Real, Space
+from shortlist.recommenders.unused_settings import unused_labels
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -36,7 +36,7 @@ class PointwiseFactorization(Factorization):
     def space(cls) -> Space:
         """Weights on log scales, the dimension last (Rendle et al. 2021); then which weights go with popularity."""
         return {
-            "dim": Grows(64, 128, 256),
+            "dim": Increasing(64, 128, 256),
             "regularization": Real(1e-5, 0.1, log=True),
             "unobserved_weight": Real(3e-3, 3.0, log=True),
             "unobserved_item_exponent": Real(-0.3, 1.0),

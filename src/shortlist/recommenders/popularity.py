@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import one_of
+from shortlist._checks import one_of
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
-from shortlist.scoring.popularity import PopularityScorer
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.scoring.popularity_scorer import PopularityScorer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -37,7 +37,7 @@ class Popularity(Recommender):
     def _check(self) -> None:
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         rows = interactions.by_context
         strength = np.broadcast_to(strengths(rows.values, self.weighting), len(rows))
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)

@@ -7,20 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.weighting import BY_DEFAULT, Weighting
-from shortlist.recommenders.multilinear import Both, Multilinear, Structure, by_ids
-from shortlist.recommenders.space import Grows, Real, Space
-from shortlist.scoring.multilinear import Side, Table
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, MultilinearModel, by_ids
+from shortlist.recommenders.search_space import Increasing, Real, Space
+from shortlist.scoring.sides import EmbeddingTable, Side
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.pairwise_rows import PairwiseAlternation
 from shortlist.solvers.square_losses import SquareLoss
 
 
-class _Tables(Structure):
+class _Tables(ModelLayout):
     def __init__(self, contexts: Vocabulary, items: Vocabulary, dim: int) -> None:
         self._ids = contexts, items
         self.contexts, self.items = [(len(contexts), dim)], [(len(items), dim)]
@@ -28,28 +28,28 @@ class _Tables(Structure):
     def initial(self, scale: float, seed: int) -> Both:
         return [np.zeros(self.contexts[0], np.float32)], [initial_embeddings(*self.items[0], scale, seed)]
 
-    def adopt(self, other: Structure, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
         assert isinstance(other, _Tables)
         for ours, known, source, target in zip(self._ids, other._ids, theirs, own):
             by_ids(ours, known, source[0], target[0])
 
     def context_side(self, parameters: list[Embeddings]) -> Side:
-        return Table(parameters[0])
+        return EmbeddingTable(parameters[0])
 
     item_side = context_side
 
     def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
         return []
 
-    def strangers(self, average: list[Embeddings], n: int) -> Side:
-        return Table(np.zeros((n, self.contexts[0][1]), np.float32))
+    def new_contexts(self, average: list[Embeddings], n: int) -> Side:
+        return EmbeddingTable(np.zeros((n, self.contexts[0][1]), np.float32))
 
     def new_items(self, parameters: list[Embeddings], n: int) -> Side:
-        return Table(np.zeros((n, self.items[0][1]), np.float32))
+        return EmbeddingTable(np.zeros((n, self.items[0][1]), np.float32))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class RankALS(Multilinear):
+class RankALS(MultilinearModel):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ on differences of an observed item's score and any item's (section 5.2).
 
     It minimises `PairwiseSquare` (Takács and Tikk 2012),
@@ -97,7 +97,7 @@ class RankALS(Multilinear):
     def space(cls) -> Space:
         """Weights on log scales, the dimension last."""
         return {
-            "dim": Grows(64, 128, 256),
+            "dim": Increasing(64, 128, 256),
             "regularization": Real(1e-4, 1.0, log=True),
             "item_exponent": Real(-0.5, 1.0),
             "regularization_exponent": Real(0.0, 1.0),
@@ -112,7 +112,7 @@ class RankALS(Multilinear):
             weighting=self.weighting,
         )
 
-    def _structured(self, contexts: Vocabulary, items: Vocabulary, by_context: Rows) -> Structure:
+    def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
         return _Tables(contexts, items, int(self.dim))
 
     def _looped(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:

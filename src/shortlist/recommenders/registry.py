@@ -9,10 +9,11 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from shortlist._renamed import new_settings
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.unused import defaults
+from shortlist.recommenders.unused_settings import defaults
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,17 +33,19 @@ REGISTRY: dict[str, str] = {
     "LambdaMF": "shortlist.recommenders.matrix_factorization",
     "LogisticMF": "shortlist.recommenders.matrix_factorization",
     "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
-    "PARAFAC": "shortlist.recommenders.tensors",
+    "PARAFAC": "shortlist.recommenders.tensor_factorization",
     "Popularity": "shortlist.recommenders.popularity",
     "RankALS": "shortlist.recommenders.rank_als",
     "SLIM": "shortlist.recommenders.slim",
     "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
     "SquareMF": "shortlist.recommenders.matrix_factorization",
-    "Tucker": "shortlist.recommenders.tensors",
+    "Tucker": "shortlist.recommenders.tensor_factorization",
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
-COMPOSED = {"TwoStage": "shortlist.reranking.storage"}  # made of recommenders: whose `restored` puts them together
+COMPOSED = {
+    "TwoStage": "shortlist.reranking.two_stage_storage"
+}  # made of recommenders: whose `restored` puts them together
 
 
 def recommender_class(name: str) -> type[Recommender]:
@@ -97,7 +100,7 @@ def load(path: str | PathLike[str]) -> Any:
 
 def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
     """The recommender that was taken apart into this; `path` is for messages."""
-    from shortlist.storage.wrap import reason
+    from shortlist.storage.wrap_errors import reason
 
     if stored.kind not in REGISTRY:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
@@ -130,6 +133,7 @@ def _derived(stored: StoredModel, model: Recommender) -> list[str]:
 
 def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
     """A recommender with these settings; those that change nothing, which earlier versions took, are left out."""
+    settings = new_settings(kind, settings, warn=False)
     try:
         return kind(**settings)
     except SettingError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shortlist._settings import flag, number, one_of, whole
+from shortlist._checks import flag, number, one_of, whole
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, strengths
-from shortlist.recommenders.plan import Plan
-from shortlist.recommenders.progress import Monitor
-from shortlist.recommenders.space import Real, Space
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.recommenders.search_space import Real, Space
 from shortlist.recommenders.sparse_items import SparseItems
 from shortlist.solvers.elastic_net import solve_columns
 
@@ -56,7 +56,7 @@ class SLIM(SparseItems):
         """Both penalties on log scales."""
         return {"l1": Real(0.1, 30.0, log=True), "l2": Real(3.0, 1000.0, log=True)}
 
-    def _fit(self, interactions: Interactions, plan: Plan, monitor: Monitor, threads: int | None) -> None:
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         by_item, by_context = interactions.by_item, interactions.by_context
         self._set_weights(
             solve_columns(

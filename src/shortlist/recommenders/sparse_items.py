@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows, fault
+from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import StorageError
 from shortlist.objectives.weighting import BY_DEFAULT, Weighting, strengths
 from shortlist.recommenders.base import Queries, Recommender
-from shortlist.scoring.sparse import SparseScorer
+from shortlist.scoring.sparse_scorer import SparseScorer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -37,7 +37,7 @@ class SparseItems(Recommender):
         self._require_fit()
         return len(self.weight_items_)
 
-    def _set_weights(self, by_item: Rows) -> None:
+    def _set_weights(self, by_item: SparseRows) -> None:
         """Take W, one row for each item that may be recommended."""
         assert by_item.values is not None
         self.weight_bounds_ = by_item.indptr  # type: ignore[misc]
@@ -45,8 +45,8 @@ class SparseItems(Recommender):
         self.weight_values_ = by_item.values  # type: ignore[misc]
         self._by_history = by_item.transpose()
 
-    def _weights(self, n_items: int) -> Rows:
-        return Rows(self.weight_bounds_, self.weight_items_, self.weight_values_, n_items)
+    def _weights(self, n_items: int) -> SparseRows:
+        return SparseRows(self.weight_bounds_, self.weight_items_, self.weight_values_, n_items)
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
         rows = queries.histories
@@ -54,12 +54,12 @@ class SparseItems(Recommender):
 
     def _similarity(self, codes: Codes) -> SparseScorer:
         """What the others say for one item: its row of W."""
-        rows = Rows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         return SparseScorer(rows, np.ones(1, np.float32), self._weights(len(self.items_)))
 
     def _check_arrays(self) -> None:
         weights = self._weights(len(self.items_))
-        wrong = fault(weights, len(self.items_))
+        wrong = csr_error(weights, len(self.items_))
         if wrong is not None:
             raise StorageError(f"its weights from items to items are damaged: {wrong}")
         self._set_weights(weights)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shortlist._settings import one_of
+from shortlist._checks import one_of
 from shortlist.objectives.pairwise_square import PairwiseSquare
-from shortlist.objectives.pointwise import PointwiseSquare
-from shortlist.recommenders.multilinear import Multilinear
+from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.recommenders.multilinear_model import MultilinearModel
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 
 SquareLossName: TypeAlias = Literal["pointwise", "pairwise"]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SquareFactorization(PointwiseFactorization, Multilinear):
+class SquareFactorization(PointwiseFactorization, MultilinearModel):
     """A multilinear model under `PointwiseSquare` or `PairwiseSquare`."""
 
     loss: SquareLossName = "pointwise"

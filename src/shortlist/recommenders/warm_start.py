@@ -8,10 +8,10 @@ import numpy.typing as npt
 from shortlist.data.interactions import Interactions
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError
-from shortlist.objectives.pointwise import PointwiseSquare
+from shortlist.objectives.pointwise_square import PointwiseSquare
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.solvers.basis import Diagonal
+from shortlist.solvers.eigenbasis import FoldInBasis
 from shortlist.solvers.epochs import Embeddings
 from shortlist.solvers.exact import solve_exact
 
@@ -48,7 +48,7 @@ def warm_embeddings(
         of_contexts, of_items = (omega.values for omega in objective.omegas(interactions.by_context))
         rows = interactions.by_item.take(new)
         terms = objective.terms(rows, of_items[new] if len(of_items) > 1 else of_items, of_contexts)
-        fixed = Diagonal(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # a context that is new adds nothing
+        fixed = FoldInBasis(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # a context that is new adds nothing
         folded = np.zeros((len(new), d), np.float32)
         solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, folded, threads)
         folded = fixed.back(folded)

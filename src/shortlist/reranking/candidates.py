@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._words import count
+from shortlist._phrases import count
 from shortlist.data.vocabulary import Codes, Id, rows_at
 from shortlist.errors import SettingError
 from shortlist.recommenders.base import Queries, Recommender

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import number, whole
+from shortlist._checks import number, whole
+from shortlist._phrases import count
 from shortlist._threads import thread_count
-from shortlist._words import count
 from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
-from shortlist.recommenders.unused import refuse_unused
+from shortlist.recommenders.unused_settings import refuse_unused
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.trees import Trees, from_lightgbm
 

@@ -12,15 +12,15 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist.data.building import Columns, polars_errors
+from shortlist.data.encode import Columns, polars_errors
 from shortlist.data.interactions import Interactions, as_lazy
-from shortlist.data.rows import LATEST, Rows, has_pairs, rows_of
+from shortlist.data.sparse_rows import LATEST, SparseRows, has_pairs, rows_of
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
-from shortlist.recommenders.answers import Labels
-from shortlist.recommenders.asked import asked_of, warn_if_it_knows
 from shortlist.recommenders.base import Queries, Recommender
+from shortlist.recommenders.recommendations import QueryLabels
+from shortlist.recommenders.split_queries import asked_of, warn_if_it_knows
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import GREATEST
 from shortlist.retrieval import Filters, item_ranks, top_n
@@ -29,7 +29,7 @@ Digests = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingSet:
     """Candidates without features, how relevant each is, what was counted, and digests of the relevant pairs.
 
     `clicks` says whether these are clicks, after which a pair may come again.
@@ -44,7 +44,7 @@ class Lesson:
 
 def from_split(
     first: Recommender, models: Mapping[str, Recommender], split: Split, n: int, memory: int, threads: int | None
-) -> Lesson:
+) -> TrainingSet:
     """The n best of stage one for every context of the split, under its filters; those in the truth are relevant."""
     if not isinstance(split, Split):
         raise SettingError(
@@ -70,7 +70,7 @@ def from_split(
     counts = {"relevant items that stage one did not find": len(truth) - int(relevant.sum())}
     learnt = np.unique(digests(*pairs_of(split.truth)))
     way_out = "take more candidates, or a stage one that finds more of what is relevant"
-    return _useful(Lesson(found, relevant, counts, learnt), "contexts without a relevant candidate", way_out)
+    return _useful(TrainingSet(found, relevant, counts, learnt), "contexts without a relevant candidate", way_out)
 
 
 def from_impressions(
@@ -82,7 +82,7 @@ def from_impressions(
     n: int,
     memory: int,
     threads: int | None,
-) -> Lesson:
+) -> TrainingSet:
     """Items that were shown, with what stage one would have said of them."""
     names = first.contexts_.names
     requests = [] if request is None else [request] if isinstance(request, str) else list(request)
@@ -98,7 +98,9 @@ def from_impressions(
         raise DataError(f"stage one knows none of the {len(good):,} shown pairs of context and item")
     asked, query_of = np.unique(list_of[good], return_inverse=True)
     items, values, codes = items[good], view.values[good], contexts[asked]
-    queries = Queries(Labels(first.contexts_, codes), codes, first.seen_.take(codes), np.ones(len(codes), np.bool_))
+    queries = Queries(
+        QueryLabels(first.contexts_, codes), codes, first.seen_.take(codes), np.ones(len(codes), np.bool_)
+    )
     filters = Filters(exclude=(queries.histories.indptr, queries.histories.indices)) if exclude_seen else None
     scorer = first._scorer(queries, threads)
     how: dict[str, Any] = {"filters": filters, "priority": first._priority, "memory": memory, "threads": threads}
@@ -125,8 +127,8 @@ def from_impressions(
     learnt = np.unique(digests(who, first.items_.ids(found.item_codes[hit])))
     way_out = "add what was shown and not clicked, and what was clicked, of items that stage one knows"
     way_out += ", or pass exclude_seen=False" if exclude_seen else ""
-    lesson = Lesson(found, relevance, counts, learnt, clicks=True)
-    return _useful(lesson, "lists in which all are equally relevant", way_out)
+    training_set = TrainingSet(found, relevance, counts, learnt, clicks=True)
+    return _useful(training_set, "lists in which all are equally relevant", way_out)
 
 
 def found_by(
@@ -173,9 +175,9 @@ def digests(contexts: list[Id], items: list[Id]) -> Digests:
     return np.frombuffer(raw, "<u8").astype(np.uint64)
 
 
-def _useful(lesson: Lesson, useless: str, way_out: str) -> Lesson:
+def _useful(training_set: TrainingSet, useless: str, way_out: str) -> TrainingSet:
     """Only queries that say something about order: not all of their candidates are equally relevant."""
-    found, relevance = lesson.candidates, lesson.relevance
+    found, relevance = training_set.candidates, training_set.relevance
     size = found.n_queries
     total = np.bincount(found.query_of, relevance, size)
     greatest = np.zeros(size, np.int64)
@@ -193,9 +195,9 @@ def _useful(lesson: Lesson, useless: str, way_out: str) -> Lesson:
         "candidates": int(rows.sum()),
         "relevant candidates": int((relevance[rows] > 0).sum()),
         useless: size - len(chosen),
-        **lesson.counts,
+        **training_set.counts,
     }
-    return replace(lesson, candidates=found.select(chosen), relevance=relevance[rows], counts=counts)
+    return replace(training_set, candidates=found.select(chosen), relevance=relevance[rows], counts=counts)
 
 
 def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]:
@@ -203,7 +205,7 @@ def _bounds(row_of: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.int64]
     return np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=n_rows))]).astype(np.int64)
 
 
-def _best_grades(shown: Any, columns: Columns) -> tuple[Interactions, Rows]:
+def _best_grades(shown: Any, columns: Columns) -> tuple[Interactions, SparseRows]:
     """What was shown, and a row for each list: its items, each once, with the greatest of their grades."""
     require_polars_threads("learning from impressions")
     with polars_errors("the frame"):

@@ -10,25 +10,32 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._checks import memory_bytes, whole
 from shortlist._fork import require_polars_threads
-from shortlist._settings import memory_bytes, whole
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
-from shortlist.data.rows import has_pairs
+from shortlist.data.sparse_rows import has_pairs
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError
-from shortlist.recommenders.answers import Recommendations
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
 from shortlist.recommenders.composed import Composed
 from shortlist.recommenders.index import Index, index_of
+from shortlist.recommenders.recommendations import Recommendations
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, check_reranker, scores_of
+from shortlist.reranking.candidate_features import (
+    CandidateFeatures,
+    Extra,
+    Models,
+    as_features,
+    check_extra,
+    named_models,
+)
 from shortlist.reranking.candidates import Candidates
-from shortlist.reranking.describing import Describer, Extra, Models, as_features, check_extra, named_models
 from shortlist.reranking.lambdamart import LambdaMART, mismatch
-from shortlist.reranking.taught import Taught
-from shortlist.reranking.training import Lesson, found_by
+from shortlist.reranking.reranker_state import RerankerState
+from shortlist.reranking.training import TrainingSet, found_by
 from shortlist.retrieval import Filters, top_n
 from shortlist.retrieval.slates.base import Slate, check_slate
 
@@ -58,7 +65,8 @@ class TwoStage(Composed):
         context_features: likewise of contexts.
         extra: a function that gets `Candidates` and gives a frame (or {name: values}) with a row for each of them.
 
-    Every feature is listed in `shortlist.reranking.describing.Describer`. Stage two must learn from what stage one has
+    Every feature is listed in `shortlist.reranking.candidate_features.CandidateFeatures`.
+    Stage two must learn from what stage one has
     not seen, and be judged by what neither has: train, held out for the reranker, test, one after the other in time.
 
     >>> import shortlist as sl
@@ -90,14 +98,14 @@ class TwoStage(Composed):
         self.first = first
         self.reranker = check_reranker(LambdaMART() if reranker is None else reranker)
         self.candidates = whole("candidates", candidates, most=2**31 - 1)
-        self.describer = Describer(
+        self.candidate_features = CandidateFeatures(
             first,
             named_models(models),
             as_features("item_features", item_features, first.items_),
             as_features("context_features", context_features, first.contexts_),
             extra,
         )
-        self._taught = Taught(self.reranker)
+        self._reranker_state = RerankerState(self.reranker)
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -114,9 +122,11 @@ class TwoStage(Composed):
             threads: how many to use; all CPUs by default.
         """
         with blas_threads(threads):
-            models = self.describer.models
-            lesson = training.from_split(self.first, models, split, self.candidates, memory_bytes(memory), threads)
-            return self._learn(lesson)
+            models = self.candidate_features.models
+            training_set = training.from_split(
+                self.first, models, split, self.candidates, memory_bytes(memory), threads
+            )
+            return self._learn(training_set)
 
     def fit_impressions(
         self,
@@ -156,10 +166,10 @@ class TwoStage(Composed):
                 )
             )
 
-    def _learn(self, lesson: Lesson) -> Self:
-        described = self.describer.describe(lesson.candidates)
-        self.reranker.fit(described, lesson.relevance)
-        self._taught.learnt(described.feature_names, lesson)
+    def _learn(self, training_set: TrainingSet) -> Self:
+        described = self.candidate_features.describe(training_set.candidates)
+        self.reranker.fit(described, training_set.relevance)
+        self._reranker_state.learnt(described.feature_names, training_set)
         return self
 
     def with_first(
@@ -184,7 +194,7 @@ class TwoStage(Composed):
             context_features: likewise.
             extra: likewise.
         """
-        own = self.describer
+        own = self.candidate_features
         if models is None and own.models:
             raise SettingError(
                 f"stage two takes scores of {', '.join(own.models)} too; pass models= fitted on the same events"
@@ -198,17 +208,19 @@ class TwoStage(Composed):
             context_features=own.context_features if context_features is None else context_features,
             extra=own.extra if extra is None else extra,
         )
-        other._take(self._taught)
+        other._take(self._reranker_state)
         return other
 
-    def _take(self, taught: Taught) -> None:
+    def _take(self, taught: RerankerState) -> None:
         """What was learnt elsewhere, if it was learnt from the features that there are here."""
         if taught.feature_names is not None:
-            own = self.describer.names
-            known = taught.feature_names[: len(own)] if self.describer.extra is not None else taught.feature_names
+            own = self.candidate_features.names
+            known = (
+                taught.feature_names[: len(own)] if self.candidate_features.extra is not None else taught.feature_names
+            )
             if known != own:
                 raise SettingError(mismatch(taught.feature_names, own))
-        self._taught = taught
+        self._reranker_state = taught
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -288,7 +300,7 @@ class TwoStage(Composed):
         queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
             items, scores = self._found(queries, filters, self.candidates, memory_bytes(memory), threads)
-            return self.describer.describe(found_by(self.first, queries, items, scores, threads))
+            return self.candidate_features.describe(found_by(self.first, queries, items, scores, threads))
 
     def similar_items(
         self,
@@ -369,7 +381,7 @@ class TwoStage(Composed):
         return out
 
     def _second_scores(self, candidates: Candidates) -> npt.NDArray[np.float64]:
-        described = self.describer.describe(candidates)
+        described = self.candidate_features.describe(candidates)
         if described.feature_names != self.feature_names_:
             raise SettingError(mismatch(self.feature_names_ or (), described.feature_names))
         return scores_of(self.reranker, described)
@@ -379,12 +391,12 @@ class TwoStage(Composed):
     @property
     def feature_names_(self) -> tuple[str, ...] | None:
         """The features that stage two learnt from; None before it has."""
-        return self._taught.feature_names
+        return self._reranker_state.feature_names
 
     @property
     def training_(self) -> dict[str, int]:
         """What stage two learnt from, counted."""
-        return self._taught.counts
+        return self._reranker_state.counts
 
     def knows_answers(self, split: Split) -> float:
         """The share of the pairs that this split asks for from which stage two learnt, from 0 to 1.
@@ -393,14 +405,14 @@ class TwoStage(Composed):
         a second stage that learnt from a split of `split.train` it is 0.
         """
         truth, history = split.truth.by_context, split.history.by_context
-        known = np.isin(training.digests(*training.pairs_of(split.truth)), self._taught.pairs)
+        known = np.isin(training.digests(*training.pairs_of(split.truth)), self._reranker_state.pairs)
         row_of = np.repeat(np.arange(truth.n_rows), truth.lengths)
         had = split.history.items.encode(split.truth.items.frame, unknown="mark")[truth.indices]
         known &= ~has_pairs(history.indptr, history.indices, row_of, had)
         return float(known.mean()) if len(known) else 0.0
 
     def _require_fit(self) -> None:
-        self._taught.require_fit()
+        self._reranker_state.require_fit()
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -412,28 +424,28 @@ class TwoStage(Composed):
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
         from shortlist.recommenders.registry import require_loadable, require_registered
-        from shortlist.reranking.storage import restored
+        from shortlist.reranking.two_stage_storage import restored
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
         stored = self._stored()
-        self.describer.check()
-        require_registered(self.first, *self.describer.models.values())
+        self.candidate_features.check()
+        require_registered(self.first, *self.candidate_features.models.values())
         reranker = None if type(self.reranker) is LambdaMART else self.reranker
-        restore = partial(restored, reranker=reranker, extra=self.describer.extra)
+        restore = partial(restored, reranker=reranker, extra=self.candidate_features.extra)
         require_loadable(path, stored, restore)
         refuse_checkpoint(path)
         save_model(path, stored)
 
     def _stored(self) -> StoredModel:
-        from shortlist.reranking.storage import stored_of
+        from shortlist.reranking.two_stage_storage import stored_of
 
         self._require_fit()
         return stored_of(self)
 
     def _code(self) -> list[str]:
         reranker = None if type(self.reranker) is LambdaMART else type(self.reranker)
-        own = [one for one in (reranker, self.describer.extra) if one is not None]
+        own = [one for one in (reranker, self.candidate_features.extra) if one is not None]
         return [f"{one.__module__}.{getattr(one, '__qualname__', type(one).__qualname__)}" for one in own]
 
     @classmethod
@@ -441,7 +453,7 @@ class TwoStage(Composed):
         cls, path: str | PathLike[str], *, reranker: Reranker | None = None, extra: Extra | None = None
     ) -> TwoStage:
         """Read what `save` wrote, with the code that it could not write: a fitted reranker of your own, and `extra`."""
-        from shortlist.reranking.storage import restored
+        from shortlist.reranking.two_stage_storage import restored
         from shortlist.storage import load_model
 
         return restored(load_model(path), path, reranker=reranker, extra=extra)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shortlist.retrieval.exact import item_ranks, top_n
+from shortlist.retrieval.exact_search import item_ranks, top_n
 from shortlist.retrieval.filters import Filters
 from shortlist.scoring.blocks import BlockScorer, DotProductScorer
 

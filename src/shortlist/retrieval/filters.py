@@ -14,7 +14,7 @@ from shortlist.errors import SettingError
 from shortlist.retrieval.order import FILTERED_BITS
 from shortlist.scoring.blocks import BlockScorer, SubsetScorer
 
-Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+CsrRows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Filters:
         deny: items never to return, for all queries.
         allow: the only items to return, for all queries.
         allow_rows: the only items to return, per query.
-        standing: `allow` and `deny` in the form that indexes ask, where it was made before (`with_standing`).
+        standing: `allow` and `deny` in the form that indexes ask, where it was made before (`with_item_mask`).
     """
 
-    exclude: Rows | None = None
+    exclude: CsrRows | None = None
     deny: npt.NDArray[np.int32] | None = None
     allow: npt.NDArray[np.int32] | None = None
-    allow_rows: Rows | None = None
-    standing: Standing | None = None
+    allow_rows: CsrRows | None = None
+    item_mask: ItemMask | None = None
 
     def kept(self, n_items: int) -> npt.NDArray[np.bool_]:
         """Which of so many items `allow` and `deny` leave."""
-        if self.standing is not None:
-            return self.standing.kept
+        if self.item_mask is not None:
+            return self.item_mask.kept
         kept = np.full(n_items, self.allow is None)
         if self.allow is not None:
             kept[_codes(self.allow, n_items, "allow")] = True
@@ -48,14 +48,14 @@ class Filters:
             kept[_codes(self.deny, n_items, "deny")] = False
         return kept
 
-    def with_standing(self, n_items: int) -> Filters:
+    def with_item_mask(self, n_items: int) -> Filters:
         """The same filters, prepared for many searches over so many items."""
-        if self.standing is not None or (self.allow is None and self.deny is None):
+        if self.item_mask is not None or (self.allow is None and self.deny is None):
             return self
         kept = self.kept(n_items)
         bytes_ = np.packbits(kept, bitorder="little")
         bits = np.pad(bytes_, (0, -len(bytes_) % 8)).view(np.uint64)
-        return replace(self, standing=Standing(bits, n_items, int(np.count_nonzero(kept))))
+        return replace(self, item_mask=ItemMask(bits, n_items, int(np.count_nonzero(kept))))
 
     def checked(self, n_queries: int, n_items: int) -> Filters:
         """The same filters, of items that there are, and their rows being one for each query."""
@@ -64,11 +64,11 @@ class Filters:
             for name, given in (("exclude", self.exclude), ("allow_rows", self.allow_rows))
         )
         same = replace(self, exclude=exclude, allow_rows=allow_rows)
-        if self.standing is None:
+        if self.item_mask is None:
             allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
             return replace(same, allow=allow, deny=None if self.deny is None else _codes(self.deny, n_items, "deny"))
-        if self.standing.n_items != n_items:
-            raise SettingError(f"the filters were prepared for {self.standing.n_items} items; expected {n_items}")
+        if self.item_mask.n_items != n_items:
+            raise SettingError(f"the filters were prepared for {self.item_mask.n_items} items; expected {n_items}")
         return same
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
@@ -77,7 +77,7 @@ class Filters:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class ItemMask:
     """What `allow` and `deny` leave.
 
     Attributes:
@@ -106,7 +106,7 @@ class Standing:
         return np.flatnonzero(self.kept).astype(np.int32)
 
 
-def _taken(rows: Rows | None, queries: npt.NDArray[np.int64]) -> Rows | None:
+def _taken(rows: CsrRows | None, queries: npt.NDArray[np.int64]) -> CsrRows | None:
     if rows is None:
         return None
     starts, codes = rows
@@ -115,7 +115,7 @@ def _taken(rows: Rows | None, queries: npt.NDArray[np.int64]) -> Rows | None:
     return indptr, np.concatenate([np.empty(0, np.int32), *some])
 
 
-class Masks(NamedTuple):
+class ColumnMasks(NamedTuple):
     """Filters in the columns of a scorer; an empty array stands for a filter that was not given."""
 
     exclude_starts: npt.NDArray[np.int64]
@@ -126,7 +126,7 @@ class Masks(NamedTuple):
     columns: npt.NDArray[np.int32]  # the column of each item code, -1 for none; empty: a code is its column
 
 
-def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, Masks, npt.NDArray[np.int32]]:
+def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, ColumnMasks, npt.NDArray[np.int32]]:
     """The scorer to ask, the masks to lay on it, and the item code of each of its columns (empty: the column itself).
 
     Where `allow` names at most half of the items and the scorer can be narrowed to them, only they are scored.
@@ -137,15 +137,15 @@ def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, M
     exclude = item_rows(filters.exclude, scorer.n_queries, n_items, "exclude")
     allow_rows = item_rows(filters.allow_rows, scorer.n_queries, n_items, "allow_rows")
     if filters.allow is None and filters.deny is None:
-        return scorer, Masks(*exclude, *allow_rows, none, none), none
+        return scorer, ColumnMasks(*exclude, *allow_rows, none, none), none
     kept = filters.kept(n_items)
     if filters.allow is None or not isinstance(scorer, SubsetScorer) or 2 * np.count_nonzero(kept) > n_items:
         blocked = np.flatnonzero(~kept).astype(np.int32)
-        return scorer, Masks(*exclude, *allow_rows, blocked, none), none
+        return scorer, ColumnMasks(*exclude, *allow_rows, blocked, none), none
     codes = np.flatnonzero(kept).astype(np.int32)
     columns = np.full(n_items, -1, np.int32)
     columns[codes] = np.arange(len(codes), dtype=np.int32)
-    return scorer.subset(codes), Masks(*exclude, *allow_rows, none, columns), codes
+    return scorer.subset(codes), ColumnMasks(*exclude, *allow_rows, none, columns), codes
 
 
 def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int32]:
@@ -156,7 +156,7 @@ def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int3
     return codes if codes.flags.writeable else codes.copy()
 
 
-def item_rows(given: Rows | None, n_queries: int, n_items: int, name: str) -> Rows:
+def item_rows(given: CsrRows | None, n_queries: int, n_items: int, name: str) -> CsrRows:
     """Check that `given` is one row of item codes per query; None becomes two empty arrays."""
     if given is None:
         return np.empty(0, np.int64), np.empty(0, np.int32)
@@ -171,7 +171,7 @@ def item_rows(given: Rows | None, n_queries: int, n_items: int, name: str) -> Ro
 
 
 @kernel
-def sorted_starts(q0: int, masks: Masks, n_rows: int) -> npt.NDArray[np.int64]:
+def sorted_starts(q0: int, masks: ColumnMasks, n_rows: int) -> npt.NDArray[np.int64]:
     """Where each query's exclusions begin, for queries whose exclusions ascend; -1 for the others."""
     cursors = np.empty(n_rows, np.int64)
     for r in range(n_rows):

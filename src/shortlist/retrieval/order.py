@@ -101,7 +101,7 @@ def row_seed(order: Order, q: int) -> np.uint64:
 
 
 @bare_kernel
-def standing(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
+def item_mask(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
     """Sort key s and the tie number of item i in one int64; higher is better. `seed` is the query's `row_seed`."""
     if mode == BY_CODE:
         tie = np.int64(i)
@@ -113,7 +113,7 @@ def standing(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint3
 
 
 def ties_numpy(order: Order, q: int, items: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """NumPy twin of the tie number inside `standing`, for query q."""
+    """NumPy twin of the tie number inside `item_mask`, for query q."""
 
     def mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

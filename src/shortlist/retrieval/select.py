@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import bare_kernel
-from shortlist.retrieval.filters import Masks, exclude_some, keep_only
+from shortlist.retrieval.filters import ColumnMasks, exclude_some, keep_only
 from shortlist.retrieval.order import (
     BY_CODE,
     FILTERED,
@@ -16,17 +16,17 @@ from shortlist.retrieval.order import (
     INFINITY_KEY,
     MINUS_INFINITY_KEY,
     Order,
+    item_mask,
     key_of,
     raw_key_of,
     row_seed,
-    standing,
 )
 
 HIGHEST = np.iinfo(np.int64).max
 GROUP = 64  # scores whose maximum is compared with the threshold at once
 
 
-class Best(NamedTuple):
+class BestSoFar(NamedTuple):
     """The candidates of some queries so far, one row each, in no order; the best n are always among them."""
 
     standings: npt.NDArray[np.int64]
@@ -37,10 +37,10 @@ class Best(NamedTuple):
     cursors: npt.NDArray[np.int64]  # for `exclude_some`
 
 
-def no_candidates(n_rows: int, n: int, cursors: npt.NDArray[np.int64]) -> Best:
+def no_candidates(n_rows: int, n: int, cursors: npt.NDArray[np.int64]) -> BestSoFar:
     """Room for twice n candidates: the more room, the fewer clearings, and the later the thresholds rise."""
     room = n + max(n, 16)
-    return Best(
+    return BestSoFar(
         np.empty((n_rows, room), np.int64),
         np.empty((n_rows, room), np.int32),
         np.zeros(n_rows, np.int64),
@@ -52,7 +52,14 @@ def no_candidates(n_rows: int, n: int, cursors: npt.NDArray[np.int64]) -> Best:
 
 @bare_kernel
 def select_block(
-    X: npt.NDArray[np.int32], n: int, q0: int, j0: int, masks: Masks, order: Order, best: Best, room: Room
+    X: npt.NDArray[np.int32],
+    n: int,
+    q0: int,
+    j0: int,
+    masks: ColumnMasks,
+    order: Order,
+    best: BestSoFar,
+    room: SelectWorkspace,
 ) -> None:
     """Take the scores of queries q0… for columns j0…, given by their bits X, into each query's candidates.
 
@@ -109,7 +116,7 @@ def select_block(
                 i = np.int32(j0 + j)
                 if len(codes) > 0:
                     i = codes[j0 + j]
-                z = standing(key_of(x[j]), i, mode, priority, seed)
+                z = item_mask(key_of(x[j]), i, mode, priority, seed)
                 if z >= lowest:
                     Z[size], I[size] = z, i
                     size += 1
@@ -121,7 +128,7 @@ def select_block(
         best.sizes[r] = size
 
 
-class Room(NamedTuple):
+class SelectWorkspace(NamedTuple):
     """Room for what `select_block` needs on the way, for blocks of some width."""
 
     maxima: npt.NDArray[np.int32]
@@ -130,7 +137,7 @@ class Room(NamedTuple):
     eights: npt.NDArray[np.uint64]  # the same
 
     @classmethod
-    def of(cls, width: int) -> Room:
+    def of(cls, width: int) -> SelectWorkspace:
         """Room that nothing has been written to."""
         reached = np.zeros(GROUP, np.uint8)
         groups = (width + GROUP - 1) // GROUP
@@ -146,7 +153,7 @@ def best_numpy(
 
 
 @bare_kernel
-def finish(n: int, best: Best, items: npt.NDArray[np.int32], S: npt.NDArray[np.int32]) -> None:
+def finish(n: int, best: BestSoFar, items: npt.NDArray[np.int32], S: npt.NDArray[np.int32]) -> None:
     """Write each query's best n items and the bits of their scores, best first; pad with -1 and -inf."""
     for r in range(len(items)):
         Z, I = best.standings[r], best.items[r]  # noqa: E741

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number, numbers, whole
+from shortlist._checks import number, numbers, whole
 from shortlist._threads import run_chunks
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
-from shortlist.sampling.base import Array, Exclude, Negatives, Sampler
+from shortlist.sampling.base import Array, BoundSampler, Exclude, Sampler
+from shortlist.sampling.sampler_tables import ADAPTIVE, SamplerTables
 from shortlist.sampling.sorting import sort_falling
-from shortlist.sampling.tables import ADAPTIVE, Tables
 
 _COLUMNS = 16  # coordinates that a thread sorts at a time
 
@@ -42,7 +42,7 @@ class AdaptiveRank(Sampler):
         exclude: `"history"` or `"positive"`, see `Sampler`.
         refresh: after how many draws the lists are sorted anew; None is |I|·log₂|I|.
 
-    >>> negatives = AdaptiveRank(gamma=1.0).over(Rows.from_lists([np.array([0])], n_columns=4))
+    >>> negatives = AdaptiveRank(gamma=1.0).bind(Rows.from_lists([np.array([0])], n_columns=4))
     >>> negatives.refresh(np.array([[4.0], [3.0], [2.0], [1.0]]))
     >>> negatives.probabilities(context=0, positive=0, context_embedding=np.array([1.0])).round(3)
     array([0.   , 0.665, 0.245, 0.09 ])
@@ -58,18 +58,18 @@ class AdaptiveRank(Sampler):
         if self.refresh is not None:
             whole("refresh", self.refresh)
 
-    def over(self, histories: Rows) -> AdaptiveRankNegatives:
-        """The sampler over some data, see `Sampler.over`."""
-        return AdaptiveRankNegatives(histories, self)
+    def bind(self, histories: SparseRows) -> BoundAdaptiveRank:
+        """The sampler over some data, see `Sampler.bind`."""
+        return BoundAdaptiveRank(histories, self)
 
 
-class AdaptiveRankNegatives(Negatives):
+class BoundAdaptiveRank(BoundSampler):
     """`AdaptiveRank` over some data; draws need `refresh` first."""
 
-    def __init__(self, histories: Rows, settings: AdaptiveRank) -> None:
+    def __init__(self, histories: SparseRows, settings: AdaptiveRank) -> None:
         super().__init__(histories, settings.exclude)
         self._settings = settings
-        self._tables: Tables | None = None
+        self._tables: SamplerTables | None = None
 
     @property
     def refresh_every(self) -> int:
@@ -98,15 +98,15 @@ class AdaptiveRankNegatives(Negatives):
         self._tables = self._plain_tables._replace(lists=lists, sigma=sigma, gamma=float(self._settings.gamma))
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> SamplerTables:
         """What kernels draw from."""
         if self._tables is None:
             raise SettingError("AdaptiveRank has seen no model; call refresh(item_embeddings) before it is to draw")
         return self._tables
 
     @cached_property
-    def _plain_tables(self) -> Tables:
-        return Tables.of(ADAPTIVE, self.exclude, self.histories)
+    def _plain_tables(self) -> SamplerTables:
+        return SamplerTables.of(ADAPTIVE, self.exclude, self.histories)
 
     def _influence(self, embeddings: Array | None) -> npt.NDArray[np.float64]:
         """q(f|c), by row."""

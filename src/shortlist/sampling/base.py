@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import flag, instance, numbers, one_of, whole
-from shortlist.data.rows import Rows, has_pairs
+from shortlist._checks import flag, instance, numbers, one_of, whole
+from shortlist.data.sparse_rows import SparseRows, has_pairs
 from shortlist.errors import SettingError
-from shortlist.sampling.tables import Tables
+from shortlist.sampling.sampler_tables import SamplerTables
 
 Array: TypeAlias = npt.NDArray[Any]
 Exclude: TypeAlias = Literal["history", "positive"]
@@ -39,25 +39,25 @@ class Sampler(ABC):
     exclude: Exclude
 
     @abstractmethod
-    def over(self, histories: Rows) -> Negatives:
+    def bind(self, histories: SparseRows) -> BoundSampler:
         """The sampler over some data, whose items by context these are (`interactions.by_context`)."""
 
     def _check_exclude(self) -> None:
         one_of("exclude", self.exclude, ("history", "positive"))
 
 
-class Negatives(ABC):
+class BoundSampler(ABC):
     """A sampler over the histories of some data."""
 
-    def __init__(self, histories: Rows, exclude: Exclude) -> None:
-        instance("histories", histories, Rows, "rows of items by context, such as interactions.by_context")
+    def __init__(self, histories: SparseRows, exclude: Exclude) -> None:
+        instance("histories", histories, SparseRows, "rows of items by context, such as interactions.by_context")
         self.histories, self.exclude = histories, exclude
         self.n_items = histories.n_columns
 
     @property
     @abstractmethod
-    def tables(self) -> Tables:
-        """What kernels draw from (`shortlist.sampling.kernels`); another one after each `refresh`."""
+    def tables(self) -> SamplerTables:
+        """What kernels draw from (`shortlist.sampling.draw_kernels`); another one after each `refresh`."""
 
     @property
     def refresh_every(self) -> int | None:

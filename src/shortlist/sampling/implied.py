@@ -7,16 +7,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import instance, numbers, one_of, whole
+from shortlist._checks import instance, numbers, one_of, whole
 from shortlist.errors import SettingError
-from shortlist.sampling.base import Array, Negatives, code
+from shortlist.sampling.base import Array, BoundSampler, code
 
 Kind: TypeAlias = Literal["pointwise", "pairwise"]
 
 
 def implied_weight(
     kind: Kind,
-    negatives: Negatives,
+    negatives: BoundSampler,
     context: int,
     *,
     positive: int | None = None,
@@ -42,7 +42,7 @@ def implied_weight(
 
     Args:
         kind: `"pointwise"` or `"pairwise"`.
-        negatives: the sampler over the data, `sampler.over(interactions.by_context)`.
+        negatives: the sampler over the data, `sampler.bind(interactions.by_context)`.
         context: c.
         positive: i, for a pairwise loss.
         step_weight: α̃, a number or one for each item.
@@ -50,9 +50,9 @@ def implied_weight(
         context_embedding: φ(c), for samplers that ask for it.
         scores: ŷ(·|c), likewise.
 
-    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.sampling import Uniform
-    >>> negatives = Uniform().over(Rows.from_lists([np.array([0, 1])], n_columns=6))
+    >>> negatives = Uniform().bind(Rows.from_lists([np.array([0, 1])], n_columns=6))
     >>> implied_weight("pointwise", negatives, context=0, n_negatives=4)
     array([0., 0., 2., 2., 2., 2.])
     >>> implied_weight("pairwise", negatives, context=0, positive=1)
@@ -65,7 +65,7 @@ def implied_weight(
 def step_weight_for(
     kind: Kind,
     wanted: float | Array,
-    negatives: Negatives,
+    negatives: BoundSampler,
     context: int,
     *,
     positive: int | None = None,
@@ -87,9 +87,9 @@ def step_weight_for(
         context_embedding: φ(c), for samplers that ask for it.
         scores: ŷ(·|c), likewise.
 
-    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.sampling import Uniform
-    >>> negatives = Uniform().over(Rows.from_lists([np.array([0, 1])], n_columns=6))
+    >>> negatives = Uniform().bind(Rows.from_lists([np.array([0, 1])], n_columns=6))
     >>> step_weight_for("pairwise", 1.0, negatives, context=0, positive=1)
     array([0., 0., 4., 4., 4., 4.])
     """
@@ -108,12 +108,18 @@ def step_weight_for(
 
 
 def _expected_steps(
-    kind: Kind, negatives: Negatives, context: int, positive: int | None, n_negatives: int, embedding: Any, scores: Any
+    kind: Kind,
+    negatives: BoundSampler,
+    context: int,
+    positive: int | None,
+    n_negatives: int,
+    embedding: Any,
+    scores: Any,
 ) -> npt.NDArray[np.float64]:
     """How often each item is the negative, on average, when all positives of the context (or the one) come once."""
     one_of("kind", kind, ("pointwise", "pairwise"))
     instance(
-        "negatives", negatives, Negatives, "a sampler over the data, such as Uniform().over(interactions.by_context)"
+        "negatives", negatives, BoundSampler, "a sampler over the data, such as Uniform().bind(interactions.by_context)"
     )
     whole("n_negatives", n_negatives)
     if (positive is None) == (kind == "pairwise"):

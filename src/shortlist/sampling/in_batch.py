@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.sampling.base import Array, Exclude, Sampler
-from shortlist.sampling.popularity import PopularityNegatives
-from shortlist.sampling.tables import IN_BATCH, Tables
+from shortlist.sampling.popularity import BoundPopularity
+from shortlist.sampling.sampler_tables import IN_BATCH, SamplerTables
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class InBatch(Sampler):
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
     >>> histories = Rows.from_lists([np.array([0]), np.array([0, 1]), np.array([1, 2])], n_columns=3)
-    >>> negatives = InBatch().over(histories)
+    >>> negatives = InBatch().bind(histories)
     >>> contexts, positives = np.array([0, 2]), np.array([0, 2])
     >>> negatives.draw(contexts, positives, 1, np.random.default_rng(0)).items.tolist()
     [[2], [0]]
@@ -37,21 +37,21 @@ class InBatch(Sampler):
     def __post_init__(self) -> None:
         self._check_exclude()
 
-    def over(self, histories: Rows) -> InBatchNegatives:
-        """The sampler over some data, see `Sampler.over`."""
-        return InBatchNegatives(histories, self.exclude)
+    def bind(self, histories: SparseRows) -> BoundInBatch:
+        """The sampler over some data, see `Sampler.bind`."""
+        return BoundInBatch(histories, self.exclude)
 
 
-class InBatchNegatives(PopularityNegatives):
+class BoundInBatch(BoundPopularity):
     """`InBatch` over some data."""
 
-    def __init__(self, histories: Rows, exclude: Exclude) -> None:
+    def __init__(self, histories: SparseRows, exclude: Exclude) -> None:
         super().__init__(histories, exclude, beta=1.0)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> SamplerTables:
         """What kernels draw from."""
-        return Tables.of(IN_BATCH, self.exclude, self.histories)
+        return SamplerTables.of(IN_BATCH, self.exclude, self.histories)
 
     def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
         return positives[rng.integers(len(positives), size=len(pairs))]

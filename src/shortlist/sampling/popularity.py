@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import number
-from shortlist.data.rows import Rows
+from shortlist._checks import number
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import DataError
-from shortlist.sampling.alias import alias_table
-from shortlist.sampling.base import Array, Exclude, Negatives, Sampler
-from shortlist.sampling.tables import POPULARITY, Tables
+from shortlist.sampling.alias_tables import alias_table
+from shortlist.sampling.base import Array, BoundSampler, Exclude, Sampler
+from shortlist.sampling.sampler_tables import POPULARITY, SamplerTables
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Popularity(Sampler):
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
     >>> histories = Rows.from_lists([np.array([0]), np.array([0, 1]), np.array([1, 2, 0, 3])], n_columns=4)
-    >>> Popularity(beta=1).over(histories).probabilities(context=0, positive=0)
+    >>> Popularity(beta=1).bind(histories).probabilities(context=0, positive=0)
     array([0.  , 0.5 , 0.25, 0.25])
     """
 
@@ -40,15 +40,15 @@ class Popularity(Sampler):
         number("beta", self.beta)
         self._check_exclude()
 
-    def over(self, histories: Rows) -> PopularityNegatives:
-        """The sampler over some data, see `Sampler.over`."""
-        return PopularityNegatives(histories, self.exclude, self.beta)
+    def bind(self, histories: SparseRows) -> BoundPopularity:
+        """The sampler over some data, see `Sampler.bind`."""
+        return BoundPopularity(histories, self.exclude, self.beta)
 
 
-class PopularityNegatives(Negatives):
+class BoundPopularity(BoundSampler):
     """`Popularity` over some data."""
 
-    def __init__(self, histories: Rows, exclude: Exclude, beta: float) -> None:
+    def __init__(self, histories: SparseRows, exclude: Exclude, beta: float) -> None:
         super().__init__(histories, exclude)
         counts = histories.column_counts()
         if not counts.any():
@@ -58,10 +58,10 @@ class PopularityNegatives(Negatives):
         self.popularity: npt.NDArray[np.float64] = powers / powers.sum()
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> SamplerTables:
         """What kernels draw from."""
         share, alias = self._alias
-        return Tables.of(POPULARITY, self.exclude, self.histories)._replace(share=share, alias=alias)
+        return SamplerTables.of(POPULARITY, self.exclude, self.histories)._replace(share=share, alias=alias)
 
     @cached_property
     def _alias(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import flag, number, share, whole
-from shortlist.data.rows import Rows
+from shortlist._checks import flag, number, share, whole
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, Draw, Exclude, Sampler, Score
-from shortlist.sampling.tables import REJECTION, Tables
-from shortlist.sampling.uniform import UniformNegatives
+from shortlist.sampling.sampler_tables import REJECTION, SamplerTables
+from shortlist.sampling.uniform import BoundUniform
 
 _MOST_LISTED = 10_000_000
 
@@ -41,7 +41,7 @@ class Rejection(Sampler):
         rounds: how many proposals at most.
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
-    >>> negatives = Rejection(rounds=3).over(Rows.from_lists([np.array([0])], n_columns=5))
+    >>> negatives = Rejection(rounds=3).bind(Rows.from_lists([np.array([0])], n_columns=5))
     >>> negatives.probabilities(context=0, positive=0, scores=np.array([2.0, 3.0, 1.5, 1.0, 0.0]))
     array([0.    , 0.4375, 0.4375, 0.    , 0.    ])
     """
@@ -55,22 +55,22 @@ class Rejection(Sampler):
         whole("rounds", self.rounds, most=1_000_000)
         self._check_exclude()
 
-    def over(self, histories: Rows) -> RejectionNegatives:
-        """The sampler over some data, see `Sampler.over`."""
-        return RejectionNegatives(histories, self)
+    def bind(self, histories: SparseRows) -> BoundRejection:
+        """The sampler over some data, see `Sampler.bind`."""
+        return BoundRejection(histories, self)
 
 
-class RejectionNegatives(UniformNegatives):
+class BoundRejection(BoundUniform):
     """`Rejection` over some data."""
 
-    def __init__(self, histories: Rows, settings: Rejection) -> None:
+    def __init__(self, histories: SparseRows, settings: Rejection) -> None:
         super().__init__(histories, settings.exclude)
         self._settings = settings
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> SamplerTables:
         """What kernels draw from."""
-        return Tables.of(REJECTION, self.exclude, self.histories)._replace(
+        return SamplerTables.of(REJECTION, self.exclude, self.histories)._replace(
             margin=float(self._settings.margin), rounds=int(self._settings.rounds)
         )
 

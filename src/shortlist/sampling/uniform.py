@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
-from shortlist.sampling.base import Array, Exclude, Negatives, Sampler
-from shortlist.sampling.tables import UNIFORM, Tables
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.sampling.base import Array, BoundSampler, Exclude, Sampler
+from shortlist.sampling.sampler_tables import UNIFORM, SamplerTables
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Uniform(Sampler):
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
     >>> histories = Rows.from_lists([np.array([0, 2])], n_columns=5)
-    >>> Uniform().over(histories).probabilities(context=0, positive=2).round(3)
+    >>> Uniform().bind(histories).probabilities(context=0, positive=2).round(3)
     array([0.   , 0.333, 0.   , 0.333, 0.333])
     """
 
@@ -34,18 +34,18 @@ class Uniform(Sampler):
     def __post_init__(self) -> None:
         self._check_exclude()
 
-    def over(self, histories: Rows) -> UniformNegatives:
-        """The sampler over some data, see `Sampler.over`."""
-        return UniformNegatives(histories, self.exclude)
+    def bind(self, histories: SparseRows) -> BoundUniform:
+        """The sampler over some data, see `Sampler.bind`."""
+        return BoundUniform(histories, self.exclude)
 
 
-class UniformNegatives(Negatives):
+class BoundUniform(BoundSampler):
     """`Uniform` over some data."""
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> SamplerTables:
         """What kernels draw from."""
-        return Tables.of(UNIFORM, self.exclude, self.histories)
+        return SamplerTables.of(UNIFORM, self.exclude, self.histories)
 
     def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
         return rng.integers(self.n_items, size=len(pairs), dtype=np.int32)

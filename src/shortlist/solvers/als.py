@@ -8,15 +8,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import LossParts, PointwiseSquare, Terms
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import LossParts, PointwiseSquare, Terms
 from shortlist.solvers import exact
 from shortlist.solvers.epochs import WholeRows
 
 # Called with one side's rows and terms, the other side's embeddings, its own, and the threads; sets its own, given the
 # other's. May rotate both in place by one orthogonal matrix: scores stay as they are.
 HalfStep: TypeAlias = Callable[
-    [Rows, Terms, npt.NDArray[np.float32], npt.NDArray[np.float32], int | None],
+    [SparseRows, Terms, npt.NDArray[np.float32], npt.NDArray[np.float32], int | None],
     None,
 ]
 
@@ -49,8 +49,8 @@ class Alternation(WholeRows):
     def __init__(
         self,
         objective: PointwiseSquare,
-        by_context: Rows,
-        by_item: Rows,
+        by_context: SparseRows,
+        by_item: SparseRows,
         items: npt.NDArray[np.float32],
         *,
         contexts: npt.NDArray[np.float32] | None = None,

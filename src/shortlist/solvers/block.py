@@ -10,11 +10,11 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Terms, gramian
-from shortlist.solvers.basis import column_lengths, drop_noise, eigenbasis, is_clear, rotate
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import Terms, gramian
 from shortlist.solvers.cholesky import AHEAD, LINE, SPAN, room, solve_tiles
-from shortlist.solvers.systems import SINGULAR, in_float32, row_system
+from shortlist.solvers.eigenbasis import column_lengths, drop_noise, eigenbasis, is_clear, rotate
+from shortlist.solvers.normal_equations import SINGULAR, in_float32, row_system
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -22,7 +22,7 @@ _ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
 
 def half_step(
-    rows: Rows,
+    rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
     own: npt.NDArray[np.float32],
@@ -64,7 +64,7 @@ def half_step(
 
 
 def half_step_reference(
-    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], *, block: int = 64
+    rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], *, block: int = 64
 ) -> npt.NDArray[np.float64]:
     """What `half_step` sets `own` to, without the rotation, in a few lines of NumPy."""
     exact = other.astype(np.float64)

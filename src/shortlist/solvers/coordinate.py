@@ -12,10 +12,10 @@ from numba.core import types
 from shortlist._numba import fast_kernel
 from shortlist._prefetch import intrinsic, prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Terms, gramian
-from shortlist.solvers.basis import drop_noise
-from shortlist.solvers.systems import row_system
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import Terms, gramian
+from shortlist.solvers.eigenbasis import drop_noise
+from shortlist.solvers.normal_equations import row_system
 
 Array: TypeAlias = npt.NDArray[Any]
 _TILE = 8  # pairs, and coordinates, that are transposed at once
@@ -25,7 +25,11 @@ _PANEL = 2**17  # numbers of a row's pairs that are held at once: half of a seco
 
 
 def half_step(
-    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
+    rows: SparseRows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    threads: int | None = None,
 ) -> None:
     """One sweep over the coordinates of every row of `own`: each in turn becomes its best value given the others.
 
@@ -52,7 +56,7 @@ def half_step(
 
 
 def half_step_reference(
-    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32]
+    rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
     """What `half_step` sets `own` to, in a few lines of NumPy: a Gauss-Seidel sweep of each row's system."""
     exact, out = other.astype(np.float64), own.astype(np.float64)

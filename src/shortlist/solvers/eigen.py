@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Terms
-from shortlist.solvers.basis import diagonalise
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import Terms
+from shortlist.solvers.cg_limits import END, FROZEN, NEAR, ON_THE_WAY, TO_THE_END, CGLimits
+from shortlist.solvers.eigenbasis import diagonalise
 from shortlist.solvers.exact import solve_exact
-from shortlist.solvers.limits import END, FROZEN, NEAR, ON_THE_WAY, TO_THE_END, Limits
-from shortlist.solvers.systems import part
+from shortlist.solvers.normal_equations import part
 
 Array: TypeAlias = npt.NDArray[Any]
 _LARGEST = np.finfo(np.float32).max
@@ -36,13 +36,13 @@ _STATE = 2**25  # bytes of vectors that a thread keeps of the rows it solves at 
 
 
 def half_step(
-    rows: Rows,
+    rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
     own: npt.NDArray[np.float32],
     threads: int | None = None,
     *,
-    limits: Limits = ON_THE_WAY,
+    limits: CGLimits = ON_THE_WAY,
 ) -> None:
     """Rotate both sides into the eigenbasis of the other's Gramian and move every row of `own` towards its minimiser.
 
@@ -55,7 +55,11 @@ def half_step(
 
 
 def last_half_step(
-    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
+    rows: SparseRows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    threads: int | None = None,
 ) -> None:
     """`half_step` to the end: what `exact.half_step` gives, with some more error than float32 needs.
 
@@ -70,13 +74,13 @@ def last_half_step(
 
 
 def solve_eigen(
-    rows: Rows,
+    rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
     spectrum: npt.NDArray[np.float64],
     own: npt.NDArray[np.float32],
     threads: int | None = None,
-    limits: Limits = TO_THE_END,
+    limits: CGLimits = TO_THE_END,
 ) -> npt.NDArray[np.int64]:
     """Improve every row of `own` and return the rows that may not be at their end.
 
@@ -109,7 +113,7 @@ def solve_eigen(
 
 
 def pcg_reference(
-    A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], limits: Limits
+    A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], limits: CGLimits
 ) -> npt.NDArray[np.float64]:
     """Preconditioned conjugate gradients for one row's system: the plain form of what the kernel does."""
     inverse = 1 / np.diagonal(A)

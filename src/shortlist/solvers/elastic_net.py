@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._checks import refuse_large_squares
 from shortlist._numba import fast_kernel, kernel
-from shortlist._settings import refuse_large_squares
 from shortlist._threads import Step, balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows, product_work
+from shortlist.data.sparse_rows import SparseRows, product_work
 from shortlist.errors import ShortlistWarning
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -20,9 +20,9 @@ KEPT = 2**30  # bytes that the Gramian may take to be computed once for all
 
 
 def solve_columns(
-    by_column: Rows,
+    by_column: SparseRows,
     column_strengths: npt.NDArray[np.float32],
-    by_row: Rows,
+    by_row: SparseRows,
     row_strengths: npt.NDArray[np.float32],
     *,
     l1: float,
@@ -32,7 +32,7 @@ def solve_columns(
     sweeps: int,
     threads: int | None = None,
     step: Step | None = None,
-) -> Rows:
+) -> SparseRows:
     """For each column i of X: w = argmin ½‖x_i − Xw‖² + λ₁‖w‖₁ + ½λ₂‖w‖², w_i = 0 and, if `positive`, w ≥ 0.
 
     Row i of the answer is column i's w. Everything happens in terms of the Gramian G = XᵀX. With
@@ -86,10 +86,10 @@ def solve_columns(
         )
     counts = np.concatenate([part[0] for part in ordered])
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Rows(indptr, np.concatenate([p[1] for p in ordered]), np.concatenate([p[2] for p in ordered]), n)
+    return SparseRows(indptr, np.concatenate([p[1] for p in ordered]), np.concatenate([p[2] for p in ordered]), n)
 
 
-def _gramian(by_column: Rows, strengths: npt.NDArray[np.float32], additions: int) -> tuple[Array, Array, Array]:
+def _gramian(by_column: SparseRows, strengths: npt.NDArray[np.float32], additions: int) -> tuple[Array, Array, Array]:
     """XᵀX by rows (their columns in any order) if it is sure to be small; else nothing."""
     n = by_column.n_rows
     if min(additions, n * n) * 8 > KEPT:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._clock import working_seconds
-from shortlist.objectives.pointwise import LossParts
-from shortlist.solvers.stopping import Stopping
+from shortlist.objectives.pointwise_square import LossParts
+from shortlist.solvers.stopping import EarlyStopping
 
 Embeddings: TypeAlias = npt.NDArray[np.float32]
 
@@ -91,7 +91,7 @@ class WholeRows:
 
 
 @dataclass(frozen=True)
-class Past:
+class ResumePoint:
     """How far a fit has come; with the embeddings, and the best items where it may stop early, enough to go on."""
 
     number: int = 0  # of the last epoch
@@ -105,10 +105,10 @@ def run(
     epochs: int,
     *,
     callbacks: Sequence[Callback] = (),
-    stopping: Stopping | None = None,
+    stopping: EarlyStopping | None = None,
     every: int = 1,
-    past: Past | None = None,
-    keep: Callable[[Past], object] | None = None,
+    past: ResumePoint | None = None,
+    keep: Callable[[ResumePoint], object] | None = None,
 ) -> list[Epoch]:
     """Run epochs until there were enough, and end with the contexts solved for; returns what is told of each.
 
@@ -123,7 +123,7 @@ def run(
         past: epochs that were done before; the loop has their embeddings. The last of them is reported once more.
         keep: called after each epoch with what has happened so far, for going on from there another day.
     """
-    past = past or Past()
+    past = past or ResumePoint()
     training = [replace(one, samples=loop.samples) for one in past.training]
     seconds, validation = past.seconds, past.validation
     for number in range(max(1, past.number), epochs + 1):
@@ -133,10 +133,10 @@ def run(
             seconds = working_seconds() - began
             validation = None
             if stopping is not None and (number % every == 0 or number == epochs):
-                validation = stopping.judge(number, *loop.outcome())
+                validation = stopping.update(number, *loop.outcome())
             if keep is not None:
-                keep(Past(number, tuple(training), seconds, validation))
-        over = number == epochs or (stopping is not None and stopping.over(number))
+                keep(ResumePoint(number, tuple(training), seconds, validation))
+        over = number == epochs or (stopping is not None and stopping.should_stop(number))
         if over and stopping is None:
             loop.finish()
         training.append(Epoch(number, epochs, loop.loss(), seconds, validation, loop.samples))

@@ -10,25 +10,29 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
-from shortlist.objectives.pointwise import Terms
-from shortlist.solvers.basis import diagonalise
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.objectives.pointwise_square import Terms
 from shortlist.solvers.cholesky import AHEAD, GATHERED, LINE, SPAN, room, solve_tiles
-from shortlist.solvers.systems import least_squares
+from shortlist.solvers.eigenbasis import diagonalise
+from shortlist.solvers.normal_equations import least_squares
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
 def half_step(
-    rows: Rows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], threads: int | None = None
+    rows: SparseRows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    own: npt.NDArray[np.float32],
+    threads: int | None = None,
 ) -> None:
     """Rotate both sides into the eigenbasis of the other's Gramian and set every row of `own` to its minimiser."""
     solve_exact(rows, terms, other, diagonalise(other, own, terms, threads), own, threads)
 
 
 def solve_exact(
-    rows: Rows,
+    rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
     spectrum: npt.NDArray[np.float64],

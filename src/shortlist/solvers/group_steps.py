@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import by_key
-from shortlist.scoring.multilinear import FeatureBlock, ScaledBlock
+from shortlist.data.sparse_rows import by_key
+from shortlist.scoring.sides import FeatureBlock, ScaledBlock
 from shortlist.solvers.cholesky import AHEAD
-from shortlist.solvers.quadratic import FLAT, RowWise, send_for
+from shortlist.solvers.quadratic import FLAT, IndependentRows, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 _LARGEST = 0.3  # the share of all pairs that one group may have
 
 
-def pays(block: ScaledBlock | FeatureBlock, quadratic: RowWise) -> bool:
+def pays(block: ScaledBlock | FeatureBlock, quadratic: IndependentRows) -> bool:
     """Whether it is the faster way. A group is one thread's, so none may be much of the whole.
 
     The answer must not depend on the number of threads, since the two ways round differently.
@@ -34,7 +34,7 @@ def pays(block: ScaledBlock | FeatureBlock, quadratic: RowWise) -> bool:
 
 
 def group_changes(
-    block: ScaledBlock | FeatureBlock, quadratic: RowWise, residual: Floats, steps: int, enough: float
+    block: ScaledBlock | FeatureBlock, quadratic: IndependentRows, residual: Floats, steps: int, enough: float
 ) -> Floats:
     """What steps of conjugate gradients change the values by, of groups whose residual at first is given.
 

@@ -7,17 +7,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.scoring.multilinear import Block, Side
-from shortlist.solvers.basis import eigenbasis
-from shortlist.solvers.multilinear import ENOUGH, MANY
-from shortlist.solvers.quadratic import RowWise
+from shortlist.scoring.sides import Block, Side
+from shortlist.solvers.eigenbasis import eigenbasis
+from shortlist.solvers.multilinear_als import ENOUGH, MANY
+from shortlist.solvers.quadratic import IndependentRows
 from shortlist.solvers.single_rows import improve
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 _NOTHING = np.zeros((0, 0), np.float32)
 
 
-class FoldIn:
+class MultilinearFoldIn:
     """Embeddings φ = θJ + rest of rows that differ in θ only, each with the θ of its least loss.
 
     In θ the loss of a row is a square like that in φ, with ψJᵀ for ψ and JGJᵀ for G. What depends on the other side
@@ -27,7 +27,7 @@ class FoldIn:
     Args:
         side: as many rows as θ has numbers, each of its own group: what is known of all of them but θ.
         other: Ψ, the embeddings of the other side.
-        G: its Gramian, as in `RowWise`.
+        G: its Gramian, as in `IndependentRows`.
     """
 
     def __init__(self, side: Side, other: Floats, G: Floats) -> None:
@@ -46,7 +46,7 @@ class FoldIn:
         self._pull: Floats = self._map @ (G @ self._rest)
         self.largest = float(np.einsum("ij,ij->i", other, other, dtype=np.float64).max(initial=0))  # ‖ψ‖²
 
-    def __call__(self, loss: RowWise, ridge: Floats, threads: int | None = None) -> Floats:
+    def __call__(self, loss: IndependentRows, ridge: Floats, threads: int | None = None) -> Floats:
         """The embeddings of the rows of this loss, with ridge·‖θ − prior‖²."""
         n = loss.rows.n_rows
         theta = np.repeat(self._start[None], n, axis=0)

@@ -20,7 +20,7 @@ _BETA_1, _BETA_2 = 0.9, 0.999
 _LEAST = 1e-12  # of a step of Adam's: what is less is none
 
 
-class State(NamedTuple):
+class OptimizerState(NamedTuple):
     """What an optimizer remembers of each row; arrays with a single row where it has nothing to remember."""
 
     first: npt.NDArray[np.float32]  # Adagrad: the sum of squared gradients; Adam: the mean gradient
@@ -28,7 +28,7 @@ class State(NamedTuple):
     counts: npt.NDArray[np.float32]  # Adam: how often each row has moved, parts of steps by parts
 
     @classmethod
-    def of(cls, kind: int, shape: tuple[int, int]) -> State:
+    def of(cls, kind: int, shape: tuple[int, int]) -> OptimizerState:
         """That of rows which have not moved yet."""
         n, width = shape
         return cls(
@@ -38,7 +38,7 @@ class State(NamedTuple):
         )
 
 
-def remembered(states: tuple[State, State]) -> dict[str, npt.NDArray[Any]]:
+def remembered(states: tuple[OptimizerState, OptimizerState]) -> dict[str, npt.NDArray[Any]]:
     """The arrays of contexts and items by name: themselves, not copies."""
     sides = zip(("context", "item"), states)
     return {f"{side}_{name}": array for side, state in sides for name, array in state._asdict().items()}
@@ -56,7 +56,7 @@ def recall(own: dict[str, npt.NDArray[Any]], saved: dict[str, npt.NDArray[Any]])
 
 @fast_lean_kernel
 def apply_row(
-    kind: int, theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float
+    kind: int, theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float
 ) -> None:
     """θ_r ← θ_r − η∘direction, where the direction comes from g = ∇l + scale·λ∘θ_r.
 
@@ -82,7 +82,7 @@ def apply_known(
     theta: Array,
     r: int,
     gradient: Array,
-    state: State,
+    state: OptimizerState,
     rate: Array,
     ridge: Array,
     scale: float,
@@ -109,7 +109,7 @@ def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, sc
 
 @fast_lean_kernel
 def adagrad_row(
-    theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
+    theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
     """`apply_row` for Adagrad, likewise."""
     s = np.float32(scale)
@@ -121,7 +121,7 @@ def adagrad_row(
 
 @fast_lean_kernel
 def adam_row(
-    theta: Array, r: int, gradient: Array, state: State, rate: Array, ridge: Array, scale: float, end: int
+    theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
     """`apply_row` for Adam; `end`: how many coordinates are `alike`."""
     count, s = state.counts[r] + 1, np.float32(scale)
@@ -140,7 +140,7 @@ def apply_part(
     theta: Array,
     r: int,
     gradient: Array,
-    state: State,
+    state: OptimizerState,
     rate: Array,
     ridge: Array,
     scale: float,
@@ -186,7 +186,7 @@ def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -
 
 
 @fast_lean_kernel
-def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: Any, ridge: Any) -> None:
+def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: OptimizerState, rate: Any, ridge: Any) -> None:
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
     state.first[r, f] = total
@@ -195,7 +195,7 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: State, rate: 
 
 @fast_lean_kernel
 def _adam(
-    theta: Array, r: int, f: int, gradient: Array, state: State, first: Any, second: Any, rate: Any, ridge: Any
+    theta: Array, r: int, f: int, gradient: Array, state: OptimizerState, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:
     b1, b2, one = np.float32(_BETA_1), np.float32(_BETA_2), np.float32(1)
     g = gradient[f] + ridge * theta[r, f]

@@ -10,15 +10,15 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.solvers.cholesky import GATHERED, room, solve_tiles
-from shortlist.solvers.multilinear import Multilinear
-from shortlist.solvers.quadratic import CoupledItems, Quadratic, RowWise
+from shortlist.solvers.multilinear_als import MultilinearAlternation
+from shortlist.solvers.quadratic import CoupledItems, IndependentRows, Quadratic
 from shortlist.solvers.tiles import WIDTH, add_product
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-class PairwiseAlternation(Multilinear):
+class PairwiseAlternation(MultilinearAlternation):
     """Epochs of `PairwiseSquare` for matrix factorization, every row of which is solved for exactly.
 
     The items are coupled (`CoupledItems`): one is solved for after the other, and z and v follow each. Setting all from
@@ -39,7 +39,7 @@ def solve_contexts(quadratic: Quadratic, ridge: Floats, own: Floats) -> None:
     definite to float32 stays as it is.
     """
     q = quadratic
-    assert isinstance(q, RowWise)
+    assert isinstance(q, IndependentRows)
     d = own.shape[1]
 
     def solve(start: int, stop: int) -> None:

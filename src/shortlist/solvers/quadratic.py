@@ -19,7 +19,7 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel, fast_lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.solvers.cholesky import AHEAD, LINE
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -31,7 +31,7 @@ _NO_LEVEL = np.zeros(0, np.float32)
 FLAT = np.float32(1e-6)
 
 
-class Gains(NamedTuple):
+class DirectionGains(NamedTuple):
     """What moving each row along a direction of its own by one would do to the loss, as coordinate descent asks it.
 
     Half of the first derivative and half of the second, by row. Where rows are coupled, moving row k by δ moves the
@@ -72,14 +72,14 @@ class Quadratic(Protocol):
 class Descent(Protocol):
     """Scores of the observed pairs, kept up to date while coordinates of the rows move one after the other."""
 
-    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> DirectionGains:
         """What moving along P would do; P has a column for each of the coordinates `dims`, in which alone rows move."""
 
     def moved(self, steps: Floats) -> None:
         """Each row has moved by its step, times its direction in the last `gains`."""
 
 
-class RowWise:
+class IndependentRows:
     """Rows that do not know of each other: `PointwiseSquare` on both sides, `PairwiseSquare` for contexts.
 
     A row's block of 𝒜 is dense·G + Σ quad·ψψᵀ, and its B is Σ lin·ψ − dense·shift; without a shift it is 0. Arrays of
@@ -90,7 +90,7 @@ class RowWise:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: SparseRows,
         other: Floats,
         G: Floats,
         *,
@@ -131,10 +131,10 @@ class RowWise:
         add_squares(self.rows, self.quad, self.other, out, self.threads)
         return out
 
-    def part(self, rows: npt.NDArray[np.int64]) -> RowWise:
+    def part(self, rows: npt.NDArray[np.int64]) -> IndependentRows:
         """Some of the rows."""
         pairs = pairs_of(self.rows, rows)
-        return RowWise(
+        return IndependentRows(
             self.rows.take(rows),
             self.other,
             self.G,
@@ -156,11 +156,11 @@ class RowWise:
 class RowDescent:
     """Coordinate descent in rows that do not know of each other. A coordinate costs O(|S| + n·d)."""
 
-    def __init__(self, quadratic: RowWise, Phi: Floats) -> None:
+    def __init__(self, quadratic: IndependentRows, Phi: Floats) -> None:
         self._q = quadratic
-        self._pairs = Pairs(quadratic.rows, quadratic.other, Phi, quadratic.threads)
+        self._pairs = PairScores(quadratic.rows, quadratic.other, Phi, quadratic.threads)
 
-    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> DirectionGains:
         """See `Descent`."""
         q = self._q
         slope, curvature, _ = self._pairs.gains(P, dims, q.quad, q.lin, _NO_LEVEL)
@@ -168,7 +168,7 @@ class RowDescent:
         curvature += q.dense * np.einsum("rt,rt->r", P @ q.G[np.ix_(dims, dims)], P, dtype=np.float64)
         if q.shift is not None:
             slope += q.dense * (P @ q.shift[dims])
-        return Gains(slope, curvature)
+        return DirectionGains(slope, curvature)
 
     def moved(self, steps: Floats) -> None:
         """See `Descent`."""
@@ -198,7 +198,7 @@ class CoupledItems:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: SparseRows,
         other: Floats,
         G: Floats,
         q: Floats,
@@ -270,11 +270,11 @@ class CoupledDescent:
 
     def __init__(self, quadratic: CoupledItems, Phi: Floats) -> None:
         self._q = quadratic
-        self._pairs = Pairs(quadratic.rows, quadratic.other, Phi, quadratic.threads)
+        self._pairs = PairScores(quadratic.rows, quadratic.other, Phi, quadratic.threads)
         self._x: Floats = quadratic.other @ quadratic.z
         self._last: tuple[Floats, npt.NDArray[np.int64]] | None = None
 
-    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> Gains:
+    def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> DirectionGains:
         """See `Descent`."""
         q = self._q
         slope, curvature, push = self._pairs.gains(P, dims, q.strength, q.strength, self._x, push=True)
@@ -282,7 +282,7 @@ class CoupledDescent:
         slope += q.share * np.einsum("rt,rt->r", P, dense, dtype=np.float64)
         curvature += q.share * np.einsum("rt,rt->r", P @ q.G[np.ix_(dims, dims)], P, dtype=np.float64)
         self._last = P, dims
-        return Gains(slope, curvature, q.share[:, None] * P, push)
+        return DirectionGains(slope, curvature, q.share[:, None] * P, push)
 
     def moved(self, steps: Floats) -> None:
         """See `Descent`; z, v and x follow."""
@@ -297,10 +297,10 @@ class CoupledDescent:
         q.v += turned @ q.other
 
 
-class Pairs:
+class PairScores:
     """The scores of the observed pairs of some rows, and how they change along the rows' directions: ∇ŷ."""
 
-    def __init__(self, rows: Rows, other: Floats, Phi: Floats, threads: int | None) -> None:
+    def __init__(self, rows: SparseRows, other: Floats, Phi: Floats, threads: int | None) -> None:
         self._rows, self._other, self._threads = rows, other, threads
         self._chunks = balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads))
         self.scores, self.along = (np.empty(len(rows), np.float32) for _ in range(2))
@@ -342,7 +342,7 @@ class Pairs:
         self.scores += np.repeat(steps, self._rows.lengths) * self.along
 
 
-def pairs_of(rows: Rows, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def pairs_of(rows: SparseRows, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Where the pairs of these rows stand."""
     lengths = rows.lengths[chosen]
     ends = np.cumsum(lengths)
@@ -354,7 +354,7 @@ def _some(array: Floats, index: npt.NDArray[np.int64]) -> Floats:
 
 
 def add_pairs(
-    rows: Rows, quad: Floats, lin: Floats, other: Floats, P: Floats, out: Floats, threads: int | None
+    rows: SparseRows, quad: Floats, lin: Floats, other: Floats, P: Floats, out: Floats, threads: int | None
 ) -> None:
     """out_r += Σ (quad·⟨P_r, ψ⟩ − lin)·ψ over the pairs of each row."""
 
@@ -364,7 +364,7 @@ def add_pairs(
     run_chunks(add, balanced_chunks(rows.lengths + 1.0, 16 * thread_count(threads)), threads)
 
 
-def add_squares(rows: Rows, quad: Floats, other: Floats, out: Floats, threads: int | None) -> None:
+def add_squares(rows: SparseRows, quad: Floats, other: Floats, out: Floats, threads: int | None) -> None:
     """out_r += Σ quad·ψ² over the pairs of each row."""
 
     def add(start: int, stop: int) -> None:

@@ -13,18 +13,26 @@ import numpy.typing as npt
 from shortlist._aligned import aligned
 from shortlist._random import GOLDEN, mixed_int
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise import LossParts
-from shortlist.sampling.base import Negatives
-from shortlist.sampling.filter import history_filter
-from shortlist.sampling.kernels import units
-from shortlist.sampling.tables import HISTORY, Tables
-from shortlist.scoring.pair import unit_rows
-from shortlist.solvers.optimizers import SGD, State, recall, remembered
+from shortlist.objectives.pointwise_square import LossParts
+from shortlist.sampling.base import BoundSampler
+from shortlist.sampling.draw_kernels import units
+from shortlist.sampling.history_filter import history_filter
+from shortlist.sampling.sampler_tables import HISTORY, SamplerTables
+from shortlist.scoring.pair_score import unit_rows
+from shortlist.solvers.optimizers import SGD, OptimizerState, recall, remembered
 from shortlist.solvers.sgd_kernels import fold_rows, is_plain, run_chunk, run_plain, run_ranked
 from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
-from shortlist.solvers.sgd_tables import PAIRWISE, WHOLE, Model, Pairs, Rules, Weigher, work_space
+from shortlist.solvers.sgd_tables import (
+    PAIRWISE,
+    WHOLE,
+    ModelTables,
+    StepTables,
+    TrainingPairs,
+    WeightTables,
+    work_space,
+)
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
@@ -89,23 +97,23 @@ class SampledSteps:
         items: likewise.
         states: what the optimizer remembers of contexts and of items.
         schedule: how learning rates go on.
-        horizon: after how many epochs the schedule is at its end.
+        schedule_epochs: after how many epochs the schedule is at its end.
         seed: of all that is drawn.
         threads: how many to use.
         number: of epochs that are done already.
     """
 
-    by_context: Rows
+    by_context: SparseRows
     strengths: Floats
-    negatives: Negatives
-    weigher: Weigher
+    negatives: BoundSampler
+    weigher: WeightTables
     exact_ranks: bool
-    rules: Rules
+    rules: StepTables
     contexts: Floats
     items: Floats
-    states: tuple[State, State]
+    states: tuple[OptimizerState, OptimizerState]
     schedule: Schedule
-    horizon: int
+    schedule_epochs: int
     seed: int
     threads: int | None = None
     number: int = 0
@@ -114,7 +122,7 @@ class SampledSteps:
         n = len(self.by_context)
         self.contexts, self.items = aligned(self.contexts), aligned(self.items)
         self._row_of = np.repeat(np.arange(self.by_context.n_rows, dtype=np.int32), self.by_context.lengths)
-        self._pairs = Pairs(
+        self._pairs = TrainingPairs(
             np.empty(n, np.int32),
             np.empty(n, np.int32),
             np.empty(n, np.float32) if len(self.strengths) > 1 else self.strengths,
@@ -132,11 +140,11 @@ class SampledSteps:
 
     def epoch(self) -> None:
         """A step for every observed pair."""
-        share = np.float32(learning_rate(self.schedule, self.number, self.horizon))
+        share = np.float32(learning_rate(self.schedule, self.number, self.schedule_epochs))
         rules = self.rules._replace(
             context_rates=share * self.rules.context_rates, item_rates=share * self.rules.item_rates
         )
-        model = Model(self.contexts, self.items, *self.states)
+        model = ModelTables(self.contexts, self.items, *self.states)
         if self.exact_ranks:
             self._ranked_epoch(rules, model)
         else:
@@ -194,7 +202,7 @@ class SampledSteps:
 
     # --- how an epoch is worked through ------------------------------------------------------------------------------
 
-    def _plain_epoch(self, rules: Rules, model: Model) -> None:
+    def _plain_epoch(self, rules: StepTables, model: ModelTables) -> None:
         bounds = self._buckets()
         chunks = list(zip(bounds[:-1].tolist(), bounds[1:].tolist()))
         sums = np.zeros((len(chunks), 3))
@@ -203,7 +211,7 @@ class SampledSteps:
             tables = self.negatives.tables
             plain = is_plain(tables, self.weigher, rules) and len(self.strengths) == 1 and self.strengths[0] == 1
 
-            def work(start: int, stop: int, tables: Tables = tables, plain: bool = plain) -> None:
+            def work(start: int, stop: int, tables: SamplerTables = tables, plain: bool = plain) -> None:
                 k = number_of[start]
                 shuffle(key(self.seed, self.number, 1, k), self._pairs, start, stop)
                 seed = key(self.seed, self.number, 2, k)
@@ -257,7 +265,7 @@ class SampledSteps:
     def _refresh(self) -> None:
         self.negatives.refresh(unit_rows(self.items, self.rules.cosine), self.threads)
 
-    def _ranked_epoch(self, rules: Rules, model: Model) -> None:
+    def _ranked_epoch(self, rules: StepTables, model: ModelTables) -> None:
         """Contexts in random order, in blocks whose scores of all items are computed at once."""
         if self.negatives.refresh_every is not None:
             self._refresh()
@@ -280,7 +288,7 @@ class SampledSteps:
                 strengths = strengths[np.concatenate(where)]
             local = np.repeat(np.arange(len(chosen), dtype=np.int32), rows.lengths)
             # The row of scores travels as the context until the order is random.
-            pairs = Pairs(local, rows.indices.copy(), strengths)
+            pairs = TrainingPairs(local, rows.indices.copy(), strengths)
             shuffle(key(self.seed, self.number, 1, k), pairs, 0, len(local))
             own = pairs._replace(contexts=chosen[pairs.contexts])
             seed = key(self.seed, self.number, 2, k)
@@ -308,14 +316,14 @@ def touches(
 
 
 def fold_in(
-    histories: Rows,
+    histories: SparseRows,
     strengths: Floats,
     items: Floats,
     *,
     dim: int,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
     passes: int,
     seed: int,
     threads: int | None = None,
@@ -341,8 +349,8 @@ def fold_in(
     """
     contexts = np.zeros((histories.n_rows, items.shape[1]), np.float32)
     items = aligned(items)  # a copy where it is read-only: the kernel is one that could write to it
-    nothing = State.of(SGD, (1, items.shape[1]))
-    model = Model(contexts, items, State.of(rules.optimizer, contexts.shape), nothing)
+    nothing = OptimizerState.of(SGD, (1, items.shape[1]))
+    model = ModelTables(contexts, items, OptimizerState.of(rules.optimizer, contexts.shape), nothing)
     shares = WHOLE if histories.confidence is None else histories.confidence
     indptr, indices = histories.indptr, histories.indices
 
@@ -357,7 +365,7 @@ def fold_in(
     return contexts
 
 
-def for_histories(tables: Tables, histories: Rows, seed: int = 0) -> Tables:
+def for_histories(tables: SamplerTables, histories: SparseRows, seed: int = 0) -> SamplerTables:
     """A sampler's tables, for other histories than those it was made with.
 
     An item of confidence g belongs to the history with probability g, by a number that is the item's own: else it may

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from shortlist._numba import Static, fast_lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed, sown
-from shortlist.objectives.lambdas import metric_change
+from shortlist.objectives.lambdarank import metric_change
 from shortlist.objectives.losses import loss_slope, loss_value
-from shortlist.sampling.filter import send_for_bit
-from shortlist.sampling.kernels import (
+from shortlist.sampling.draw_kernels import (
     another,
     draw_one,
     draw_rejection,
@@ -31,12 +30,24 @@ from shortlist.sampling.kernels import (
     settled_adaptive,
     sow,
 )
-from shortlist.sampling.tables import ADAPTIVE, HISTORY, REJECTION, UNIFORM, Tables
-from shortlist.scoring.pair import pair_score
-from shortlist.solvers.optimizers import ADAM, SGD, State
+from shortlist.sampling.history_filter import send_for_bit
+from shortlist.sampling.sampler_tables import ADAPTIVE, HISTORY, REJECTION, UNIFORM, SamplerTables
+from shortlist.scoring.pair_score import pair_score
+from shortlist.solvers.optimizers import ADAM, SGD, OptimizerState
 from shortlist.solvers.sgd_order import shuffle
 from shortlist.solvers.sgd_steps import TOLD, move_three, step
-from shortlist.solvers.sgd_tables import AHEAD, PAIRWISE, PLAIN, Kinds, Model, Needed, Pairs, Rules, Weigher, Work
+from shortlist.solvers.sgd_tables import (
+    AHEAD,
+    PAIRWISE,
+    PLAIN,
+    KernelArguments,
+    KernelKinds,
+    ModelTables,
+    StepTables,
+    TrainingPairs,
+    WeightTables,
+    Workspace,
+)
 from shortlist.solvers.sgd_weights import exact_rank, weigh
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -44,14 +55,14 @@ Array: TypeAlias = npt.NDArray[Any]
 
 def run_chunk(
     seed: np.uint64,
-    pairs: Pairs,
+    pairs: TrainingPairs,
     start: int,
     stop: int,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """A step for each of the pairs start … stop, in this order; adds to `sums`, see `step`.
@@ -61,11 +72,11 @@ def run_chunk(
     bound by the caches' bandwidth.
     """
     work.state[:] = sown(int(seed))
-    needed = Needed.of(tables, weigher, rules, model, work)
+    needed = KernelArguments.of(tables, weigher, rules, model, work)
     _run(needed.kinds.sampler, needed.kinds.optimizer, None, *needed, pairs, start, stop, sums)
 
 
-class Fold(NamedTuple):
+class FoldInRows(NamedTuple):
     """Histories whose contexts are learnt one after the other, see `fold_rows`."""
 
     seed: np.uint64
@@ -82,14 +93,14 @@ class Fold(NamedTuple):
 def _run(
     sampler: Static,
     optimizer: Static,
-    fold: Fold | None,
-    kinds: Kinds,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
-    pairs: Pairs,
+    fold: FoldInRows | None,
+    kinds: KernelKinds,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
+    pairs: TrainingPairs,
     start: int,
     stop: int,
     sums: Array,
@@ -148,7 +159,9 @@ def _run(
 
 
 @fast_lean_kernel
-def _next_pass(kinds: Kinds, fold: Fold, c: int, turn: int, rules: Rules, model: Model, work: Work) -> int:
+def _next_pass(
+    kinds: KernelKinds, fold: FoldInRows, c: int, turn: int, rules: StepTables, model: ModelTables, work: Workspace
+) -> int:
     """Put the pairs of context c into `work.own`, in the order of this pass, and set its rates; return how many."""
     state, own = work.state, work.own
     begin = fold.indptr[c]
@@ -173,7 +186,7 @@ def _next_pass(kinds: Kinds, fold: Fold, c: int, turn: int, rules: Rules, model:
 
 
 @fast_lean_kernel
-def _send_for_state(optimizer: Static, state: State, r: int) -> None:
+def _send_for_state(optimizer: Static, state: OptimizerState, r: int) -> None:
     """Ask for what the optimizer remembers of a row, where it does."""
     if len(state.first) > 1:
         send_for(state.first, r)
@@ -182,7 +195,9 @@ def _send_for_state(optimizer: Static, state: State, r: int) -> None:
 
 
 @fast_lean_kernel
-def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, model: Model, work: Work) -> None:
+def _look_up(
+    state: Array, pairs: TrainingPairs, begin: int, end: int, tables: SamplerTables, model: ModelTables, work: Workspace
+) -> None:
     """Proposals of AdaptiveRank for the pairs of a block: first places in its lists, then what stands there."""
     negatives, coordinates = work.negatives, work.rounds
     for s in range(begin, end):
@@ -200,13 +215,13 @@ def _look_up(state: Array, pairs: Pairs, begin: int, end: int, tables: Tables, m
 def _reject(
     cosine: int | None,
     state: Array,
-    pairs: Pairs,
+    pairs: TrainingPairs,
     begin: int,
     end: int,
-    tables: Tables,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    tables: SamplerTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
 ) -> None:
     """`draw_rejection` for the pairs of a block, round by round: all draw and send for a row, then all score theirs.
 
@@ -254,11 +269,11 @@ def fold_rows(
     indices: Array,
     strengths: Array,
     shares: Array,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """Learn the contexts start … stop from their histories alone, the items being as they are (`rules.frozen`).
@@ -269,13 +284,13 @@ def fold_rows(
     the step of a pair, its negatives' part and the regularizer's included, its share is taken. What is drawn depends on
     the seed and the items of the history, not on the place of the context. Contexts without a history stay as they are.
     """
-    needed = Needed.of(tables, weigher, rules, model, work)
-    fold = Fold(seed, passes, dim, rates, indptr, indices, strengths, shares)
+    needed = KernelArguments.of(tables, weigher, rules, model, work)
+    fold = FoldInRows(seed, passes, dim, rates, indptr, indices, strengths, shares)
     _run(needed.kinds.sampler, needed.kinds.optimizer, fold, *needed, work.own, start, stop, sums)
 
 
 @fast_lean_kernel
-def _begin(cosine: int | None, model: Model, c: int, own: Pairs, n: int, dim: int) -> None:
+def _begin(cosine: int | None, model: ModelTables, c: int, own: TrainingPairs, n: int, dim: int) -> None:
     """Let a context that is zero begin at the mean of its items, or for cosines of their directions.
 
     A cosine has no slope at zero, and does not know how long items are. Where less is left than of one item, it begins
@@ -303,13 +318,13 @@ def _begin(cosine: int | None, model: Model, c: int, own: Pairs, n: int, dim: in
 @fast_lean_kernel
 def run_plain(
     seed: np.uint64,
-    pairs: Pairs,
+    pairs: TrainingPairs,
     start: int,
     stop: int,
-    tables: Tables,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    tables: SamplerTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """`run_chunk` for what is asked for most (`is_plain`), BPR: one uniform negative, no weights, plain steps.
@@ -355,7 +370,7 @@ def run_plain(
     sums[2] += count
 
 
-def is_plain(tables: Tables, weigher: Weigher, rules: Rules) -> bool:
+def is_plain(tables: SamplerTables, weigher: WeightTables, rules: StepTables) -> bool:
     """Whether `run_plain` does what is asked for."""
     single = (rules.context_weights, rules.item_weights, rules.context_scales, rules.item_scales)
     return (
@@ -368,7 +383,14 @@ def is_plain(tables: Tables, weigher: Weigher, rules: Rules) -> bool:
 
 @fast_lean_kernel
 def run_given(
-    kinds: Kinds, pairs: Pairs, negatives: Array, weights: Array, rules: Rules, model: Model, work: Work, sums: Array
+    kinds: KernelKinds,
+    pairs: TrainingPairs,
+    negatives: Array,
+    weights: Array,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
+    sums: Array,
 ) -> None:
     """`run_chunk` where the negatives (pairs × m) and their weights are given."""
     for s in range(len(pairs.contexts)):
@@ -377,16 +399,16 @@ def run_given(
 
 def run_ranked(
     seed: np.uint64,
-    pairs: Pairs,
+    pairs: TrainingPairs,
     rows: Array,
     scores: Array,
     start: int,
     stop: int,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """`run_chunk` where ranks for |ΔM| are exact: `scores[rows[s]]` has the scores of all items for pair s.
@@ -395,20 +417,20 @@ def run_ranked(
     for each positive of the context.
     """
     work.state[:] = sown(int(seed))
-    needed = Needed.of(tables, weigher, rules, model, work)
+    needed = KernelArguments.of(tables, weigher, rules, model, work)
     _run_ranked(needed.kinds.sampler, *needed, pairs, rows, scores, start, stop, sums)
 
 
 @fast_lean_kernel
 def _run_ranked(
     sampler: Static,
-    kinds: Kinds,
-    tables: Tables,
-    weigher: Weigher,
-    rules: Rules,
-    model: Model,
-    work: Work,
-    pairs: Pairs,
+    kinds: KernelKinds,
+    tables: SamplerTables,
+    weigher: WeightTables,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
+    pairs: TrainingPairs,
     rows: Array,
     scores: Array,
     start: int,

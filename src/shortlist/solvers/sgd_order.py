@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_lean_kernel
 from shortlist._random import GOLDEN, mixed
-from shortlist.solvers.sgd_tables import Pairs
+from shortlist.solvers.sgd_tables import TrainingPairs
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -53,7 +53,7 @@ def _bucket(seed: np.uint64, e: int, n: np.uint64) -> int:
 
 
 @fast_lean_kernel
-def shuffle(seed: np.uint64, pairs: Pairs, start: int, stop: int) -> None:
+def shuffle(seed: np.uint64, pairs: TrainingPairs, start: int, stop: int) -> None:
     """Put the pairs start … stop into a random order: Fisher and Yates."""
     contexts, items, strengths, shares = pairs
     state = seed

@@ -10,9 +10,19 @@ import numpy.typing as npt
 
 from shortlist._numba import Static, fast_lean_kernel
 from shortlist.objectives.losses import loss_slope, loss_value
-from shortlist.scoring.pair import pair_score
+from shortlist.scoring.pair_score import pair_score
 from shortlist.solvers.optimizers import EPSILON, SGD, apply_known, apply_part
-from shortlist.solvers.sgd_tables import ADAGRAD_PAIR, PAIRWISE, SGD_PAIR, STEADY, Kinds, Model, Pairs, Rules, Work
+from shortlist.solvers.sgd_tables import (
+    ADAGRAD_PAIR,
+    PAIRWISE,
+    SGD_PAIR,
+    STEADY,
+    KernelKinds,
+    ModelTables,
+    StepTables,
+    TrainingPairs,
+    Workspace,
+)
 
 Array: TypeAlias = npt.NDArray[Any]
 TOLD = 7  # the loss is read off every eighth pair
@@ -21,14 +31,14 @@ TOLD = 7  # the loss is read off every eighth pair
 @fast_lean_kernel
 def step(
     path: Static,
-    kinds: Kinds,
-    pairs: Pairs,
+    kinds: KernelKinds,
+    pairs: TrainingPairs,
     s: int,
     negatives: Array,
     weights: Array,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """One step on pair s and its negatives (−1: none), whose weights are given; now and then the loss goes to `sums`.
@@ -85,8 +95,8 @@ def _steady(
     context_weight: Any,
     negatives: Array,
     weights: Array,
-    rules: Rules,
-    model: Model,
+    rules: StepTables,
+    model: ModelTables,
 ) -> Any:
     """So much of a context's plain step under the square loss that it does not go beyond the lowest point.
 
@@ -114,7 +124,9 @@ def _steady(
 
 
 @fast_lean_kernel
-def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> Any:
+def _pair_slope(
+    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, sums: Array
+) -> Any:
     """The derivative of a pair's loss by the difference of its two scores."""
     W, H = model.contexts, model.items
     difference = np.float32(0)
@@ -129,7 +141,7 @@ def _pair_slope(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, m
 
 @fast_lean_kernel
 def _adagrad_pair(
-    c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, work: Work, sums: Array
+    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, work: Workspace, sums: Array
 ) -> None:
     """`_any_step` for one negative by Adagrad on dot products, without biases: five passes over rows, not eleven.
 
@@ -161,7 +173,9 @@ def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, 
 
 
 @fast_lean_kernel
-def _plain_pair(c: int, i: int, j: int, weight: Any, told: bool, rules: Rules, model: Model, sums: Array) -> None:
+def _plain_pair(
+    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, sums: Array
+) -> None:
     """`_any_step` for one negative, by plain steps on dot products: everything in one pass over the rows."""
     W, H = model.contexts, model.items
     g = _pair_slope(c, i, j, weight, told, rules, model, sums)
@@ -208,9 +222,9 @@ def _any_step(
     negatives: Array,
     weights: Array,
     told: bool,
-    rules: Rules,
-    model: Model,
-    work: Work,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
     sums: Array,
 ) -> None:
     """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
@@ -273,7 +287,14 @@ def _any_step(
 
 @fast_lean_kernel
 def _move_context(
-    optimizer: Static, frozen: Static, c: int, scale: Any, share: Any, rules: Rules, model: Model, work: Work
+    optimizer: Static,
+    frozen: Static,
+    c: int,
+    scale: Any,
+    share: Any,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
 ) -> None:
     """A step by the gradient that is known, or a share of it."""
     W, gradient, state, rates, ridges = (
@@ -297,8 +318,8 @@ def _move_item(
     scale: Any,
     c: int,
     j: int,
-    rules: Rules,
-    model: Model,
+    rules: StepTables,
+    model: ModelTables,
     gradient: Array,
 ) -> None:
     """Move item j by the slope of its score, before the context moves."""
@@ -312,7 +333,7 @@ def _move_item(
 
 
 @fast_lean_kernel
-def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: Rules, model: Model) -> None:
+def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: StepTables, model: ModelTables) -> None:
     """Move item j by a plain step, before the context moves."""
     W, H = model.contexts, model.items
     rates, ridges = rules.item_rates, rules.item_ridges

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import Static, static
-from shortlist.objectives.lambdas import Lambdas
+from shortlist.objectives.lambdarank import MetricTables
 from shortlist.objectives.losses import SQUARE
-from shortlist.sampling.kernels import n_parts
-from shortlist.sampling.tables import ADAPTIVE, POPULARITY, Tables
-from shortlist.solvers.optimizers import ADAGRAD, SGD, State
+from shortlist.sampling.draw_kernels import n_parts
+from shortlist.sampling.sampler_tables import ADAPTIVE, POPULARITY, SamplerTables
+from shortlist.solvers.optimizers import ADAGRAD, SGD, OptimizerState
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
@@ -25,7 +25,7 @@ _ROOM = 1 << 15  # bytes of their rows: the innermost cache
 WHOLE = np.ones(1, np.float32)
 
 
-class Pairs(NamedTuple):
+class TrainingPairs(NamedTuple):
     """Observed pairs in the order in which they are taken."""
 
     contexts: npt.NDArray[np.int32]
@@ -34,7 +34,7 @@ class Pairs(NamedTuple):
     shares: Floats = WHOLE  # one, or one a pair: how much of a step is taken; for folding in
 
 
-class Rules(NamedTuple):
+class StepTables(NamedTuple):
     """What a step is; arrays by coordinate, by context or by item have one element where that stands for all."""
 
     objective: int  # POINTWISE or PAIRWISE
@@ -58,24 +58,24 @@ class Rules(NamedTuple):
     frozen: int  # whether items stay as they are
 
 
-class Model(NamedTuple):
+class ModelTables(NamedTuple):
     """Both sides' embeddings and what the optimizer remembers of them."""
 
     contexts: Floats
     items: Floats
-    context_state: State
-    item_state: State
+    context_state: OptimizerState
+    item_state: OptimizerState
 
 
-class Weigher(NamedTuple):
+class WeightTables(NamedTuple):
     """How much a sampled pair counts."""
 
     code: int
     penalties: Floats  # PENALTY: by the number of items above
-    lambdas: Lambdas  # LAMBDA
+    lambdas: MetricTables  # LAMBDA
 
 
-class Kinds(NamedTuple):
+class KernelKinds(NamedTuple):
     """What kernels know of tables, weigher and rules when they are compiled, so that they have no code for the rest."""
 
     sampler: Static  # the code of the tables
@@ -87,7 +87,7 @@ class Kinds(NamedTuple):
     cosine: int | None  # None: the score is a dot product
 
     @classmethod
-    def of(cls, tables: Tables, weigher: Weigher, rules: Rules) -> Kinds:
+    def of(cls, tables: SamplerTables, weigher: WeightTables, rules: StepTables) -> KernelKinds:
         """Choose what these ask for."""
         by_positives = weigher.code == LAMBDA and weigher.lambdas.by_positives
         path = ANY
@@ -110,7 +110,7 @@ class Kinds(NamedTuple):
         )
 
 
-class Work(NamedTuple):
+class Workspace(NamedTuple):
     """Room for what a block of steps needs on the way."""
 
     negatives: npt.NDArray[np.int32]
@@ -125,16 +125,16 @@ class Work(NamedTuple):
     scores: Floats  # of these
     ranks: npt.NDArray[np.int64]  # of the positives of a context
     parts: Floats  # of a context's coordinates, for AdaptiveRank
-    own: Pairs  # of a context
+    own: TrainingPairs  # of a context
     state: npt.NDArray[np.uint64]  # of the random numbers: of proposals, and of what takes the place of excluded ones
     drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows were sent for
 
 
-def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
+def work_space(width: int, m: int, weigher: WeightTables, longest: int = 0) -> Workspace:
     """Room for the steps of a block, and for histories of so many pairs; a thread needs its own."""
     block = max(2, min(BLOCK, _ROOM // (4 * width * (m + 2))))
     candidates = weigher.lambdas.candidates if weigher.code == LAMBDA else 1
-    return Work(
+    return Workspace(
         np.empty((block, m), np.int32),
         np.empty((block, m), np.float32),
         np.ones((block, m), np.int32),
@@ -147,7 +147,7 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
         np.empty(candidates, np.float32),
         np.empty(len(weigher.lambdas.norms), np.int64),
         np.empty(n_parts(width), np.float32),
-        Pairs(
+        TrainingPairs(
             np.empty(longest, np.int32),
             np.empty(longest, np.int32),
             np.empty(longest, np.float32),
@@ -158,24 +158,26 @@ def work_space(width: int, m: int, weigher: Weigher, longest: int = 0) -> Work:
     )
 
 
-class Needed(NamedTuple):
+class KernelArguments(NamedTuple):
     """What steps need of tables, weigher, model and room; None stands for what these kinds of steps do not read.
 
     A kernel takes tuples apart and puts them together at each call in it, and so does whoever calls it from Python: an
     array less in them is less to compile.
     """
 
-    kinds: Kinds
+    kinds: KernelKinds
     tables: Any
     weigher: Any
-    rules: Rules
+    rules: StepTables
     model: Any
     work: Any
 
     @classmethod
-    def of(cls, tables: Tables, weigher: Weigher, rules: Rules, model: Model, work: Work) -> Needed:
+    def of(
+        cls, tables: SamplerTables, weigher: WeightTables, rules: StepTables, model: ModelTables, work: Workspace
+    ) -> KernelArguments:
         """Leave out what is not needed."""
-        kinds = Kinds.of(tables, weigher, rules)
+        kinds = KernelKinds.of(tables, weigher, rules)
         none: Any = None
         if tables.code != ADAPTIVE:
             tables = tables._replace(lists=none, sigma=none)
@@ -190,13 +192,13 @@ class Needed(NamedTuple):
             weigher = weigher._replace(penalties=none)
         if weigher.code != LAMBDA:
             weigher = weigher._replace(lambdas=none)
-        model = Model(model.contexts, model.items, *(_read(rules.optimizer, state) for state in model[2:]))
+        model = ModelTables(model.contexts, model.items, *(_read(rules.optimizer, state) for state in model[2:]))
         return cls(kinds, tables, weigher, rules, model, work)
 
 
-def _read(optimizer: int, state: State) -> Any:
+def _read(optimizer: int, state: OptimizerState) -> Any:
     """What the optimizer reads of its state."""
     none: Any = None
     if optimizer == SGD:
         return None
-    return State(state.first, none, none) if optimizer == ADAGRAD else state
+    return OptimizerState(state.first, none, none) if optimizer == ADAGRAD else state

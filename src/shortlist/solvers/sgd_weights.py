@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import Static, fast_lean_kernel
-from shortlist.objectives.lambdas import Lambdas, metric_change
-from shortlist.sampling.kernels import below, send_for
-from shortlist.sampling.tables import Tables
-from shortlist.scoring.pair import pair_score
-from shortlist.solvers.sgd_tables import BY_POSITIVES, LAMBDA, PENALTY, Model, Weigher, Work
+from shortlist.objectives.lambdarank import MetricTables, metric_change
+from shortlist.sampling.draw_kernels import below, send_for
+from shortlist.sampling.sampler_tables import SamplerTables
+from shortlist.scoring.pair_score import pair_score
+from shortlist.solvers.sgd_tables import BY_POSITIVES, LAMBDA, PENALTY, ModelTables, WeightTables, Workspace
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -22,13 +22,13 @@ def weigh(
     weighing: Static,
     cosine: int | None,
     state: Array,
-    weigher: Weigher,
-    tables: Tables,
-    model: Model,
+    weigher: WeightTables,
+    tables: SamplerTables,
+    model: ModelTables,
     c: int,
     i: int,
     at: int,
-    work: Work,
+    work: Workspace,
 ) -> None:
     """Set `work.weights[at]` to α̃ of the pairs of i and each of `work.negatives[at]` for context c; 1 where none is."""
     negatives, weights = work.negatives[at], work.weights[at]
@@ -44,7 +44,13 @@ def weigh(
 
 @fast_lean_kernel
 def score_candidates(
-    cosine: int | None, state: Array, lambdas: Lambdas, tables: Tables, model: Model, c: int, work: Work
+    cosine: int | None,
+    state: Array,
+    lambdas: MetricTables,
+    tables: SamplerTables,
+    model: ModelTables,
+    c: int,
+    work: Workspace,
 ) -> None:
     """Scores of some random items, which ranks are estimated by. Bound by their gathered rows."""
     candidates, scores = work.candidates, work.scores
@@ -59,13 +65,13 @@ def score_candidates(
 def _sampled_changes(
     weighing: Static,
     cosine: int | None,
-    lambdas: Lambdas,
-    tables: Tables,
-    model: Model,
+    lambdas: MetricTables,
+    tables: SamplerTables,
+    model: ModelTables,
     c: int,
     i: int,
     negatives: Array,
-    work: Work,
+    work: Workspace,
     weights: Array,
 ) -> None:
     """|ΔM| of ranks that are estimated from how many candidates score higher; see `LambdaRank`."""

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.data.rows import Rows
-from shortlist.solvers.basis import eigenbasis
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.solvers.cholesky import AHEAD
-from shortlist.solvers.quadratic import FLAT, RowWise, send_for
+from shortlist.solvers.eigenbasis import eigenbasis
+from shortlist.solvers.quadratic import FLAT, IndependentRows, send_for
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ _NEGLIGIBLE = np.float32(
 
 
 def solve_rows(
-    quadratic: RowWise, own: Floats, ridge: Floats, prior: Floats | float, steps: int, enough: float
+    quadratic: IndependentRows, own: Floats, ridge: Floats, prior: Floats | float, steps: int, enough: float
 ) -> None:
     """Improve rows by conjugate gradients, each from where it is, until its squared residual is `enough` of the first.
 
@@ -46,7 +46,7 @@ def solve_rows(
 
 
 def improve(
-    rows: Rows,
+    rows: SparseRows,
     quad: Floats,
     lin: Floats,
     dense: Floats,

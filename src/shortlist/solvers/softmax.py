@@ -8,17 +8,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import DEFAULT_MEMORY, number, one_of, whole
+from shortlist._checks import DEFAULT_MEMORY, number, one_of, whole
 from shortlist._threads import single_threaded_blas
-from shortlist.data.rows import Rows, by_key
+from shortlist.data.sparse_rows import SparseRows, by_key
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise import LossParts
+from shortlist.objectives.pointwise_square import LossParts
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.optimizers import State, recall, remembered
+from shortlist.solvers.optimizers import OptimizerState, recall, remembered
 from shortlist.solvers.row_products import OURS, whole_tiles
 from shortlist.solvers.sgd import require_finite
-from shortlist.solvers.softmax_pass import Backward, Batch, Pass
+from shortlist.solvers.softmax_pass import ItemGradients, ScoreBatch, SoftmaxPass
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -121,7 +121,7 @@ class SoftmaxSteps:
 
     def __init__(
         self,
-        by_context: Rows,
+        by_context: SparseRows,
         weights: Floats,
         contexts: Floats,
         items: Floats,
@@ -133,7 +133,7 @@ class SoftmaxSteps:
         negatives: SharedNegatives | None,
         batch: int,
         kind: int,
-        states: tuple[State, State],
+        states: tuple[OptimizerState, OptimizerState],
         rates: tuple[Floats, Floats],
         ridges: tuple[Floats, Floats],
         schedule: Schedule | None = None,
@@ -152,7 +152,7 @@ class SoftmaxSteps:
         self._batch, self._kind = whole("batch", batch), kind
         self._states, self._rates, self._ridges = states, rates, ridges
         self._schedule, self._seed = schedule, seed
-        self._threads, self._pass = threads, Pass(threads, memory)
+        self._threads, self._pass = threads, SoftmaxPass(threads, memory)
         self._mean = np.zeros(1)  # loss of the last epoch
         if negatives is None:
             self._order = np.flatnonzero(by_context.lengths).astype(np.int32)
@@ -232,7 +232,7 @@ class SoftmaxSteps:
 
     def _full(self, order: Codes, rates: tuple[Floats, Floats], _: int) -> tuple[float, float]:
         """A step on these contexts and on all items; their loss and weight."""
-        rows = Rows(self._rows.indptr, self._rows.indices, self._by_pair(), self._rows.n_columns).take(order)
+        rows = SparseRows(self._rows.indptr, self._rows.indices, self._by_pair(), self._rows.n_columns).take(order)
         assert rows.values is not None
         weight = float(rows.values.sum(dtype=np.float64))
         if weight <= 0:
@@ -240,7 +240,7 @@ class SoftmaxSteps:
         self._pack(self._items, self._codes, 1.0, self._units, self._norms)
         F, norms = self._packed_contexts(order)
         together = self._exclude == "positive"
-        batch = Batch(
+        batch = ScoreBatch(
             F, self._units, rows.n_columns, rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.values,
             rows.indptr[:-1], rows.indptr[1:], rows.indices, together=together, ours=OURS,
         )  # fmt: skip
@@ -275,7 +275,9 @@ class SoftmaxSteps:
         F, context_norms = self._packed_contexts(contexts)
         bias = (np.log(counts) - self._negatives.log_q[drawn]).astype(np.float32)
         rows = np.arange(len(pairs) + 1, dtype=np.int64)
-        batch = Batch(F, H, len(drawn), rows[:-1], rows[1:], at, weights, begins, ends, columns, bias, shift, ours=OURS)
+        batch = ScoreBatch(
+            F, H, len(drawn), rows[:-1], rows[1:], at, weights, begins, ends, columns, bias, shift, ours=OURS
+        )
         row_of = rows[:-1].astype(np.int32)
         backward = self._backward(batch, row_of, codes, self._room(len(codes)), norms, weight, rates[1])
         found = self._pass.run(batch, 1.0 / weight, backward)
@@ -329,8 +331,8 @@ class SoftmaxSteps:
         self._pass.over(work, len(codes), 4096)
 
     def _backward(
-        self, batch: Batch, row_of: Codes, codes: Codes, D: Floats, norms: Floats, weight: float, rate: Floats
-    ) -> Backward:
+        self, batch: ScoreBatch, row_of: Codes, codes: Codes, D: Floats, norms: Floats, weight: float, rate: Floats
+    ) -> ItemGradients:
         """The items' steps, as soon as their gradients are summed."""
         indptr, entries = by_key(batch.at, np.arange(len(batch.at), dtype=np.int32), len(codes))
         touches = (np.bincount(batch.at, batch.weights, len(codes)) / weight).astype(np.float32)
@@ -342,7 +344,7 @@ class SoftmaxSteps:
                 self._states[1], rate, self._ridges[1], touches, start, stop,
             )  # fmt: skip
 
-        return Backward(D, indptr, entries, row_of, apply)
+        return ItemGradients(D, indptr, entries, row_of, apply)
 
     def _step_contexts(
         self, codes: Codes, at: Array, gradients: Floats, F: Floats, norms: Floats, rate: Floats, touches: Floats

@@ -9,17 +9,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._checks import DEFAULT_MEMORY, number, one_of, whole
 from shortlist._numba import fast_kernel
-from shortlist._settings import DEFAULT_MEMORY, number, one_of, whole
 from shortlist._threads import single_threaded_blas
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise import gramian
+from shortlist.objectives.pointwise_square import gramian
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
 from shortlist.solvers.row_products import product
 from shortlist.solvers.softmax import CatalogueNegatives, SharedNegatives
-from shortlist.solvers.softmax_pass import NOTHING, Array, Batch, Floats, Pass, Tiles
+from shortlist.solvers.softmax_pass import NOTHING, Array, Floats, ScoreBatch, SoftmaxPass, Tiles
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 _WHOLE = 20_000  # items up to which the sum runs over all of them
@@ -30,7 +30,7 @@ _MEMORY = 16  # steps that a row's curvature is known from
 _TOLERANCE = 1e-5  # of the gradient where the Hessian is about 1
 
 
-class FoldIn:
+class SoftmaxFoldIn:
     """Contexts by their histories.
 
     Each row minimises, over the first `dim` coordinates of w,
@@ -98,14 +98,14 @@ class FoldIn:
         self._tiles = Tiles.of(self._units)
         self._center(threads)
 
-    def __call__(self, histories: Rows, weights: Floats, threads: int | None = None) -> Floats:
+    def __call__(self, histories: SparseRows, weights: Floats, threads: int | None = None) -> Floats:
         """The rows of these histories; α by pair in their order, or one number for all.
 
         It may be called from several threads at once: each call has room of its own.
         """
         if histories.n_rows * len(self._units) < _SMALL:
             threads = 1  # starting others would take longer than all the rest
-        room = Pass(threads, self._memory)
+        room = SoftmaxPass(threads, self._memory)
         if histories.n_columns != len(self._items):
             found, expected = histories.n_columns, len(self._items)
             raise SettingError(f"the histories are of {found} items; expected {expected}, as many as were learnt")
@@ -143,14 +143,14 @@ class FoldIn:
         least = 1e-3 * spectrum.mean() if self._normalize else 1e-6 * spectrum.mean()
         self._half: Doubles = (axes / np.sqrt(np.maximum(spectrum, max(least, 1e-12)))) @ axes.T
 
-    def _solve(self, rows: Rows, room: Pass) -> Floats:
+    def _solve(self, rows: SparseRows, room: SoftmaxPass) -> Floats:
         """The rows of these histories, none of which is empty; their weights sum to 1."""
         batch = self._batch(rows)
         d, n = self._dim, rows.n_rows
         X = np.zeros((n, d), np.float32)
         if self._normalize:
             X = self._start(rows, batch)
-        search = _Search(X)
+        search = _LBFGS(X)
         for _ in range(self._passes):
             active = np.flatnonzero(~search.done)
             if len(active) == 0:
@@ -162,7 +162,7 @@ class FoldIn:
             W /= np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30)
         return self._whole(W)
 
-    def _batch(self, rows: Rows) -> Batch:
+    def _batch(self, rows: SparseRows) -> ScoreBatch:
         """The scores of these rows, for F to be filled in."""
         assert rows.values is not None
         n, n_drawn = rows.n_rows, len(self._drawn)
@@ -171,7 +171,7 @@ class FoldIn:
         spare = NOTHING if rows.confidence is None else 1 - rows.confidence
         if not len(self._q):
             sides = firsts, lasts, rows.indices
-            return Batch(
+            return ScoreBatch(
                 F, self._units, n_drawn, *sides, rows.values, *sides, together=self._together, spare=spare,
                 tiles=self._tiles,
             )  # fmt: skip
@@ -187,12 +187,12 @@ class FoldIn:
         )  # fmt: skip
         H = np.concatenate([self._units, self._packed(others)])
         at = where[rows.indices]
-        return Batch(
+        return ScoreBatch(
             F, H, n_drawn, firsts, lasts, at, rows.values, firsts, ends, columns, self._bias, shift, self._together,
             spare, self._tiles,
         )  # fmt: skip
 
-    def _start(self, rows: Rows, batch: Batch) -> Floats:
+    def _start(self, rows: SparseRows, batch: ScoreBatch) -> Floats:
         """Newton's direction at 0, of length 1 as w: P⁻¹(the history's mean − the negatives' mean)."""
         assert rows.values is not None
         own = np.add.reduceat(batch.H[batch.at, : self._dim] * rows.values[:, None], rows.indptr[:-1])
@@ -209,7 +209,9 @@ class FoldIn:
             out[:, self._dim] = 1
         return out
 
-    def _evaluate(self, batch: Batch, rows: npt.NDArray[np.int64], X: Floats, room: Pass) -> tuple[Doubles, Floats]:
+    def _evaluate(
+        self, batch: ScoreBatch, rows: npt.NDArray[np.int64], X: Floats, room: SoftmaxPass
+    ) -> tuple[Doubles, Floats]:
         """The loss of each row at X P^-½ and its gradient by X."""
         half, d = self._half.astype(np.float32), self._dim
         W = product(X, half)
@@ -233,7 +235,7 @@ class FoldIn:
         return losses, product(G + ridge * W, half)
 
 
-class _Search:
+class _LBFGS:
     """L-BFGS for many rows at once, each with its own steps; a row is done where its gradient is nothing."""
 
     def __init__(self, start: Floats) -> None:
@@ -282,7 +284,7 @@ def _advance(
     start: int,
     stop: int,
 ) -> None:
-    """Take the trial if the loss has fallen enough (Armijo), else a shorter step the same way; see `_Search`."""
+    """Take the trial if the loss has fallen enough (Armijo), else a shorter step the same way; see `_LBFGS`."""
     d = x.shape[1]
     products = np.empty(_MEMORY)
     for k in range(start, stop):

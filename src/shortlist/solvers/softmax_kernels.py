@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
-from shortlist.solvers.optimizers import ADAGRAD, State, _adagrad, alike, apply_row
+from shortlist.solvers.optimizers import ADAGRAD, OptimizerState, _adagrad, alike, apply_row
 
 Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
@@ -264,7 +264,7 @@ def step_adagrad(
     norms: Array,
     dim: int,
     normalize: bool,
-    state: State,
+    state: OptimizerState,
     rate: Array,
     ridge: Array,
     touches: Array,
@@ -312,7 +312,7 @@ def step(
     norms: Array,
     dim: int,
     normalize: bool,
-    state: State,
+    state: OptimizerState,
     rate: Array,
     ridge: Array,
     touches: Array,

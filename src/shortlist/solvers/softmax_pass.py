@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import DEFAULT_MEMORY
+from shortlist._checks import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
 from shortlist.solvers.row_products import multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
@@ -37,7 +37,7 @@ class Tiles(NamedTuple):
         return cls(np.ascontiguousarray(turned.transpose(0, 2, 1)), wide)
 
 
-class Batch(NamedTuple):
+class ScoreBatch(NamedTuple):
     """Rows of scores z = ⟨F_r, H_j⟩ + bias_j: over the negatives j, and at the positives of each row.
 
     A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
@@ -65,7 +65,7 @@ class Batch(NamedTuple):
     ours: bool = False
 
 
-class Pass:
+class SoftmaxPass:
     """Room for the exponentials of a batch, and the passes over them.
 
     Tile by tile (256 rows × 512 columns) Z = F Hᵀ becomes E = e^{Z − top}, which stays for the gradient of the items
@@ -87,7 +87,7 @@ class Pass:
         most = most // _ROWS * _ROWS or most
         return [(a, min(n_rows, a + most)) for a in range(0, n_rows, most)]
 
-    def run(self, batch: Batch, factor: float, backward: Backward | None = None) -> Losses:
+    def run(self, batch: ScoreBatch, factor: float, backward: ItemGradients | None = None) -> PassLosses:
         """The losses of all rows and their gradients; the items' gradients go to `backward` where there is one.
 
         Args:
@@ -96,14 +96,14 @@ class Pass:
             backward: sums the gradients by H and does something with them.
         """
         n_rows, width = batch.F.shape
-        found = Losses(np.zeros(n_rows), np.empty((n_rows, width), np.float32), np.empty(len(batch.at), np.float32))
+        found = PassLosses(np.zeros(n_rows), np.empty((n_rows, width), np.float32), np.empty(len(batch.at), np.float32))
         for start, stop in self.blocks(n_rows, batch.n_columns):
             part = self._settle(batch, found, factor, start, stop)
             if backward is not None:
                 self._backward(part, batch, found, backward, start == 0, stop == n_rows)
         return found
 
-    def _settle(self, batch: Batch, found: Losses, factor: float, start: int, stop: int) -> _Part:
+    def _settle(self, batch: ScoreBatch, found: PassLosses, factor: float, start: int, stop: int) -> _Part:
         """Everything but the gradients by H, for the rows from `start` to `stop`."""
         tile_tops, tops, sums, U = self._forward(batch, start, stop)
         logs, push = np.empty(stop - start, np.float32), np.empty(stop - start, np.float32)
@@ -132,7 +132,7 @@ class Pass:
             self._room = np.empty(size, np.float32)
         return self._room[:size].reshape(n_tiles, n_rows, _COLUMNS)
 
-    def _forward(self, batch: Batch, start: int, stop: int) -> tuple[Floats, Floats, Floats, Floats]:
+    def _forward(self, batch: ScoreBatch, start: int, stop: int) -> tuple[Floats, Floats, Floats, Floats]:
         """Tops by tile, then tops, sums and U by group of tiles, each for the rows from `start` to `stop`."""
         F, H = batch.F[start:stop], batch.H
         n_rows, width = F.shape
@@ -182,7 +182,9 @@ class Pass:
         run_chunks(sum_group, [(k, k + 1) for k in range(n_groups * n_bands)], self._threads)
         return tile_tops, tops, sums, U
 
-    def _backward(self, part: _Part, batch: Batch, found: Losses, backward: Backward, begin: bool, end: bool) -> None:
+    def _backward(
+        self, part: _Part, batch: ScoreBatch, found: PassLosses, backward: ItemGradients, begin: bool, end: bool
+    ) -> None:
         n_tiles = len(part.E)
         more = -(-(len(batch.H) - batch.n_columns) // _COLUMNS)  # rows of H that are nobody's negative
         n_chunks = min(8 * thread_count(self._threads), n_tiles + more)
@@ -217,7 +219,7 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class Losses:
+class PassLosses:
     """What a pass finds."""
 
     losses: npt.NDArray[np.float64]  # by row, weighted
@@ -226,7 +228,7 @@ class Losses:
 
 
 @dataclass(frozen=True, eq=False)
-class Backward:
+class ItemGradients:
     """Where gradients by H go: summed into `gradients`, whose rows are then handed to `apply` run by run."""
 
     gradients: Floats

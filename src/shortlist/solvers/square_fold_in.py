@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._threads import single_threaded_blas
-from shortlist.data.rows import Rows
-from shortlist.sampling.base import Negatives
-from shortlist.solvers.basis import eigenbasis
-from shortlist.solvers.multilinear import ENOUGH, MANY
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.sampling.base import BoundSampler
+from shortlist.solvers.eigenbasis import eigenbasis
+from shortlist.solvers.multilinear_als import ENOUGH, MANY
 from shortlist.solvers.row_products import product
-from shortlist.solvers.sgd_tables import Rules
+from shortlist.solvers.sgd_tables import StepTables
 from shortlist.solvers.single_rows import improve
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -41,7 +41,7 @@ class SquareFoldIn:
         rules: what a step is; what is by context is taken from the rules of a call.
     """
 
-    def __init__(self, items: Floats, dim: int, negatives: Negatives, rules: Rules) -> None:
+    def __init__(self, items: Floats, dim: int, negatives: BoundSampler, rules: StepTables) -> None:
         self._width, self._dim, self._exclude = items.shape[1], dim, negatives.exclude
         q = negatives.base_probabilities()
         self._q = q
@@ -58,7 +58,9 @@ class SquareFoldIn:
             self._pull = (q * (rules.negative_label / rules.sharpness - self._biases)) @ Psi @ Q
         self._spectrum, self._back = spectrum.astype(np.float32), (scale[:, None] * Q).T.astype(np.float32)
 
-    def __call__(self, histories: Rows, strengths: Floats, rules: Rules, threads: int | None = None) -> Floats:
+    def __call__(
+        self, histories: SparseRows, strengths: Floats, rules: StepTables, threads: int | None = None
+    ) -> Floats:
         """The rows of these histories; strengths by pair in their order, or one for all."""
         n, i, square = histories.n_rows, histories.indices, float(rules.sharpness) ** 2
         row_of = np.repeat(np.arange(n), histories.lengths)

@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.pairwise_square import PairwiseSquare
-from shortlist.objectives.pointwise import PointwiseSquare, Terms, gramian
-from shortlist.solvers.basis import refuse_large
-from shortlist.solvers.quadratic import CoupledItems, Quadratic, RowWise
+from shortlist.objectives.pointwise_square import PointwiseSquare, Terms, gramian
+from shortlist.solvers.eigenbasis import refuse_large
+from shortlist.solvers.quadratic import CoupledItems, IndependentRows, Quadratic
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Sizes: TypeAlias = npt.NDArray[np.float64]
@@ -34,14 +34,18 @@ class SquareLoss(Protocol):
     def of_items(self, Phi: Floats, Psi: Floats) -> Quadratic:
         """As a function of Ψ, which is now as given."""
 
-    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_strangers(
+        self, histories: SparseRows, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """As a function of the embeddings of other contexts with these histories; and their sizes.
 
         Rows of Psi behind those of the loss's items are of items that the loss does not know: they count where they
         were had, and are nobody's unobserved item.
         """
 
-    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_new_items(
+        self, rows: SparseRows, Phi: Floats, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """As a function of the embeddings of more items, each by itself, that these contexts had; and their sizes."""
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
@@ -50,18 +54,18 @@ class SquareLoss(Protocol):
 
 def square_loss(
     objective: PointwiseSquare | PairwiseSquare,
-    by_context: Rows,
-    by_item: Rows | None = None,
+    by_context: SparseRows,
+    by_item: SparseRows | None = None,
     threads: int | None = None,
 ) -> SquareLoss:
     """The loss that an objective describes, on these pairs. Without `by_item` it is made when it is first needed."""
     if isinstance(objective, PairwiseSquare):
-        return Pairwise(objective, by_context, by_item, threads)
-    return Pointwise(objective, by_context, by_item, threads)
+        return PairwiseQuadratic(objective, by_context, by_item, threads)
+    return PointwiseQuadratic(objective, by_context, by_item, threads)
 
 
 class _OnPairs:
-    def __init__(self, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+    def __init__(self, by_context: SparseRows, by_item: SparseRows | None, threads: int | None) -> None:
         self._by_context, self._given, self._threads = by_context, by_item, threads
         self._known: dict[str, tuple[Floats, Any]] = {}
 
@@ -73,14 +77,16 @@ class _OnPairs:
         return known[1]
 
     @cached_property
-    def _by_item(self) -> Rows:
+    def _by_item(self) -> SparseRows:
         return self._by_context.transpose() if self._given is None else self._given
 
 
-class Pointwise(_OnPairs):
+class PointwiseQuadratic(_OnPairs):
     """`PointwiseSquare`: a row's normal equations have dense·G + Σ excess·ψψᵀ."""
 
-    def __init__(self, objective: PointwiseSquare, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+    def __init__(
+        self, objective: PointwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
+    ) -> None:
         super().__init__(by_context, by_item, threads)
         self._objective = objective
         self._omegas = objective.omegas(by_context)
@@ -96,43 +102,47 @@ class Pointwise(_OnPairs):
         """|I_c| + α₀|I| and |C_i| + α₀|C|."""
         return self._size(self._by_context), self._size(self._by_item)
 
-    def _size(self, rows: Rows, n_columns: int | None = None) -> Sizes:
+    def _size(self, rows: SparseRows, n_columns: int | None = None) -> Sizes:
         n = rows.n_columns if n_columns is None else n_columns
-        return np.asarray(rows.masses + self._objective.unobserved_weight * n, np.float64)
+        return np.asarray(rows.effective_counts + self._objective.unobserved_weight * n, np.float64)
 
-    def of_contexts(self, Psi: Floats) -> RowWise:
+    def of_contexts(self, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
         return self._quadratic(self._by_context, self._terms[0], Psi)
 
-    def of_items(self, Phi: Floats, Psi: Floats) -> RowWise:
+    def of_items(self, Phi: Floats, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
         return self._quadratic(self._by_item, self._terms[1], Phi)
 
-    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_strangers(
+        self, histories: SparseRows, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
         (of_contexts, of_items), n = self._omegas, self._by_context.n_columns
         omega = of_items.values
         if len(Psi) > n:
             known, none = np.broadcast_to(omega, n), np.zeros(len(Psi) - n, np.float32)
             omega = self._once("omega", Psi, lambda: np.concatenate([known, none]))
-        terms = self._objective.terms(histories, of_contexts.new(histories.masses), omega)
+        terms = self._objective.terms(histories, of_contexts.new(histories.effective_counts), omega)
         G = self._once("contexts", Psi, lambda: _finite(gramian(Psi[:n], of_items.values, threads)))
         return self._quadratic(histories, terms, Psi, G, threads), self._size(histories, n)
 
-    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_new_items(
+        self, rows: SparseRows, Phi: Floats, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
-        terms = self._objective.terms(rows, of_items.new(rows.masses), of_contexts.values)
+        terms = self._objective.terms(rows, of_items.new(rows.effective_counts), of_contexts.values)
         G = self._once("items", Phi, lambda: _finite(gramian(Phi, terms.omega, threads)))
         return self._quadratic(rows, terms, Phi, G, threads), self._size(rows)
 
     def _quadratic(
-        self, rows: Rows, terms: Terms, other: Floats, G: Floats | None = None, threads: int | None = None
-    ) -> RowWise:
+        self, rows: SparseRows, terms: Terms, other: Floats, G: Floats | None = None, threads: int | None = None
+    ) -> IndependentRows:
         if G is None:
             G, threads = _finite(gramian(other, terms.omega, self._threads)), self._threads
         weights: dict[str, Any] = {"quad": terms.excess, "lin": terms.target, "dense": terms.dense}
-        return RowWise(rows, other, G, **weights, threads=threads)
+        return IndependentRows(rows, other, G, **weights, threads=threads)
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """See `SquareLoss`."""
@@ -140,10 +150,12 @@ class Pointwise(_OnPairs):
         return found.observed, found.unobserved
 
 
-class Pairwise(_OnPairs):
+class PairwiseQuadratic(_OnPairs):
     """`PairwiseSquare`: contexts by themselves, items joined by z and v."""
 
-    def __init__(self, objective: PairwiseSquare, by_context: Rows, by_item: Rows | None, threads: int | None) -> None:
+    def __init__(
+        self, objective: PairwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
+    ) -> None:
         super().__init__(by_context, by_item, threads)
         self._objective = objective
         self._omega = objective.omega(by_context)
@@ -155,11 +167,13 @@ class Pairwise(_OnPairs):
         """n_c, and Σ_c a_{c,i} + a_i·Σ_c n_c."""
         return self._n, self._objective.weights(self._by_item) + self._shares * self._n.sum()
 
-    def of_contexts(self, Psi: Floats) -> RowWise:
+    def of_contexts(self, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
         return self._quadratic(self._by_context, *self._centred(Psi, self._threads), self._threads)
 
-    def of_strangers(self, histories: Rows, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_strangers(
+        self, histories: SparseRows, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
         centred, G = self._once("contexts", Psi, lambda: self._centred(Psi, threads))
         return self._quadratic(histories, centred, G, threads), self._objective.weights(histories)
@@ -177,11 +191,13 @@ class Pairwise(_OnPairs):
         centred[np.abs(centred) <= _ROUNDING * np.abs(z)] = 0
         return centred, _finite(gramian(centred[:n], self._shares, threads))
 
-    def _quadratic(self, rows: Rows, centred: Floats, G: Floats, threads: int | None) -> RowWise:
+    def _quadratic(self, rows: SparseRows, centred: Floats, G: Floats, threads: int | None) -> IndependentRows:
         a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
-        return RowWise(rows, centred, G, quad=a, lin=a, dense=n, threads=threads)
+        return IndependentRows(rows, centred, G, quad=a, lin=a, dense=n, threads=threads)
 
-    def of_new_items(self, rows: Rows, Phi: Floats, Psi: Floats, threads: int | None = None) -> tuple[RowWise, Sizes]:
+    def of_new_items(
+        self, rows: SparseRows, Phi: Floats, Psi: Floats, threads: int | None = None
+    ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`.
 
         With a_k the share that an item of so many contexts would have had, and z = Σ_j a_jψ_j,
@@ -190,11 +206,13 @@ class Pairwise(_OnPairs):
 
         is what item k adds: as one that was had, and as one that was not.
         """
-        share = (self._omega.new(rows.masses) / np.float32(self._by_context.n_columns)).astype(np.float32)
+        share = (self._omega.new(rows.effective_counts) / np.float32(self._by_context.n_columns)).astype(np.float32)
         share = np.broadcast_to(share, rows.n_rows)
         G, above, back = self._once("items", Phi, lambda: self._of_everyone(Phi, Psi))
         a = self._objective.strengths(rows)
-        loss = RowWise(rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, shift=back, threads=threads)
+        loss = IndependentRows(
+            rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, shift=back, threads=threads
+        )
         return loss, self._objective.weights(rows) + share * self._n.sum()
 
     def _of_everyone(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:

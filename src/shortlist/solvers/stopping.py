@@ -14,7 +14,7 @@ Embeddings: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass
-class Stopping:
+class EarlyStopping:
     """Ends a fit when a figure, the higher the better, has not risen above its best for `patience` epochs.
 
     Of the best epoch, the first of them where several are alike, it keeps the items, and the contexts where they do not
@@ -23,8 +23,8 @@ class Stopping:
     >>> figures = iter([0.1, 0.3, 0.2, 0.3])
     >>> stopping = Stopping(lambda items, contexts: next(figures), patience=2)
     >>> for epoch in range(1, 5):
-    ...     _ = stopping.judge(epoch, np.full((1, 1), epoch, np.float32))
-    >>> stopping.over(4), stopping.best_epoch, stopping.items.item()
+    ...     _ = stopping.update(epoch, np.full((1, 1), epoch, np.float32))
+    >>> stopping.should_stop(4), stopping.best_epoch, stopping.items.item()
     (True, 2, 2.0)
     """
 
@@ -35,7 +35,7 @@ class Stopping:
     items: Embeddings | None = None
     contexts: Embeddings | None = None
 
-    def judge(self, number: int, items: Embeddings, contexts: Embeddings | None = None) -> float:
+    def update(self, number: int, items: Embeddings, contexts: Embeddings | None = None) -> float:
         """The figure of this epoch; its embeddings are kept if it is the best so far."""
         value = float(self.measure(items, contexts))
         if value > self.best:
@@ -43,6 +43,6 @@ class Stopping:
             self.contexts = None if contexts is None else contexts.copy()
         return value
 
-    def over(self, number: int) -> bool:
+    def should_stop(self, number: int) -> bool:
         """Whether to end after this epoch."""
         return number - self.best_epoch >= self.patience

@@ -6,11 +6,11 @@ arrays and ids, whole or not at all. A crash at any moment of `save_model` leave
 
 from __future__ import annotations
 
+from shortlist.storage.check_target import check_writable
 from shortlist.storage.load import is_model, load_model, read_manifest
 from shortlist.storage.manifest import ArrayEntry, FileEntry, Manifest, TableEntry
-from shortlist.storage.model import StoredModel
 from shortlist.storage.save import save_model
-from shortlist.storage.writable import check_writable
+from shortlist.storage.stored_model import StoredModel
 
 __all__ = [
     "ArrayEntry",

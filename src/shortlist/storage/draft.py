@@ -23,7 +23,7 @@ from typing import Any
 from shortlist.errors import StorageError
 from shortlist.storage.files import open_locked, sync_directory, write_all
 from shortlist.storage.strict_json import canonical_sha256, parse_json
-from shortlist.storage.wrap import storage_errors
+from shortlist.storage.wrap_errors import storage_errors
 
 SUFFIX = ".parts"
 _CONTENT, _JOURNAL = "content", "journal"
@@ -32,7 +32,7 @@ _ANEW = "pass restart=True to begin anew"
 
 
 @dataclass(frozen=True)
-class Block:
+class DraftBlock:
     """A finished block: where it begins, how long it is, and what its maker wants to know of it."""
 
     offset: int
@@ -45,7 +45,7 @@ class Draft:
     """An unfinished file. `blocks` are those it has; `complete` says that it had taken its place before a kill."""
 
     target: Path
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[DraftBlock] = field(default_factory=list)
     complete: bool = False
     _overwrite: bool = False
     _journal: BufferedRandom | None = None
@@ -65,7 +65,7 @@ class Draft:
             write_all(self._content, view)
             os.fsync(self._content)
             self._note({"size": len(view), "sha256": hashlib.sha256(view).hexdigest(), "about": about})
-        self.blocks.append(Block(self._end, len(view), about))
+        self.blocks.append(DraftBlock(self._end, len(view), about))
         self._end += len(view)
 
     def finish(self, tail: bytes) -> None:
@@ -126,7 +126,7 @@ class Draft:
         self._end = len(head)
         for one in rest:
             if "complete" not in one:
-                self.blocks.append(Block(self._end, one["size"], one["about"]))
+                self.blocks.append(DraftBlock(self._end, one["size"], one["about"]))
                 self._end += one["size"]
         content = self.folder / _CONTENT
         if not content.exists():

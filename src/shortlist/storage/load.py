@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from shortlist.errors import StorageError
 from shortlist.storage import arrays as array_files
-from shortlist.storage import tables as table_files
+from shortlist.storage import id_tables as table_files
+from shortlist.storage.file_names import MANIFEST
 from shortlist.storage.files import file_size, machine_memory, open_regular, read_exactly
 from shortlist.storage.manifest import MAX_BYTES, Manifest, from_bytes, parse_ours
-from shortlist.storage.model import StoredModel
-from shortlist.storage.names import MANIFEST
-from shortlist.storage.wrap import as_directory, storage_errors
+from shortlist.storage.stored_model import StoredModel
+from shortlist.storage.wrap_errors import as_directory, storage_errors
 
 if TYPE_CHECKING:
     import os

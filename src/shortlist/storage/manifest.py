@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from shortlist._version import __version__
 from shortlist.storage import arrays as array_files
-from shortlist.storage import tables as table_files
-from shortlist.storage.names import MANIFEST, is_plain, is_table_name
+from shortlist.storage import id_tables as table_files
+from shortlist.storage.file_names import MANIFEST, is_plain, is_table_name
 from shortlist.storage.strict_json import canonical_sha256, check_json, parse_json
 
 FORMAT = "shortlist-model"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shortlist.storage.thrift import I64, LIST, STRUCT, Field, Members, Struct, parse, serialize
+from shortlist.storage.thrift import I64, LIST, STRUCT, Struct, ThriftField, ThriftList, parse, serialize
 
 MAGIC = b"PAR1"
 _LENGTH = 4  # bytes of the footer's length
@@ -51,8 +51,8 @@ def join_footers(parts: Sequence[tuple[int, bytes]]) -> bytes:
         for group in footer[_GROUPS].value.values:
             _move(group, offset - len(MAGIC))
             groups.append(group)
-    whole[_ROWS] = Field(I64, rows)
-    whole[_GROUPS] = Field(LIST, Members(STRUCT, groups))
+    whole[_ROWS] = ThriftField(I64, rows)
+    whole[_GROUPS] = ThriftField(LIST, ThriftList(STRUCT, groups))
     footer_bytes = serialize(whole)
     return footer_bytes + len(footer_bytes).to_bytes(_LENGTH, "little") + MAGIC
 
@@ -75,4 +75,4 @@ def _move(group: Struct, by: int) -> None:
 def _shift(struct: Struct, number: int, by: int) -> None:
     """Move an offset; 0 stands for one that is not told."""
     if number in struct and struct[number].value:
-        struct[number] = Field(struct[number].kind, struct[number].value + by)
+        struct[number] = ThriftField(struct[number].kind, struct[number].value + by)

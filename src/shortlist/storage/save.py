@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING
 from shortlist._version import __version__
 from shortlist.errors import StorageError
 from shortlist.storage import arrays as array_files
-from shortlist.storage import tables as table_files
+from shortlist.storage import id_tables as table_files
+from shortlist.storage.file_names import (
+    MANIFEST,
+    abandoned_files,
+    abandoned_staging,
+    arrays_file,
+    is_ours,
+    manifest_draft,
+    staging_directory,
+    table_file,
+    take_ticket,
+)
 from shortlist.storage.files import sync_directory, write_file
 from shortlist.storage.load import manifest_bytes
 from shortlist.storage.manifest import (
@@ -32,22 +43,11 @@ from shortlist.storage.manifest import (
     parse_ours,
     to_bytes,
 )
-from shortlist.storage.names import (
-    MANIFEST,
-    abandoned_files,
-    abandoned_staging,
-    arrays_file,
-    is_ours,
-    manifest_draft,
-    staging_directory,
-    table_file,
-    take_ticket,
-)
 from shortlist.storage.strict_json import check_json
-from shortlist.storage.wrap import as_directory, storage_errors
+from shortlist.storage.wrap_errors import as_directory, storage_errors
 
 if TYPE_CHECKING:
-    from shortlist.storage.model import StoredModel
+    from shortlist.storage.stored_model import StoredModel
 
 _ELSEWHERE = "save to another path, or remove it first"
 _NO_SHA256, _LONGEST = "0" * 64, (1 << 63) - 1  # stand for what only the written file tells

@@ -11,21 +11,21 @@ TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 
 _DEEPEST = 64
 
 
-class Field(NamedTuple):
-    """A value with its type; of lists the value is `Members`, of structs a dictionary by field number."""
+class ThriftField(NamedTuple):
+    """A value with its type; of lists the value is `ThriftList`, of structs a dictionary by field number."""
 
     kind: int
     value: Any
 
 
-class Members(NamedTuple):
+class ThriftList(NamedTuple):
     """The values of a list, all of one type."""
 
     kind: int
     values: list[Any]
 
 
-Struct: TypeAlias = dict[int, Field]
+Struct: TypeAlias = dict[int, ThriftField]
 
 
 def parse(raw: bytes | memoryview) -> Struct:
@@ -92,7 +92,7 @@ class _Reader:
             if number in fields:
                 raise ValueError(f"field {number} is there twice")
             kind = head & 0x0F
-            fields[number] = Field(kind, None if kind in (TRUE, FALSE) else self.value(kind, depth))
+            fields[number] = ThriftField(kind, None if kind in (TRUE, FALSE) else self.value(kind, depth))
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
@@ -107,7 +107,7 @@ class _Reader:
             size = self.varint() if head >> 4 == 15 else head >> 4
             if size > len(self.raw) - self.at:  # each takes a byte at least
                 raise IndexError
-            return Members(head & 0x0F, [self.value(head & 0x0F, depth + 1) for _ in range(size)])
+            return ThriftList(head & 0x0F, [self.value(head & 0x0F, depth + 1) for _ in range(size)])
         if kind == DOUBLE:
             return self.take(8)
         if kind in (I8, TRUE, FALSE):  # a boolean in a list is a byte

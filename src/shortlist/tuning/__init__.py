@@ -4,22 +4,29 @@
 look. The search itself is Optuna's (extra `tune`), loaded when it is needed.
 """
 
-from shortlist.recommenders.space import Choice, Dimension, Grows, Real, Space, When, Whole
-from shortlist.tuning.contest import Contest, contest
-from shortlist.tuning.result import Trial, Tuned
+from typing import Any
+
+from shortlist._renamed import name_in
+from shortlist.recommenders.search_space import Choice, Dimension, Increasing, Integer, Real, Space, When
 from shortlist.tuning.tune import tune
+from shortlist.tuning.tuned_comparison import TunedComparison, compare_tuned
+from shortlist.tuning.tuning_result import Trial, Tuned
 
 __all__ = [
     "Choice",
-    "Contest",
     "Dimension",
-    "Grows",
+    "Increasing",
+    "Integer",
     "Real",
     "Space",
     "Trial",
     "Tuned",
+    "TunedComparison",
     "When",
-    "Whole",
-    "contest",
+    "compare_tuned",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[name_in(__name__, name)]

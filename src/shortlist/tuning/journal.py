@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shortlist.errors import SettingError, StorageError
 from shortlist.storage.files import open_locked
-from shortlist.storage.wrap import storage_errors
-from shortlist.tuning.engine import distributions, optuna, quiet
-from shortlist.tuning.result import State, Trial
+from shortlist.storage.wrap_errors import storage_errors
+from shortlist.tuning.optuna_adapter import distributions, optuna, quiet
+from shortlist.tuning.tuning_result import State, Trial
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-    from shortlist.recommenders.space import Space
+    from shortlist.recommenders.search_space import Space
 
 NAME = "shortlist"  # of the study in its file
 ATTEMPTS = 3  # so often a trial may be cut off at the same epoch before it is taken for what kills the process

@@ -13,14 +13,14 @@ from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import DataError, SettingError
-from shortlist.evaluation.evaluate import figure
+from shortlist.evaluation.evaluate import validation_score
 from shortlist.metrics import parse_metric
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.checkpoint import digest
-from shortlist.recommenders.plan import Plan
+from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.registry import recommender_class
-from shortlist.recommenders.space import Choice, Dimension, Space
-from shortlist.recommenders.unused import defaults
+from shortlist.recommenders.search_space import Choice, Dimension, Space
+from shortlist.recommenders.unused_settings import defaults
 from shortlist.solvers.epochs import Epoch
 from shortlist.tuning.validation import sampled, validation_of
 
@@ -58,9 +58,9 @@ class Problem:
     ) -> Problem:
         """From what a user gives."""
         features = {"context_features": context_features, "item_features": item_features}
-        plan = Plan(metric=metric, patience=patience, **features)  # type: ignore[arg-type]  # refuses what makes no sense
+        options = FitOptions(metric=metric, patience=patience, **features)  # type: ignore[arg-type]  # refuses what makes no sense
         if not template._described:
-            plan.refuse_features(type(template).__name__)
+            options.refuse_features(type(template).__name__)
         if not isinstance(data, Interactions | Split):
             raise DataError(
                 f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
@@ -109,7 +109,7 @@ class Problem:
     def usual(self) -> dict[str, Any]:
         """The template's settings, with those that follow from the data."""
         model = copy(self.template)
-        model._settle(self.split.train, Plan())
+        model._settle(self.split.train, FitOptions())
         return model.settings()
 
     def start(self, settings: Mapping[str, Any]) -> Recommender:
@@ -132,8 +132,8 @@ class Problem:
         """
         model = self.recommender(settings)
         if not model._in_epochs:
-            model._learn(self.split.train, Plan(), "tune", (), False, self.threads, step)
-            return figure(model, self.split, self.metric, self.threads), None
+            model._learn(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
+            return validation_score(model, self.split, self.metric, self.threads), None
 
         def tell(epoch: Epoch) -> None:
             if epoch.validation is not None:
@@ -143,11 +143,11 @@ class Problem:
         best: int = model.best_epoch_  # type: ignore[attr-defined]
         if self.sample is self.split:
             return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]
-        return figure(model, self.split, self.metric, self.threads), best
+        return validation_score(model, self.split, self.metric, self.threads), best
 
-    def _plan(self, start: Recommender | None, checkpoint: Path | None) -> Plan:
+    def _plan(self, start: Recommender | None, checkpoint: Path | None) -> FitOptions:
         share = None if checkpoint is None else _CHECKPOINTS
-        return Plan(
+        return FitOptions(
             self.sample,
             self.metric,
             self.patience,

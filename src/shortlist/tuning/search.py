@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shortlist._checks import number, whole
 from shortlist._clock import working_seconds
-from shortlist._settings import number, whole
 from shortlist._signals import HeldSignals
 from shortlist.errors import DataError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.space import Grows, Space, Value
+from shortlist.recommenders.search_space import Increasing, Space, Value
 from shortlist.tuning.journal import ATTEMPTS, Journal
 from shortlist.tuning.problem import Problem
-from shortlist.tuning.progress import Watch
-from shortlist.tuning.result import State, Trial
-from shortlist.tuning.sampling import Proposals, Pruning, growing
+from shortlist.tuning.proposals import MedianPruning, Proposals, growing
+from shortlist.tuning.search_progress import SearchProgress
+from shortlist.tuning.tuning_result import State, Trial
 
 TRIALS = 40  # where no budget is given
 LAST = 0.5  # of the budget, for the largest value of a setting that grows
@@ -82,7 +82,7 @@ class Search:
         problem: Problem,
         space: Space,
         journal: Journal,
-        watch: Watch,
+        watch: SearchProgress,
         budget: Budget,
         proposals: Proposals,
         *,
@@ -151,7 +151,7 @@ class Search:
         if self._grows is None:
             return None
         grows = self._space[self._grows]
-        assert isinstance(grows, Grows)
+        assert isinstance(grows, Increasing)
         steps = len(grows.values) - 1
         share = self._budget.share(place, self.spent)
         k = steps if not steps or share >= 1 - LAST else min(steps - 1, int(share / (1 - LAST) * steps))
@@ -222,7 +222,7 @@ class Search:
             if one.curve and (one.start is None) == (trial.start is None)
             and one.settings.get(self._grows or "") == trial.settings.get(self._grows or "")
         ]  # fmt: skip
-        pruning = Pruning(alike)
+        pruning = MedianPruning(alike)
         checkpoint = self._checkpoint(trial)
         with self._writing:
             attempts = self._journal.begin(trial.number)

@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from shortlist._checks import flag, whole
 from shortlist._clock import working_seconds
-from shortlist._settings import flag, whole
 from shortlist._threads import thread_count
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -18,15 +18,15 @@ from shortlist.data.splits import Split
 from shortlist.errors import DataError, ShortlistWarning
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.plan import Plan, refuse_epochs
-from shortlist.recommenders.space import Dimension
-from shortlist.tuning.engine import optuna
+from shortlist.recommenders.fit_options import FitOptions, refuse_epochs
+from shortlist.recommenders.search_space import Dimension
 from shortlist.tuning.journal import opened
+from shortlist.tuning.optuna_adapter import optuna
 from shortlist.tuning.problem import Problem, made, searched
-from shortlist.tuning.progress import watched
-from shortlist.tuning.result import Trial, Tuned
-from shortlist.tuning.sampling import ROUND, Proposals, importance
+from shortlist.tuning.proposals import ROUND, Proposals, importance
 from shortlist.tuning.search import Budget, Search
+from shortlist.tuning.search_progress import watched
+from shortlist.tuning.tuning_result import Trial, Tuned
 
 
 def tune(
@@ -111,7 +111,7 @@ def tune(
     flag("refit", refit)
     flag("warm_start", warm_start)
     template = made(model)
-    if not template._in_epochs and patience != Plan.patience:
+    if not template._in_epochs and patience != FitOptions.patience:
         refuse_epochs(type(template).__name__, patience=patience)
     workers = min(workers, ROUND, thread_count(threads))
     each = thread_count(threads) // workers if workers > 1 else threads

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from shortlist.errors import SettingError, StorageError
 from shortlist.retrieval import DotProductScorer, Filters, top_n
-from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, choosing, make_index, partition
-from shortlist.retrieval.indexes.choosing import kinds, recalls
+from shortlist.retrieval.indexes import KINDS, ExactIndex, QuantizedIndex, index_choice, make_index, partition
+from shortlist.retrieval.indexes.faiss_indexes import ROOM, _chunks
+from shortlist.retrieval.indexes.index_choice import kinds, recalls
 from shortlist.retrieval.indexes.partition import nearest, partitioned
-from shortlist.retrieval.indexes.with_faiss import ROOM, _chunks
 
 EVERYTHING = {
     "exact": {},
@@ -121,8 +121,9 @@ def test_filters_that_leave_one_part_of_the_space_leave_the_recall(kind):
     index, _ = make_index(kind, items, queries, target_recall=0.9, n=10, threads=1)
     for left in (category < 4, category == 2):
         filters = Filters(deny=np.flatnonzero(~left).astype(np.int32))
-        expected = top_n(DotProductScorer(queries, items), 10, filters=filters)[0]
-        assert recalls(index.search(queries, 10, filters)[0], expected).mean() > 0.9
+        some = queries[:80]  # faiss takes long for graphs of which little is left
+        expected = top_n(DotProductScorer(some, items), 10, filters=filters)[0]
+        assert recalls(index.search(some, 10, filters)[0], expected).mean() > 0.9
     best = np.argsort(-(queries[:200] @ items.T), axis=1)[:, :50].astype(np.int32)
     filters = Filters(exclude=(np.arange(201) * 50, best.ravel()))  # the best 50 of each
     expected = top_n(DotProductScorer(queries[:200], items), 10, filters=filters)[0]
@@ -137,7 +138,7 @@ def test_lengths_do_not_matter(kind, of_items, of_queries):
     rng = np.random.default_rng(2)
     items = (of_items * rng.normal(size=(1500, 6))).astype(np.float32)
     queries = (of_queries * rng.normal(size=(20, 6))).astype(np.float32)
-    index = kinds()[kind](items, threads=1, **(EVERYTHING | {"hnsw": {"breadth": 1500}})[kind])
+    index = kinds()[kind](items, threads=1, **(EVERYTHING | {"hnsw": {"ef_search": 1500}})[kind])
     expected = np.argsort(-(queries.astype(np.float64) @ items.T.astype(np.float64)), axis=1)[:, :10]
     assert recalls(index.search(queries, 10)[0], expected).mean() > 0.97
 
@@ -360,9 +361,11 @@ def test_search_settings_that_are_given_stay():
     ("times", "precision"), [({"float32": 9, "int8": 3}, "int8"), ({"float32": 3.5, "int8": 3}, "float32"), ({}, None)]
 )
 def test_auto_takes_exact_search_of_a_copy_where_that_is_the_fastest(monkeypatch, times, precision):
-    monkeypatch.setattr(choosing, "SMALL", 10)
+    monkeypatch.setattr(index_choice, "SMALL", 10)
     took = {"quantized": 2.5} | (times or {"float32": 9, "int8": 4})
-    monkeypatch.setattr(choosing, "_milliseconds", lambda index, *_: took[index.built.get("precision", "quantized")])
+    monkeypatch.setattr(
+        index_choice, "_milliseconds", lambda index, *_: took[index.built.get("precision", "quantized")]
+    )
     rng = np.random.default_rng(1)
     index, why = make_index("auto", rng.normal(size=(2000, 8)), rng.normal(size=(50, 8)), n=10)
     assert index.built.get("precision") == precision
@@ -375,27 +378,30 @@ def test_auto_takes_exact_search_of_a_copy_where_that_is_the_fastest(monkeypatch
         (lambda x: make_index("fast", x, x), "kind is 'fast'; expected one of 'auto', 'exact'"),
         (lambda x: make_index("auto", x, x, target_recall=2), "target_recall is 2; expected a number above 0"),
         (lambda x: make_index("auto", x, x, settings={"probes": 2}), "with kind 'auto' settings are chosen"),
-        (lambda x: make_index("quantized", x, x, settings={"links": 2}), "no setting 'links'"),
+        (lambda x: make_index("quantized", x, x, settings={"M": 2}), "no setting 'links'"),
         (lambda x: make_index("exact", x, x, settings={"precision": "int4"}), "precision is 'int4'; expected one of"),
         (lambda x: ExactIndex(x).search(x[:, :2], 3), "query vectors have 2 dimensions; the items have 4"),
         (lambda x: ExactIndex(x[:0]), "there are no item vectors"),
         (lambda x: ExactIndex(x * np.nan), "not all finite, the first that is not is number 0"),
         (lambda x: ExactIndex("abc"), "expected a matrix of numbers"),
         (lambda x: QuantizedIndex(x, lists=99), "lists is 99; expected a whole number of at most 10"),
-        (lambda x: QuantizedIndex(x).with_settings(breadth=2), "has no search setting breadth; it has probes, refine"),
+        (
+            lambda x: QuantizedIndex(x).with_settings(ef_search=2),
+            "has no search setting breadth; it has probes, refine",
+        ),
         (lambda x: QuantizedIndex(x).search(x, 3, {"deny": [1]}), "filters is {'deny': .1.}; expected Filters"),
         (lambda x: QuantizedIndex(x).search(x, 3, one_row([5])), "exclude is not one row of items per query"),
         (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([10])), "exclude holds item codes 10…10; expected 0…9"),
         (lambda x: QuantizedIndex(x).search(x[:1], 3, one_row([-1])), "exclude holds item codes -1…-1; expected 0…9"),
         (
-            lambda x: QuantizedIndex(x).search(x, 3, Filters(deny=np.zeros(1, np.int32)).with_standing(99)),
+            lambda x: QuantizedIndex(x).search(x, 3, Filters(deny=np.zeros(1, np.int32)).with_item_mask(99)),
             "the filters were prepared for 99 items; expected 10",
         ),
         (lambda x: ExactIndex(x, priority=np.ones(10)), "priority is float64 of shape (10,); expected (10,) whole"),
         (lambda x: ExactIndex(x).search(x * 1j, 3), "expected a matrix of numbers"),
         (lambda x: ExactIndex(x).search(x > 0, 3), "expected a matrix of numbers"),
-        (lambda x: make_index("hnsw", x, x, settings={"links": 2**31}), "links is 2147483648; expected"),
-        (lambda x: make_index("hnsw", x, x, settings={"effort": 10**12}), "effort is 1000000000000; expected"),
+        (lambda x: make_index("hnsw", x, x, settings={"M": 2**31}), "links is 2147483648; expected"),
+        (lambda x: make_index("hnsw", x, x, settings={"ef_construction": 10**12}), "effort is 1000000000000; expected"),
     ],
 )
 def test_mistakes_are_told(call, message):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._words import count
-from shortlist.data.features.fields import Field
-from shortlist.data.rows import Rows
+from shortlist._phrases import count
+from shortlist.data.features.feature_fields import Field
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class AlignedFeatures:
 
     vocabulary: Vocabulary
     fields: tuple[Field, ...]
-    rows: Rows
+    rows: SparseRows
     cold: Features
     places: Codes
 

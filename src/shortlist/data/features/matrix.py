@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.features.fields import Field
-from shortlist.data.rows import LATEST, Rows, rows_of
+from shortlist.data.features.feature_fields import Field
+from shortlist.data.sparse_rows import LATEST, SparseRows, rows_of
 from shortlist.data.vocabulary import Codes
 
 
@@ -31,19 +31,19 @@ def placed(fields: Sequence[Field]) -> tuple[Field, ...]:
     return tuple(out)
 
 
-def counted(fields: Sequence[Field], rows: Rows) -> tuple[Field, ...]:
+def counted(fields: Sequence[Field], rows: SparseRows) -> tuple[Field, ...]:
     """The fields with the number of rows in which they are marked as missing."""
     counts = np.bincount(rows.indices, minlength=rows.n_columns)
     return tuple(replace(field, n_missing=int(counts[field.missing])) for field in fields)
 
 
-def triples(rows: Rows) -> Triples:
+def triples(rows: SparseRows) -> Triples:
     """The entries of a matrix one by one."""
     values = np.ones(len(rows), np.float32) if rows.values is None else rows.values
     return Triples(np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths), rows.indices, values)
 
 
-def matrix(parts: Sequence[Triples], n_rows: int, fields: Sequence[Field]) -> Rows:
+def matrix(parts: Sequence[Triples], n_rows: int, fields: Sequence[Field]) -> SparseRows:
     """The matrix of these entries. Like other views it stays writable: kernels are compiled for such arrays."""
     rows, columns, values = (
         np.concatenate([np.empty(0, dtype), *(part[k] for part in parts)])
@@ -52,12 +52,12 @@ def matrix(parts: Sequence[Triples], n_rows: int, fields: Sequence[Field]) -> Ro
     return rows_of(rows, columns, values, None, n_rows, sum(field.n_columns for field in fields), LATEST)
 
 
-def taken(rows: Rows, codes: Codes, fields: Sequence[Field]) -> Rows:
+def taken(rows: SparseRows, codes: Codes, fields: Sequence[Field]) -> SparseRows:
     """The rows with these codes; for −1, one in which every field is missing."""
     if not (codes < 0).any():
         return rows.take(codes)
     columns = np.array([field.missing for field in fields], np.int32)
-    longer = Rows(
+    longer = SparseRows(
         np.append(rows.indptr, rows.indptr[-1] + len(columns)),
         np.append(rows.indices, columns),
         np.append(triples(rows).values, np.ones(len(columns), np.float32)),

@@ -12,19 +12,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._settings import one_of
-from shortlist._words import count
-from shortlist.data.building import OnBad
+from shortlist._checks import one_of
+from shortlist._phrases import count
+from shortlist.data.encode import OnBad
+from shortlist.data.event_files import Format
 from shortlist.data.features.aligned import AlignedFeatures
-from shortlist.data.features.fields import Field, Normalize, Scale, Unknown
-from shortlist.data.features.matching import comparable, respelled
+from shortlist.data.features.feature_fields import Field, Normalize, Scale, Unknown
+from shortlist.data.features.feature_spec import FeatureSpec, Names, refuse_like_names
+from shortlist.data.features.feature_tables import ColumnChoice, IdTable, read_table, table_of
+from shortlist.data.features.id_types import comparable, respelled
 from shortlist.data.features.matrix import Triples, counted, matrix, placed, taken, triples
-from shortlist.data.features.plan import Names, Plan, refuse_like_names
-from shortlist.data.features.reading import Table, Wanted, read_table, table_of
-from shortlist.data.features.storage import Parts, put_together, taken_apart
+from shortlist.data.features.serialize import FeatureParts, put_together, taken_apart
 from shortlist.data.id_lists import ids_of_frame, is_table
-from shortlist.data.reading import Format
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 from shortlist.errors import DataError, SettingError, ShortlistWarning
 
@@ -64,7 +64,7 @@ class Features:
         self,
         vocabulary: Vocabulary,
         fields: Sequence[Field],
-        rows: Rows,
+        rows: SparseRows,
         *,
         from_text: bool = False,
         unused: Sequence[str] = (),
@@ -126,8 +126,8 @@ class Features:
             separator: of text files; a comma, in TSV a tab.
         """
         one_of("on_bad", on_bad, ("raise", "drop"))
-        plan = Plan.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
-        return cls._fit(read_table(path, plan.ids, plan.wanted, on_bad, format, separator), plan)
+        spec = FeatureSpec.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
+        return cls._fit(read_table(path, spec.ids, spec.wanted, on_bad, format, separator), spec)
 
     @classmethod
     def from_frame(
@@ -152,8 +152,8 @@ class Features:
           year    numeric (mean 1998, std 3.5)  2         0
         """
         one_of("on_bad", on_bad, ("raise", "drop"))
-        plan = Plan.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
-        return cls._fit(table_of(frame, plan.ids, plan.wanted, on_bad), plan)
+        spec = FeatureSpec.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
+        return cls._fit(table_of(frame, spec.ids, spec.wanted, on_bad), spec)
 
     def encode(self, source: Any, *, unknown: Unknown = "raise", on_bad: OnBad = "raise") -> Features:
         """Other rows with the same fields: new items, say, for a model that was fitted with these features.
@@ -166,7 +166,7 @@ class Features:
         """
         one_of("unknown", unknown, ("raise", "missing"))
         one_of("on_bad", on_bad, ("raise", "drop"))
-        ids, wanted = self._vocabulary.names, Wanted([field.name for field in self.fields])
+        ids, wanted = self._vocabulary.names, ColumnChoice([field.name for field in self.fields])
         if isinstance(source, str | Path):
             table = read_table(source, ids, wanted, on_bad)
         else:
@@ -174,13 +174,13 @@ class Features:
         return self._encoded(table, self.fields, unknown)
 
     @classmethod
-    def _fit(cls, table: Table, plan: Plan) -> Features:
+    def _fit(cls, table: IdTable, spec: FeatureSpec) -> Features:
         if not len(table):
             raise DataError(f"{table.origin}: there are no rows" + (" with an id" if table.dropped else ""))
-        return cls._encoded(table, plan.fit(table), "raise")
+        return cls._encoded(table, spec.fit(table), "raise")
 
     @classmethod
-    def _encoded(cls, table: Table, fields: Sequence[Field], unknown: Unknown) -> Features:
+    def _encoded(cls, table: IdTable, fields: Sequence[Field], unknown: Unknown) -> Features:
         parts, new = [], {}
         fields = placed(fields)
         for field in fields if len(table) else ():
@@ -243,11 +243,11 @@ class Features:
     # --- views -------------------------------------------------------------------------------------------------------
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> SparseRows:
         """The matrix: a row an id, in the order of `ids`. A number is an entry even where it is 0."""
         return self._rows
 
-    def rows_for(self, ids: Iterable[Id] | pl.DataFrame, *, unknown: Unknown = "raise") -> Rows:
+    def rows_for(self, ids: Iterable[Id] | pl.DataFrame, *, unknown: Unknown = "raise") -> SparseRows:
         """The rows of these ids; unknown ids are an error, or get a row in which every field is `"missing"`.
 
         A frame (polars, pandas, Arrow, or {column: ids}) has a column for each part of an id. Its columns are matched
@@ -403,7 +403,7 @@ class Features:
         everyone = Vocabulary(ours).extend(theirs)
         places = np.arange(len(everyone))
         places[everyone.encode(theirs)] = len(self) + np.arange(len(other))
-        both = Rows(
+        both = SparseRows(
             np.concatenate([self._rows.indptr, self._rows.indptr[-1] + other._rows.indptr[1:]]),
             np.concatenate([self._rows.indices, other._rows.indices]),
             np.concatenate([triples(self._rows).values, triples(other._rows).values]),
@@ -413,7 +413,7 @@ class Features:
 
     # --- kept --------------------------------------------------------------------------------------------------------
 
-    def to_parts(self, prefix: str = "") -> Parts:
+    def to_parts(self, prefix: str = "") -> FeatureParts:
         """Rows and fields as JSON-able `settings`, `arrays` and `tables`, which is how a model is stored.
 
         `prefix` goes before every name of an array or a table, so that a model can keep several.

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 
-from shortlist.data.building import OnBad, build
-from shortlist.data.content import refuse_other_content
+from shortlist.data.csv_lines import opened
+from shortlist.data.encode import OnBad, build
+from shortlist.data.event_files import json_in_words, refuse_bad_json, scan_json
 from shortlist.data.interactions import Interactions
-from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER, Parts
+from shortlist.data.layouts.published import ITEM, RATING, TIME, USER, PublishedData
 from shortlist.data.layouts.ratings import COLUMNS, PARTS, at_least, moments, read_ratings
-from shortlist.data.reading import json_in_words, refuse_bad_json, scan_json
-from shortlist.data.text import opened
+from shortlist.data.sniff import refuse_other_content
 from shortlist.errors import DataError
 
 HEADER_2023 = ("user_id", "parent_asin", "rating", "timestamp")
@@ -26,27 +26,27 @@ REVIEWS: dict[tuple[str, ...], str] = {
 _YEAR_1990 = 631_152_000 * 1_000_000  # in microseconds
 
 
-def read_2014(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_2014(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read `user,item,rating,timestamp` lines without a header."""
     events = read_ratings(path, ",", "user,item,rating,timestamp", on_bad=on_bad, whole=False)
-    return Parts(at_least(events, min_rating))
+    return PublishedData(at_least(events, min_rating))
 
 
-def read_2018(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_2018(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read `item,user,rating,timestamp` lines without a header."""
     names = (ITEM, USER, RATING, TIME)
     events = read_ratings(path, ",", "item,user,rating,timestamp", on_bad=on_bad, names=names, whole=False)
-    return Parts(at_least(events, min_rating))
+    return PublishedData(at_least(events, min_rating))
 
 
-def read_2023(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_2023(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read a table with the header `user_id,parent_asin,rating,timestamp`; its times are in milliseconds."""
     events = read_ratings(path, ",", ",".join(HEADER_2023), on_bad=on_bad, header=HEADER_2023, whole=False, unit="ms")
     events = _in_milliseconds(events, path, on_bad)
-    return Parts(at_least(events, min_rating))
+    return PublishedData(at_least(events, min_rating))
 
 
-def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read reviews as JSON lines: of each one the user, the item, the rating and the time."""
     refuse_other_content(path, None)
     names = review_names(path)
@@ -66,7 +66,7 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     events = Interactions._from_built(built, COLUMNS, "latest")
     if REVIEWS[names] == "ms":
         events = _in_milliseconds(events, path, on_bad)
-    return Parts(at_least(events, min_rating))
+    return PublishedData(at_least(events, min_rating))
 
 
 def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interactions:

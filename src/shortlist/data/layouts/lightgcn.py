@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from shortlist.data.building import OnBad
-from shortlist.data.layouts.fields import fields_of
-from shortlist.data.layouts.lists import read_lists
-from shortlist.data.layouts.parts import ITEM, USER, Parts, events_of, part_of, published
-from shortlist.data.rows import has_pairs
+from shortlist.data.encode import OnBad
+from shortlist.data.layouts.published import ITEM, USER, PublishedData, events_of, part_of, published
+from shortlist.data.layouts.side_tables import fields_of
+from shortlist.data.layouts.user_lines import read_lists
+from shortlist.data.sparse_rows import has_pairs
 from shortlist.errors import DataError
 
 _PATTERN = "'user item item …'"
 
 
-def read_lightgcn(train: Path, on_bad: OnBad) -> Parts:
+def read_lightgcn(train: Path, on_bad: OnBad) -> PublishedData:
     """Read train.txt, test.txt beside it and, where they are there, valid.txt, item_list.txt and user_list.txt.
 
     The validation part is published in two ways: cut out of train.txt, or as a part of it. Both end the same: the split
@@ -44,7 +44,7 @@ def read_lightgcn(train: Path, on_bad: OnBad) -> Parts:
     everything = events.select(learnt | (part == 1))
     everything.dropped.update(split.train.dropped)
     items, contexts = (_originals(train.with_name(f"{name}_list.txt"), name) for name in (ITEM, USER))
-    return Parts(split.train, items, contexts, split, validation, everything=everything)
+    return PublishedData(split.train, items, contexts, split, validation, everything=everything)
 
 
 def _originals(path: Path, key: str) -> pl.DataFrame | None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from shortlist.data.building import OnBad, polars_errors
-from shortlist.data.layouts.fields import fields_of, text_of
-from shortlist.data.layouts.parts import ITEM, USER, Parts
+from shortlist.data.encode import OnBad, polars_errors
+from shortlist.data.layouts.published import ITEM, USER, PublishedData
 from shortlist.data.layouts.ratings import at_least, read_ratings
+from shortlist.data.layouts.side_tables import fields_of, text_of
 from shortlist.errors import DataError
 
 CSV_HEADER = ("userId", "movieId", "rating", "timestamp")
@@ -20,7 +20,7 @@ _GENRES_100K = (
 )
 
 
-def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read ratings.dat, and movies.dat and users.dat where they are beside it."""
     events = read_ratings(ratings, "::", "UserID::MovieID::Rating::Timestamp", on_bad=on_bad)
     movies, users = ratings.with_name("movies.dat"), ratings.with_name("users.dat")
@@ -36,19 +36,19 @@ def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
         contexts = fields_of(users, pattern, "UserID::Gender::Age::Occupation::Zip-code", key=USER).with_columns(
             pl.col("age", "occupation").cast(pl.Int64)
         )
-    return Parts(at_least(events, min_rating), items, contexts)
+    return PublishedData(at_least(events, min_rating), items, contexts)
 
 
-def read_csv(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_csv(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read ratings.csv, and movies.csv where it is beside it."""
     suffix = ".csv.gz" if ratings.name.endswith(".gz") else ".csv"
     movies = ratings.with_name("movies" + suffix)
     items = _movies(movies) if movies.is_file() else None
     events = read_ratings(ratings, ",", ",".join(CSV_HEADER), on_bad=on_bad, header=CSV_HEADER)
-    return Parts(at_least(events, min_rating), items)
+    return PublishedData(at_least(events, min_rating), items)
 
 
-def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read u.data, and u.item and u.user where they are beside it."""
     events = read_ratings(ratings, "\t", "user, item, rating and timestamp with tabs between them", on_bad=on_bad)
     movies, users = ratings.with_name("u.item"), ratings.with_name("u.user")
@@ -66,7 +66,7 @@ def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
         contexts = fields_of(users, pattern, "id|age|gender|occupation|zip code", key=USER).with_columns(
             pl.col("age").cast(pl.Int64)
         )
-    return Parts(at_least(events, min_rating), items, contexts)
+    return PublishedData(at_least(events, min_rating), items, contexts)
 
 
 def _movies(path: Path) -> pl.DataFrame:

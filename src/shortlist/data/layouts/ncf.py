@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from shortlist.data.building import OnBad
-from shortlist.data.layouts.lists import read_lists, refuse_several_lines
-from shortlist.data.layouts.parts import ITEM, USER, Parts, among, published, together, with_items
+from shortlist.data.csv_lines import opened_text
+from shortlist.data.encode import OnBad
+from shortlist.data.layouts.published import ITEM, USER, PublishedData, among, published, together, with_items
 from shortlist.data.layouts.ratings import PARTS, at_least, read_ratings
-from shortlist.data.text import opened_text
+from shortlist.data.layouts.user_lines import read_lists, refuse_several_lines
 from shortlist.errors import DataError
 
 _PATTERNS = {
@@ -20,7 +20,7 @@ _PATTERNS = {
 _NEGATIVES = "'(user,item)', a tab and items with tabs between them"
 
 
-def read_ncf(train: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
+def read_ncf(train: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
     """Read NAME.train.rating and what stands beside it.
 
     Timestamps may be missing. The test has one item a user; NAME.test.negative repeats it and lists the items that it
@@ -38,7 +38,7 @@ def read_ncf(train: Path, min_rating: float | None, on_bad: OnBad) -> Parts:
     known, truth = at_least(known, min_rating), at_least(truth, min_rating)
     split = published(with_items(known, truth.items.frame), truth, f"the published {test.name}")
     split.dropped.update({f"test {what}": count for what, count in truth.dropped.items()})
-    parts = Parts(split.train, split=split, everything=together(split.train, truth))
+    parts = PublishedData(split.train, split=split, everything=together(split.train, truth))
     if not negative.is_file():
         return parts
     lists = read_lists(negative, _NEGATIVES, on_bad=on_bad, separators=b"(),", least=3)

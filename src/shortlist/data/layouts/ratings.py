@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from shortlist.data.building import Columns, OnBad
+from shortlist.data.encode import Columns, OnBad
+from shortlist.data.event_files import EventFiles, build_from_files, column_names, find_files
 from shortlist.data.interactions import Interactions
-from shortlist.data.layouts.parts import ITEM, RATING, TIME, USER
-from shortlist.data.reading import Files, build_from_files, column_names, find_files
-from shortlist.data.rows import has_pairs
+from shortlist.data.layouts.published import ITEM, RATING, TIME, USER
+from shortlist.data.sparse_rows import has_pairs
 from shortlist.errors import DataError, SettingError
 
 PARTS = (USER, ITEM, RATING, TIME)
@@ -54,7 +54,7 @@ def read_ratings(
         typed[names[0]] = pl.when(pl.all_horizontal(pl.col(between).is_null())).then(typed[names[0]])
         names = tuple(name for pair in zip(names, [*between, ""]) for name in pair if name)
     (found,) = find_files(path, "csv").paths
-    files = Files([found], "csv", separator[0], names, bool(header), pattern, typed)
+    files = EventFiles([found], "csv", separator[0], names, bool(header), pattern, typed)
     return Interactions._from_built(build_from_files(files, columns, on_bad), columns, "latest")
 
 

@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shortlist.data.building import WHOLE_NUMBER, OnBad
-from shortlist.data.content import refuse_other_content
-from shortlist.data.layouts.lists import Lists, read_lists, refuse_several_lines
-from shortlist.data.layouts.parts import ITEM, Parts, among, events_of, part_of, published
-from shortlist.data.rows import by_key
-from shortlist.data.text import opened
+from shortlist.data.csv_lines import opened
+from shortlist.data.encode import WHOLE_NUMBER, OnBad
+from shortlist.data.layouts.published import ITEM, PublishedData, among, events_of, part_of, published
+from shortlist.data.layouts.user_lines import UserLines, read_lists, refuse_several_lines
+from shortlist.data.sniff import refuse_other_content
+from shortlist.data.sparse_rows import by_key
 from shortlist.errors import DataError
 
 _PAIR, _LIST = "'user item'", "'user item item …'"
 _LEAST = 3  # events a user must have to be asked for
 
 
-def read_sasrec(path: Path, on_bad: OnBad) -> Parts:
+def read_sasrec(path: Path, on_bad: OnBad) -> PublishedData:
     """Read a file of `user item` lines, each user's in time order."""
     return _leave_last_out(path, read_lists(path, _PAIR, on_bad=on_bad, least=2, most=2), _PAIR)
 
 
-def read_s3rec(path: Path, on_bad: OnBad) -> Parts:
+def read_s3rec(path: Path, on_bad: OnBad) -> PublishedData:
     """Read a file of `user item item …` lines in time order.
 
     NAME_item2attributes.json and NAME_sample.txt, the items to rank the test item against, are read where they stand
@@ -51,7 +51,7 @@ def read_s3rec(path: Path, on_bad: OnBad) -> Parts:
     return parts
 
 
-def _leave_last_out(path: Path, lists: Lists, pattern: str) -> Parts:
+def _leave_last_out(path: Path, lists: UserLines, pattern: str) -> PublishedData:
     events = events_of(lists.users, lists.items)
     everywhere = np.arange(len(events), dtype=np.uint32)
     indptr, places = by_key(events.context_codes, everywhere, events.n_contexts)
@@ -71,7 +71,7 @@ def _leave_last_out(path: Path, lists: Lists, pattern: str) -> Parts:
     )
     for part in (split.train, events):
         part.dropped.update(lists.dropped(path, pattern))
-    return Parts(split.train, split=split, validation=validation, everything=events)
+    return PublishedData(split.train, split=split, validation=validation, everything=events)
 
 
 def _attributes(path: Path) -> pl.DataFrame:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shortlist.retrieval.indexes.base import VectorIndex
-from shortlist.retrieval.indexes.choosing import KINDS, make_index
-from shortlist.retrieval.indexes.exact import ExactIndex
-from shortlist.retrieval.indexes.measured import Measured
+from shortlist.retrieval.indexes.exact_index import ExactIndex
+from shortlist.retrieval.indexes.index_choice import KINDS, make_index
+from shortlist.retrieval.indexes.measurements import IndexMeasurements
 from shortlist.retrieval.indexes.quantized import QuantizedIndex
 
-__all__ = ["KINDS", "ExactIndex", "Measured", "QuantizedIndex", "VectorIndex", "make_index"]
+__all__ = ["KINDS", "ExactIndex", "IndexMeasurements", "QuantizedIndex", "VectorIndex", "make_index"]

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import whole
+from shortlist._checks import whole
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.errors import SettingError, StorageError
-from shortlist.retrieval.exact import top_n
+from shortlist.retrieval.exact_search import top_n
 from shortlist.retrieval.filters import Filters
-from shortlist.retrieval.indexes.admission import make_admission
-from shortlist.retrieval.indexes.measured import Measured
+from shortlist.retrieval.indexes.item_filter import make_admission
+from shortlist.retrieval.indexes.measurements import IndexMeasurements
 from shortlist.retrieval.indexes.rescoring import rescored_rows
 from shortlist.scoring.blocks import DotProductScorer
 
@@ -48,7 +48,7 @@ class VectorIndex(ABC):
             raise SettingError(f"priority is {given.dtype} of shape {given.shape}; expected ({n_items},) whole numbers")
         self.priority = given.astype(np.int64)
         self.ties = np.argsort(np.argsort(given, kind="stable"), kind="stable").astype(np.uint32)
-        self.measured: Measured | None = None
+        self.measured: IndexMeasurements | None = None
 
     # --- what an index defines ---------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class VectorIndex(ABC):
         if filters.allow_rows is not None or (filters.allow is not None and self._are_few(len(filters.allow), most)):
             found = self._few_scored(queries, most, filters, threads)
         else:
-            found = self._mostly_searched(queries, most, filters.with_standing(self.n_items), threads)
+            found = self._mostly_searched(queries, most, filters.with_item_mask(self.n_items), threads)
         return found if most == n else padded(found, n)
 
     def _are_few(self, count: int, n: int) -> bool:
@@ -144,7 +144,7 @@ class VectorIndex(ABC):
 
     def _mostly_searched(self, queries: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
         """By the index, but for filters that leave few items and queries that all items are equal to."""
-        left = filters.standing
+        left = filters.item_mask
         if left is not None and self._are_few(left.n_kept, n):
             return self._few_scored(queries, n, replace(filters, allow=left.codes), threads)
         found = self._search(queries, n, filters, threads)
@@ -158,13 +158,13 @@ class VectorIndex(ABC):
         if self.exact or (filters.allow_rows is None and len(queries) > SEVERAL):
             return self._all_scored(queries, n, filters, threads)
         if filters.allow_rows is not None:
-            filters = filters.with_standing(self.n_items)
+            filters = filters.with_item_mask(self.n_items)
             bounds, allowed = filters.allow_rows  # type: ignore[misc]
             starts, stops = bounds[:-1], bounds[1:]
         else:
             assert filters.allow is not None
-            if filters.standing is not None:
-                allowed = filters.standing.codes
+            if filters.item_mask is not None:
+                allowed = filters.item_mask.codes
             else:
                 allowed = filters.allow if filters.deny is None else np.setdiff1d(filters.allow, filters.deny)
             starts, stops = np.zeros(len(queries), np.int64), np.full(len(queries), len(allowed))

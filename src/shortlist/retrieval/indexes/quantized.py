@@ -19,15 +19,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import whole
+from shortlist._checks import whole
 from shortlist._threads import run_chunks, thread_count
-from shortlist.retrieval.filters import Filters, Standing
-from shortlist.retrieval.indexes.admission import make_admission
+from shortlist.retrieval.filters import Filters, ItemMask
 from shortlist.retrieval.indexes.base import Codes, Found, VectorIndex, Vectors
 from shortlist.retrieval.indexes.block_sums import BLOCK
 from shortlist.retrieval.indexes.codes import SAMPLE, encode, learn_points, padded_width
+from shortlist.retrieval.indexes.item_filter import make_admission
 from shortlist.retrieval.indexes.partition import Advance, partitioned
-from shortlist.retrieval.indexes.scan import Blocks, Room, count_left, from_line, make_room, products, search_blocks
+from shortlist.retrieval.indexes.scan import (
+    Blocks,
+    ScanWorkspace,
+    count_left,
+    from_line,
+    make_room,
+    products,
+    search_blocks,
+)
 
 CHUNK = 64  # queries that a thread takes at a time
 FEW = 4
@@ -72,7 +80,7 @@ class QuantizedIndex(VectorIndex):
         advance("codes")
         self._blocks = self._quantized(own, seed, threads)
         self._rooms = threading.local()
-        self._counts: WeakKeyDictionary[Standing, Codes] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[ItemMask, Codes] = WeakKeyDictionary()
         self._apply({"probes": max(1, len(self._blocks.lists) // 32) if probes is None else probes, "refine": refine})
 
     def _quantized(self, own: Codes, seed: int, threads: int | None) -> Blocks:
@@ -147,7 +155,7 @@ class QuantizedIndex(VectorIndex):
         items = np.empty((len(vectors), n), np.int32)
         scores = np.empty((len(vectors), n), np.float32)
         admission = make_admission(filters, len(vectors))
-        counts, probes = self._left(filters.standing)
+        counts, probes = self._left(filters.item_mask)
         candidates = min(self.refine * n + 100, self.n_items)
 
         def search(start: int, stop: int) -> None:
@@ -180,26 +188,26 @@ class QuantizedIndex(VectorIndex):
             run_chunks(search, chunks, thread_count(threads))
         return items, scores
 
-    def _left(self, standing: Standing | None) -> tuple[Codes, int]:
+    def _left(self, item_mask: ItemMask | None) -> tuple[Codes, int]:
         """How many items filters for all leave of each block (empty: all), and at how many blocks to look then.
 
         So many blocks that about as many items that may be returned are looked at as without filters. Blocks without
         any are passed over: those of another category, say, however near they are.
         """
-        if standing is None:
+        if item_mask is None:
             return np.empty(0, np.int32), self.probes
-        counts = self._counts.get(standing)
+        counts = self._counts.get(item_mask)
         if counts is None:
             counts = np.empty(self.n_blocks, np.int32)
-            count_left(self._blocks.items, standing.bits, counts)
-            self._counts[standing] = counts
+            count_left(self._blocks.items, item_mask.bits, counts)
+            self._counts[item_mask] = counts
         filled = int(np.count_nonzero(counts))
-        wanted = self.probes * self.n_items * filled / max(1, self.n_blocks * standing.n_kept)
+        wanted = self.probes * self.n_items * filled / max(1, self.n_blocks * item_mask.n_kept)
         return counts, max(1, min(self.n_blocks, round(wanted)))
 
-    def _room(self, candidates: int) -> Room:
+    def _room(self, candidates: int) -> ScanWorkspace:
         """This thread's room; the last one is kept."""
-        kept: tuple[int, Room] | None = getattr(self._rooms, "kept", None)
+        kept: tuple[int, ScanWorkspace] | None = getattr(self._rooms, "kept", None)
         if kept is None or kept[0] != candidates:
             kept = (candidates, make_room(self.n_blocks, len(self._blocks.points), candidates))
             self._rooms.kept = kept

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from shortlist._numba import bare_kernel, fast_lean_kernel, kernel
 from shortlist._prefetch import prefetch
-from shortlist.retrieval.indexes.admission import MARKS, Admission, admitted
-from shortlist.retrieval.order import BY_PRIORITY, key_of, raw_key_of, standing
+from shortlist.retrieval.indexes.item_filter import MARKS, ItemFilter, admitted
+from shortlist.retrieval.order import BY_PRIORITY, item_mask, key_of, raw_key_of
 from shortlist.retrieval.select import clear, sort_best_first
 
 Vectors = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ def rescored(
     X: Vectors,
     candidates: Codes,
     first: int,
-    admission: Admission,
+    admission: ItemFilter,
     unsure: npt.NDArray[np.uint64],
     priority: npt.NDArray[np.uint32],
     n: int,
@@ -59,7 +59,7 @@ def rescored_rows(
     allowed: Codes,
     starts: npt.NDArray[np.int64],
     stops: npt.NDArray[np.int64],
-    admission: Admission,
+    admission: ItemFilter,
     priority: npt.NDArray[np.uint32],
     items: Codes,
     S: Codes,
@@ -113,7 +113,7 @@ def exact_best(
                 prefetch(X, I[p + AHEAD], k)
         scores[p] = dot(q, X[I[p]])
     for p in range(size):
-        Z[p] = standing(key_of(bits[p]), I[p], BY_PRIORITY, priority, np.uint64(0))
+        Z[p] = item_mask(key_of(bits[p]), I[p], BY_PRIORITY, priority, np.uint64(0))
     if size > n:
         clear(Z, I, size, n)
         size = n

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from shortlist._numba import bare_kernel, fast_bare_kernel
 from shortlist._prefetch import prefetch_at
-from shortlist.retrieval.indexes.admission import MARKS, Admission, admitted, mark
 from shortlist.retrieval.indexes.block_sums import BLOCK, LARGEST, block_sums
 from shortlist.retrieval.indexes.codes import PIECE, POINTS
+from shortlist.retrieval.indexes.item_filter import MARKS, ItemFilter, admitted, mark
 from shortlist.retrieval.indexes.rescoring import dot, exact_best
 from shortlist.retrieval.order import raw_key_of
 from shortlist.retrieval.select import floor_of, lowest_bit
@@ -35,7 +35,7 @@ class Blocks(NamedTuple):
     points: Vectors  # what codes stand for: pieces × 16 × 2
 
 
-class Room(NamedTuple):
+class ScanWorkspace(NamedTuple):
     """What a search writes to on its way; one for each thread."""
 
     keys: Codes  # of blocks
@@ -54,11 +54,11 @@ class Room(NamedTuple):
     marks: npt.NDArray[np.uint64]  # a bit for each remainder of an excluded item's code
 
 
-def make_room(n_blocks: int, pieces: int, candidates: int) -> Room:
+def make_room(n_blocks: int, pieces: int, candidates: int) -> ScanWorkspace:
     """Room for a search that keeps so many candidates."""
     room = 2 * candidates + BLOCK
     keys, scores = np.empty(n_blocks, np.int32), np.empty(room, np.float32)
-    return Room(
+    return ScanWorkspace(
         keys,
         keys.view(np.float32),
         np.empty(BUCKETS + 1, np.int64),
@@ -90,13 +90,13 @@ def search_blocks(
     first: int,
     blocks: Blocks,
     X: Vectors,
-    admission: Admission,
+    admission: ItemFilter,
     priority: npt.NDArray[np.uint32],
     counts: Codes,
     n: int,
     probes: int,
     candidates: int,
-    room: Room,
+    room: ScanWorkspace,
     items: Codes,
     S: Codes,
 ) -> None:
@@ -174,7 +174,7 @@ def count_left(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> Non
 
 
 @bare_kernel
-def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room: Room) -> int:
+def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room: ScanWorkspace) -> int:
     """Write the best blocks into `room.order`, roughly best first, and return how many: a few more than `probes`.
 
     A block's score is that of an item that lies on its direction and has its length. Blocks of which `counts` says that
@@ -227,10 +227,10 @@ def scan(
     blocks: Blocks,
     count: int,
     scale: np.float32,
-    admission: Admission,
+    admission: ItemFilter,
     number: int,
     candidates: int,
-    room: Room,
+    room: ScanWorkspace,
 ) -> int:
     """Put the best admitted items of the chosen blocks, by their sums, into `room.items`; return how many."""
     lists, lengths, slots, codes = blocks.lists, blocks.lengths, blocks.items, blocks.codes

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._settings import DEFAULT_MEMORY, share, whole
+from shortlist._checks import DEFAULT_MEMORY, share, whole
 from shortlist._threads import run_chunks, thread_count
-from shortlist.data.rows import Rows
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -34,7 +34,7 @@ class Catalogue:
         vectors: an embedding of each item, or None: then items are as near as their columns of the training pairs are.
     """
 
-    trained: Rows
+    trained: SparseRows
     vectors: npt.NDArray[np.float32] | None = None
 
 
@@ -76,7 +76,14 @@ class Slate(ABC):
 
     @abstractmethod
     def _places(
-        self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+        self,
+        codes: Codes,
+        scores: Scores,
+        n: int,
+        catalogue: Catalogue,
+        histories: SparseRows,
+        memory: int,
+        threads: int,
     ) -> npt.NDArray[np.int32]:
         """The places within the pools that are picked, queries × n, -1 behind the last."""
 
@@ -87,7 +94,7 @@ class Slate(ABC):
         n: int,
         *,
         catalogue: Catalogue,
-        histories: Rows,
+        histories: SparseRows,
         memory: int = DEFAULT_MEMORY,
         threads: int | None = None,
     ) -> tuple[Codes, Scores]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.data.rows import Rows
-from shortlist.metrics.groups import popularity_groups, shares_of_rows
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.metrics.popularity_groups import popularity_groups, shares_of_rows
 from shortlist.retrieval.slates.base import Catalogue, Codes, Scores, Slate, Values, over_pools
-from shortlist.retrieval.slates.kernels import calibrated_rows
+from shortlist.retrieval.slates.slate_kernels import calibrated_rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,14 @@ class Calibrated(Slate):
         return self.strength
 
     def _places(
-        self, codes: Codes, scores: Scores, n: int, catalogue: Catalogue, histories: Rows, memory: int, threads: int
+        self,
+        codes: Codes,
+        scores: Scores,
+        n: int,
+        catalogue: Catalogue,
+        histories: SparseRows,
+        memory: int,
+        threads: int,
     ) -> npt.NDArray[np.int32]:
         groups = popularity_groups(catalogue.trained.column_counts())
         wanted = shares_of_rows(histories, groups)

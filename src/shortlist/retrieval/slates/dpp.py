@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shortlist.retrieval.slates.kernels import dpp_rows
-from shortlist.retrieval.slates.similar import Apart
+from shortlist.retrieval.slates.diversity import DiversitySlate
+from shortlist.retrieval.slates.slate_kernels import dpp_rows
 
 
 @dataclass(frozen=True)
-class DPP(Apart):
+class DPP(DiversitySlate):
     """The greedy mode of a determinantal point process (Chen et al. 2018): relevant, and spread over the space.
 
     A set Y of items is as likely as det L_Y, the squared volume that their vectors span, with L = diag(q) S diag(q) and
@@ -30,7 +30,7 @@ class DPP(Apart):
     See also `MMR`, which only looks at the nearest item of the slate, and is cheaper for long slates.
 
     >>> import numpy as np
-    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.retrieval.slates import Catalogue
     >>> vectors = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     >>> about = {"catalogue": Catalogue(Rows.from_lists([], 3), vectors), "histories": Rows.from_lists([[]], 3)}

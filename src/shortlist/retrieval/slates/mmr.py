@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shortlist.retrieval.slates.kernels import mmr_rows
-from shortlist.retrieval.slates.similar import Apart
+from shortlist.retrieval.slates.diversity import DiversitySlate
+from shortlist.retrieval.slates.slate_kernels import mmr_rows
 
 
 @dataclass(frozen=True)
-class MMR(Apart):
+class MMR(DiversitySlate):
     """Maximal marginal relevance (Carbonell & Goldstein 1998): unlike the nearest of those before it.
 
     The next item is argmax_i (1 − δ) · r_i − δ · max_{j ∈ Y} cos(i, j), where Y is what is picked so far; `Slate` says
@@ -27,7 +27,7 @@ class MMR(Apart):
     See also `DPP`, which looks at all items of the slate together.
 
     >>> import numpy as np
-    >>> from shortlist.data.rows import Rows
+    >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.retrieval.slates import Catalogue
     >>> vectors = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     >>> about = {"catalogue": Catalogue(Rows.from_lists([], 3), vectors), "histories": Rows.from_lists([[]], 3)}

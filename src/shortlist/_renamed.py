@@ -1,0 +1,118 @@
+"""Old names of public things, in one table. They work for one more version, with a warning.
+
+Saved models, checkpoints and studies with old names load without a warning: their user cannot change them.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from shortlist.errors import SettingError, ShortlistWarning
+
+# Settings, by the class that has them or inherits them.
+SETTINGS: dict[str, dict[str, str]] = {
+    "SGDFactorization": {"horizon": "schedule_epochs"},
+    "FactorizationMachine": {"within": "same_side_pairs"},
+    "HNSWIndex": {"links": "M", "effort": "ef_construction", "breadth": "ef_search"},
+}
+# Methods and read-only attributes, likewise.
+METHODS: dict[str, dict[str, str]] = {"SGDFactorization": {"composition": "recipe"}}
+# Names in modules that users import from.
+NAMES: dict[str, dict[str, str]] = {
+    "shortlist": {"Written": "BatchResult", "Warmed": "WarmUpResult"},
+    "shortlist.metrics": {"untrained": "cold_share"},
+    "shortlist.sampling": {"Everything": "AllItems", "Negatives": "BoundSampler", "Tables": "SamplerTables"},
+    "shortlist.tuning": {
+        "Contest": "TunedComparison",
+        "Grows": "Increasing",
+        "Whole": "Integer",
+        "contest": "compare_tuned",
+    },
+}
+# Parts in the text of a setting, such as sampler="Everything()".
+PARTS: dict[str, str] = {"Everything": "AllItems"}
+METRICS: dict[str, str] = {"untrained": "cold_share"}
+
+
+def new_setting(owner: type, name: str) -> str:
+    """Return today's name of a setting; an old name warns."""
+    new = _table(SETTINGS, owner).get(name)
+    if new is None:
+        return name
+    _warn(f"the setting {name} of {owner.__name__}", new)
+    return new
+
+
+def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
+    """Return settings under today's names.
+
+    Args:
+        owner: the class they are for.
+        settings: by name; both names of one setting are refused.
+        warn: whether old names warn. Without it, old parts in texts are replaced too: these settings come from a file.
+    """
+    table = _table(SETTINGS, owner)
+    today: dict[str, Any] = {}
+    for name, value in settings.items():
+        new = (new_setting(owner, name) if warn else table.get(name, name)) if name in table else name
+        if new in today or (new != name and new in settings):
+            raise SettingError(f"{name} and {new} are the old and the new name of one setting; pass {new} alone")
+        today[new] = value if warn or not isinstance(value, str) else _with_new_parts(value)
+    return today
+
+
+def new_part(name: str) -> str:
+    """Return today's name of a part that a text names; an old name warns."""
+    new = {old.lower(): part for old, part in PARTS.items()}.get(name.lower())
+    if new is None:
+        return name
+    _warn(name, new)
+    return new
+
+
+def new_metric(name: str) -> str:
+    """Return today's name of a metric; an old name warns."""
+    new = METRICS.get(name)
+    if new is None:
+        return name
+    _warn(f"the metric {name}", new)
+    return new
+
+
+def name_in(module: str, name: str) -> str:
+    """Return today's name of what a module no longer has, with a warning; AttributeError if it never had it."""
+    new = NAMES.get(module, {}).get(name)
+    if new is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    _warn(f"{module}.{name}", f"{module}.{new}")
+    return new
+
+
+def attribute_of(owner: type, name: str) -> str:
+    """Return today's name of a setting or method that is read from an object, with a warning, or AttributeError."""
+    new = (_table(SETTINGS, owner) | _table(METHODS, owner)).get(name)
+    if new is None:
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {name!r}")
+    _warn(f"{owner.__name__}.{name}", new)
+    return new
+
+
+def _table(tables: Mapping[str, dict[str, str]], owner: type) -> dict[str, str]:
+    merged: dict[str, str] = {}
+    for base in owner.__mro__:
+        merged |= tables.get(base.__name__, {})
+    return merged
+
+
+def _with_new_parts(text: str) -> str:
+    for old, new in PARTS.items():
+        text = re.sub(rf"\b{old}\b(?=\(|$)", new, text)
+    return text
+
+
+def _warn(old: str, new: str) -> None:
+    message = f"{old} is now called {new}; the old name will stop working in the next version"
+    warnings.warn(message, ShortlistWarning, stacklevel=4)

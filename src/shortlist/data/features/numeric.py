@@ -1,0 +1,111 @@
+"""Fields of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist.data.features.feature_fields import Entries, Field, Kind, Scale, Unknown, with_missing
+from shortlist.errors import DataError
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NumericField(Field):
+    """A number: (x − mean) / std, of log(1 + x) in place of x with `scale="log"`, or x itself with `"raw"`.
+
+    Mean and standard deviation are those of the rows that have the number, when the field was made. Where all of them
+    are equal, they are only shifted.
+    """
+
+    scale: Scale = "standard"
+    mean: float = 0.0
+    std: float = 1.0
+
+    @classmethod
+    def fit(cls, column: pl.Series, *, scale: Scale, from_text: bool, origin: str = "the frame") -> NumericField:
+        """Learn mean and standard deviation."""
+        x = _numbers(column, scale, from_text, origin)
+        x = x[~np.isnan(x)]
+        mean, std = 0.0, 1.0
+        if scale != "raw" and len(x):
+            mean = float(x.min())
+            if x.min() < x.max():  # a mean of equal numbers need not be equal to them
+                mean, std = float(x.mean()), float(x.std()) or 1.0
+        return cls(name=column.name, scale=scale, mean=mean, std=std)
+
+    @property
+    def kind(self) -> Kind:
+        """`"numeric"`."""
+        return "numeric"
+
+    @property
+    def n_columns(self) -> int:
+        """The number, and "missing"."""
+        return 2
+
+    @property
+    def labels(self) -> list[str]:
+        """The number is called as the field is."""
+        return [""]
+
+    def encode(self, column: pl.Series, *, from_text: bool, unknown: Unknown, origin: str) -> Entries:
+        """An entry for every number, be it 0, and one for every missing one."""
+        x = _numbers(column, self.scale, from_text, origin)
+        missing = np.isnan(x)
+        rows = np.flatnonzero(~missing)
+        with np.errstate(over="ignore"):
+            scaled = ((x[rows] - self.mean) / self.std).astype(np.float32)
+        if not np.isfinite(scaled).all():
+            at = rows[np.argmin(np.isfinite(scaled))]
+            raise DataError(
+                f"{origin}: column {self.name!r} holds {column[int(at)]} (row {at + 1:,}), too far from the mean "
+                f"{self.mean:g} at a standard deviation of {self.std:g} to be scaled; mend it"
+            )
+        return with_missing(rows, np.zeros(len(rows)), scaled, missing, 1)
+
+    def __str__(self) -> str:
+        if self.scale == "raw":
+            return "numeric (raw)"
+        log = "log, " if self.scale == "log" else ""
+        return f"numeric ({log}mean {self.mean:.4g}, std {self.std:.4g})"
+
+
+def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> npt.NDArray[np.float64]:
+    """A column as float64, NaN where it is missing, after the logarithm where that is its scale."""
+    dtype = column.dtype
+    if from_text and dtype == pl.String:  # of a file, which polars has read with its threads
+        parsed = column.str.strip_chars().cast(pl.Float64, strict=False)
+        bad = (parsed.is_null() & (column.str.strip_chars() != "")).fill_null(False)
+        _refuse(column, bad.to_numpy(), "are not numbers", origin)
+    elif dtype.is_numeric() or dtype in (pl.Boolean, pl.Null):
+        parsed = column.cast(pl.Float64)
+    else:
+        raise DataError(
+            f"{origin}: column {column.name!r} has type {dtype}; a numeric one holds numbers: cast it, or name it as "
+            "categorical"
+        )
+    x = _with_nan(parsed)
+    _refuse(column, np.abs(x) > _LARGEST, "are infinite or too large", origin)
+    if scale == "log":
+        _refuse(column, x < 0, "are negative, which a logarithm does not take", origin)
+        x = _with_nan(parsed.log1p())
+    return x
+
+
+def _with_nan(numbers: pl.Series) -> npt.NDArray[np.float64]:
+    """Numbers as an array, with NaN for null."""
+    return numbers.to_numpy().astype(np.float64)
+
+
+def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: str) -> None:
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise DataError(
+            f"{origin}: column {column.name!r}: {bad.sum():,} of {len(column):,} rows {cause} "
+            f"(first: row {at + 1:,}, {column[at]!r:.40}); mend them, or put null where the value is not known"
+        )

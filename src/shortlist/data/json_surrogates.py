@@ -1,0 +1,72 @@
+r"""JSON lines with halves of surrogate pairs, such as "\ud800" by itself: they stand for no character.
+
+polars makes NUL characters of some and stumbles over others. They come from texts that were cut in the middle of an
+emoji, so they are common in columns that nobody reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.csv_lines import blocks_of_lines, opened_text, shortened
+from shortlist.errors import DataError
+
+_ESCAPES = rb"\ud", rb"\uD"
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def has_surrogates(path: Path) -> bool:
+    """Whether a line may hold half of a pair."""
+    return any(_may_be_broken(block) for block in blocks_of_lines(path))
+
+
+def without_surrogates(path: Path, named: Collection[str] = ()) -> bytes:
+    r"""The file's lines, with null for such a text in the `named` columns and "\ufffd" for a half anywhere else."""
+    lines = []
+    with opened_text(path) as stream:
+        for line in stream:
+            row = _broken_row(line)
+            if row is None:
+                lines.append(line)
+                continue
+            row = {name: None if name in named and _is_broken(value) else value for name, value in row.items()}
+            lines.append(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
+    return b"".join(lines)
+
+
+def refuse_surrogates(path: Path, named: Collection[str], way_out: str) -> None:
+    """Refuse the first line in which one of the named columns has such a half."""
+    with opened_text(path) as stream:
+        for number, line in enumerate(stream, 1):
+            for name, value in (_broken_row(line) or {}).items():
+                if name in named and _is_broken(value):
+                    raise DataError(
+                        f"{path}: column {name!r} in line {number:,} is not Unicode text, it has half of a surrogate "
+                        f"pair: {shortened(line)}. Mend the data{way_out}"
+                    )
+
+
+def _may_be_broken(data: bytes) -> bool:
+    return any(escape in data for escape in _ESCAPES) and _HALF.search(data) is not None
+
+
+def _broken_row(line: bytes) -> dict[str, Any] | None:
+    """The object in a line with such a half; None for all other lines, also those that are no JSON."""
+    if not _may_be_broken(line):
+        return None
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and _is_broken(row) else None
+
+
+def _is_broken(value: Any) -> bool:
+    return _LONE.search(json.dumps(value, ensure_ascii=False)) is not None

@@ -1,0 +1,137 @@
+"""The public layouts that are known, and from a path to its parts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from shortlist._checks import number, one_of
+from shortlist.data.encode import OnBad
+from shortlist.data.event_files import no_such_path
+from shortlist.data.layouts import amazon, movielens, sequences
+from shortlist.data.layouts.detect import claims
+from shortlist.data.layouts.lightgcn import read_lightgcn
+from shortlist.data.layouts.ncf import read_ncf
+from shortlist.data.layouts.published import PublishedData
+from shortlist.errors import DataError, SettingError
+
+_Rated: TypeAlias = Callable[[Path, float | None, OnBad], PublishedData]
+_Unrated: TypeAlias = Callable[[Path, OnBad], PublishedData]
+
+LAYOUTS: dict[str, str] = {
+    "movielens-dat": "MovieLens 1M and 10M: ratings.dat, with movies.dat and users.dat",
+    "movielens-csv": "MovieLens 20M and later: ratings.csv, with movies.csv",
+    "movielens-100k": "MovieLens 100K: u.data, with u.item and u.user",
+    "lightgcn": "NGCF and LightGCN: train.txt and test.txt, perhaps valid.txt, lines 'user item item …'",
+    "ncf": "NCF: NAME.train.rating, NAME.test.rating and NAME.test.negative",
+    "sasrec": "SASRec and BERT4Rec: a text file of 'user item' lines in time order",
+    "s3rec": "S3-Rec: NAME.txt of 'user item item …' lines in time order, with NAME_item2attributes.json",
+    "amazon-2014": "Amazon ratings of 2014: CSV without a header, user,item,rating,timestamp",
+    "amazon-2018": "Amazon ratings of 2018: CSV without a header, item,user,rating,timestamp",
+    "amazon-2023": "Amazon ratings of 2023: CSV with the header user_id,parent_asin,rating,timestamp",
+    "amazon-reviews": "Amazon reviews as JSON lines",
+}
+_RATED: dict[str, _Rated] = {
+    "movielens-dat": movielens.read_dat,
+    "movielens-csv": movielens.read_csv,
+    "movielens-100k": movielens.read_100k,
+    "ncf": read_ncf,
+    "amazon-2014": amazon.read_2014,
+    "amazon-2018": amazon.read_2018,
+    "amazon-2023": amazon.read_2023,
+    "amazon-reviews": amazon.read_reviews,
+}
+_UNRATED: dict[str, _Unrated] = {
+    "lightgcn": read_lightgcn,
+    "sasrec": sequences.read_sasrec,
+    "s3rec": sequences.read_s3rec,
+}
+
+
+def recognise(path: str | Path) -> str | None:
+    """The name of the public layout that a folder or a file is in; None where none is recognised.
+
+    The names of files decide and, where a name says little, the first lines. Where several layouts fit, an error says
+    which files speak for which.
+    """
+    place = Path(path)
+    return _only_layout(place, found) if place.exists() and (found := claims(place)) else None
+
+
+def read_parts(
+    path: str | Path, layout: str | None, min_rating: float | None, on_bad: OnBad
+) -> tuple[str, Path, PublishedData]:
+    """Read a folder or a file; with the parts come the layout's name and the file in which the events begin."""
+    if layout is not None and not (isinstance(layout, str) and layout in LAYOUTS):
+        near = difflib.get_close_matches(str(layout), LAYOUTS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SettingError(f"no layout is called {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}")
+    if min_rating is not None:
+        min_rating = number("min_rating", min_rating)
+    one_of("on_bad", on_bad, ("raise", "drop"))
+    if not isinstance(path, str | os.PathLike):
+        raise SettingError(f"path is {path!r:.80}; expected the path of a folder or a file")
+    place = Path(path)
+    if not place.exists():
+        raise no_such_path(place)
+    found = claims(place)
+    if layout is None:
+        if not found:
+            raise _not_recognised(place)
+        layout = _only_layout(place, found)
+    main = _main_file(place, layout, found.get(layout, []))
+    if layout in _RATED:
+        return layout, main, _RATED[layout](main, min_rating, on_bad)
+    if min_rating is not None:
+        raise SettingError(f"min_rating={min_rating:g}: files in the layout {layout!r} hold no ratings; leave it out")
+    return layout, main, _UNRATED[layout](main, on_bad)
+
+
+def _only_layout(place: Path, found: dict[str, list[Path]]) -> str:
+    if len(found) > 1:
+        fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in found.items())
+        raise DataError(f"{place} fits several layouts: {fits}. Say which one it is: layout={next(iter(found))!r}")
+    return next(iter(found))
+
+
+def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
+    if len(claimed) > 1:
+        raise DataError(
+            f"{place} holds several data sets in the layout {layout!r}: {_listed(claimed)}; pass the path of one of "
+            f"them, such as {claimed[0]}"
+        )
+    if claimed:
+        return claimed[0]
+    if place.is_file():
+        return place
+    raise DataError(
+        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}. If one of its "
+        "files is written so under another name, pass the path of that file"
+    )
+
+
+def _not_recognised(place: Path) -> DataError:
+    what, way_out = f"{place} is", "say which one it is with layout="
+    if place.is_dir():
+        what = f"folder {place}: {_content(place)}, which is"
+        way_out = "pass the path of the file with the events and say with layout= which one it is in"
+    return DataError(
+        f"{what} in no layout that is known ({', '.join(LAYOUTS)}); {way_out}, or read files that have named columns "
+        "with Interactions.read"
+    )
+
+
+def _content(folder: Path) -> str:
+    names = sorted(one.name for one in folder.iterdir())
+    return f"it holds {_shortly(names)}" if names else "it is empty"
+
+
+def _listed(paths: list[Path]) -> str:
+    return _shortly([path.name for path in paths])
+
+
+def _shortly(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")

@@ -1,0 +1,157 @@
+"""The catalogue searched for the contexts of an evaluation: ranks of what is relevant, and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._numba import kernel
+from shortlist.data.sparse_rows import SparseRows, holds
+from shortlist.metrics import Ranks
+from shortlist.retrieval import Filters, item_ranks, top_n
+from shortlist.scoring import BlockScorer
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TopLists:
+    """The best items of every context and their scores: n of them, and perhaps the next one."""
+
+    items: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
+class CatalogueSearch:
+    """The catalogue, ready to be ranked for every context of the truth."""
+
+    scorer: BlockScorer
+    truth: SparseRows
+    excluded: SparseRows | None  # what is left out of each context's ranking
+    seed: int
+    memory: int
+    threads: int | None
+
+    def full_ranks(self) -> Ranks:
+        """The ranks of all relevant items."""
+        targets = (self.truth.indptr, self.truth.indices)
+        ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._how)
+        return Ranks(self.truth.indptr, ranks, self.truth.lengths, n_ranked, None)
+
+    def top(self, n: int, *, one_more: bool) -> TopLists:
+        """The best n, and perhaps the one after them; equal scores at random."""
+        n_items = self.scorer.n_items
+        return TopLists(
+            *top_n(self.scorer, min(n + one_more, n_items), tie_seed=self.seed, **self._how), min(n, n_items)
+        )
+
+    def shown(self, top: TopLists, priority: Array) -> Array:
+        """The best n as `recommend` gives them: equal scores by `priority`.
+
+        The lists of `top` hold the same items, but where the last place is tied with the one after it: only there, or
+        where that one is not known, is the catalogue searched once more.
+        """
+        n = top.n
+        if top.items.shape[1] == n < self.scorer.n_items:
+            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+        order = np.lexsort((np.append(priority, np.iinfo(np.int32).max)[top.items[:, :n]], -top.scores[:, :n]))
+        shown = np.take_along_axis(top.items[:, :n], order, axis=1)
+        if top.items.shape[1] == n:
+            return shown
+        tied = np.flatnonzero((top.scores[:, n - 1] == top.scores[:, n]) & (top.items[:, n] >= 0))
+        if len(tied) * 8 > len(shown):
+            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+        if len(tied):
+            how = {**self._how, "filters": self._filters(tied)}
+            shown[tied] = top_n(_SubsetScorer(self.scorer, tied), n, priority=priority, **how)[0]
+        return shown
+
+    def ranks_within(self, top: Array, n: int) -> Ranks:
+        """The ranks of the relevant items up to n, where `top` are the best n: cheaper than all of them."""
+        n_ranked = np.full(self.truth.n_rows, self.truth.n_columns, np.int64)
+        if self.excluded is not None:
+            n_ranked -= self.excluded.lengths
+        indptr, ranks = hit_ranks(top, self.truth.indptr, self.truth.indices)
+        return Ranks(indptr, ranks, self.truth.lengths, n_ranked, n)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"filters": self._filters(), "memory": self.memory, "threads": self.threads}
+
+    def _filters(self, contexts: Array | None = None) -> Filters | None:
+        if self.excluded is None:
+            return None
+        rows = self.excluded if contexts is None else self.excluded.take(contexts)
+        return Filters(exclude=(rows.indptr, rows.indices))
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStageSearch(CatalogueSearch):
+    """The same where the first `candidates` of every ranking are put into another order by a second stage."""
+
+    candidates: int
+    rerank: Callable[[Array, Array], tuple[Array, Array]]  # lists of stage one and their scores, into those of both
+
+    def full_ranks(self) -> Ranks:
+        """Those of the candidates by stage two; behind them stage one's."""
+        first = CatalogueSearch.full_ranks(self)
+        top = CatalogueSearch.top(self, self.candidates, one_more=False)
+        items, _ = self.rerank(top.items, top.scores)
+        indptr, ranks = hit_ranks(items, self.truth.indptr, self.truth.indices)
+        n = items.shape[1]
+        behind = first.ranks > n
+        context_of = np.concatenate([np.repeat(np.arange(len(first)), np.diff(indptr)), first.rows[behind]])
+        order = np.argsort(context_of, kind="stable")
+        ranks = np.concatenate([ranks, first.ranks[behind]])[order]
+        return Ranks(first.indptr, ranks, first.n_relevant, first.n_ranked, None)
+
+    def top(self, n: int, *, one_more: bool) -> TopLists:
+        """The best n of both stages; stage one's equal scores at random, equal ones of stage two in its order."""
+        found = CatalogueSearch.top(self, max(n, self.candidates), one_more=False)
+        items, scores = self.rerank(found.items, found.scores)
+        n = min(n, self.scorer.n_items)
+        return TopLists(items[:, :n], scores[:, :n], n)
+
+    def shown(self, top: TopLists, priority: Array) -> Array:
+        """The best n as `recommend` gives them: stage one's equal scores by `priority`."""
+        depth = min(max(top.n, self.candidates), self.scorer.n_items)
+        found = top_n(self.scorer, depth, priority=priority, **self._how)
+        return np.ascontiguousarray(self.rerank(*found)[0][:, : top.n])
+
+
+class _SubsetScorer:
+    """Some of a scorer's queries."""
+
+    def __init__(self, scorer: BlockScorer, queries: Array) -> None:
+        self.scorer = scorer
+        self.queries = queries
+        self.n_queries = len(queries)
+        self.n_items = scorer.n_items
+
+    def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
+        """Fill a block, query by query."""
+        for row, q in enumerate(self.queries[queries].tolist()):
+            self.scorer.score(slice(q, q + 1), items, out[row : row + 1])
+
+
+@kernel
+def hit_ranks(top: Array, indptr: Array, indices: Array) -> tuple[Array, Array]:
+    """For each row of `top`, the places (from 1) at which items of the row's sorted `indices` stand."""
+    n_rows, n = top.shape
+    out_indptr = np.zeros(n_rows + 1, np.int64)
+    out = np.empty(min(n_rows * n, len(indices)), np.int64)
+    at = 0
+    for q in range(n_rows):
+        begin, end = indptr[q], indptr[q + 1]
+        for k in range(n):
+            if holds(indices, begin, end, top[q, k]):
+                out[at] = k + 1
+                at += 1
+        out_indptr[q + 1] = at
+    return out_indptr, out[:at]

@@ -1,0 +1,162 @@
+"""The metrics, one value per context (article, section "Evaluation").
+
+All of them see the ranking through `Ranks` only. Those with `n` look at ranks 1…n and so also work on ranks that were
+cut off at n or later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._checks import instance
+from shortlist.errors import SettingError
+from shortlist.metrics.ranks import Ranks, check_n
+
+Values = npt.NDArray[np.float64]
+
+
+def precision(ranks: Ranks, n: int) -> Values:
+    """#{r ∈ R: r ≤ n} / n, the share of relevant items among the first n (article, "Evaluation").
+
+    The divisor is n also where fewer than n items are relevant, or were ranked; the value then stays below 1.
+
+    >>> precision(Ranks.from_lists([[1, 3, 12], [5]], n_items=20), 4)
+    array([0.5, 0. ])
+    """
+    return _hits(ranks, n) / n
+
+
+def recall(ranks: Ranks, n: int) -> Values:
+    """#{r ∈ R: r ≤ n} / #R, the share of the relevant items found among the first n (article, "Evaluation").
+
+    Stays below 1 where more than n items are relevant; `capped_recall` does not.
+
+    >>> recall(Ranks.from_lists([[1, 3, 12, 13], [5]], n_items=20), 5)
+    array([0.5, 1. ])
+    """
+    return _hits(ranks, n) / ranks.n_relevant
+
+
+def capped_recall(ranks: Ranks, n: int) -> Values:
+    """#{r ∈ R: r ≤ n} / min(n, #R): 1 if the first n are as good as can be.
+
+    Not in the article; called "Recall@R" by Liang et al. (2018, Mult-VAE) and in the tables that follow them.
+
+    >>> capped_recall(Ranks.from_lists([[1, 3, 12], [5]], n_items=20), 2)
+    array([0.5, 0. ])
+    """
+    return _hits(ranks, n) / np.minimum(ranks.n_relevant, n)
+
+
+def average_precision(ranks: Ranks, n: int) -> Values:
+    """Σ_{r ∈ R, r ≤ n} precision@r / min(#R, n) (article, "Evaluation"). Its mean over contexts is known as MAP@n.
+
+    >>> average_precision(Ranks.from_lists([[1, 4, 12], [5]], n_items=20), 5)
+    array([0.5, 0.2])
+    """
+    n = _check_cut(ranks, n)
+    rows = ranks.rows
+    # Ranks ascend within a context, so a rank's place in its list is the number of hits up to and with it.
+    place = np.arange(1, len(rows) + 1) - ranks.indptr[rows]
+    found = ranks.ranks <= n
+    total = _sum_by_context(ranks, rows[found], place[found] / ranks.ranks[found])
+    return total / np.minimum(ranks.n_relevant, n)
+
+
+def ndcg(ranks: Ranks, n: int) -> Values:
+    """Σ_{r ∈ R, r ≤ n} 1/log2(r+1) / Σ_{i ≤ min(#R, n)} 1/log2(i+1) (article, "Evaluation").
+
+    >>> ndcg(Ranks.from_lists([[1, 2], [3]], n_items=20), 5)
+    array([1. , 0.5])
+    """
+    n = _check_cut(ranks, n)
+    found = ranks.ranks <= n
+    best = np.minimum(ranks.n_relevant, n)
+    # One table for both sums, added in the same order: a perfect ranking then gives exactly 1.
+    longest = max(ranks.ranks[found].max(initial=0), best.max(initial=0))
+    gain = np.concatenate([[0.0], 1.0 / np.log2(np.arange(2, longest + 2))])
+    total = _sum_by_context(ranks, ranks.rows[found], gain[ranks.ranks[found]])
+    ideal: Values = np.cumsum(gain)[best]
+    return total / ideal
+
+
+def hit_rate(ranks: Ranks, n: int) -> Values:
+    """1 if any relevant item is among the first n, else 0: #{r ∈ R: r ≤ n} > 0. Not in the article.
+
+    >>> hit_rate(Ranks.from_lists([[1, 3, 12], [5]], n_items=20), 4)
+    array([1., 0.])
+    """
+    return (_hits(ranks, n) > 0).astype(np.float64)
+
+
+def reciprocal_rank(ranks: Ranks, n: int | None = None) -> Values:
+    """1 / min R, or 0 where min R > n; None for no limit. Not in the article; its mean is known as MRR.
+
+    >>> ranks = Ranks.from_lists([[2, 3], [5]], n_items=20)
+    >>> reciprocal_rank(ranks), reciprocal_rank(ranks, 4)
+    (array([0.5, 0.2]), array([0.5, 0. ]))
+    """
+    if n is None:
+        _check_whole(ranks, "the reciprocal rank without n")
+    else:
+        n = _check_cut(ranks, n)
+    values = np.zeros(len(ranks))
+    some = np.flatnonzero(np.diff(ranks.indptr))
+    first = ranks.ranks[ranks.indptr[some]]
+    values[some] = np.where(first <= (first if n is None else n), 1.0 / first, 0.0)
+    return values
+
+
+def auc(ranks: Ranks) -> Values:
+    """#{r ∈ R, r' ∈ {1…N} ∖ R: r < r'} / (#R · (N − #R)), the area under the ROC curve (article, "Evaluation").
+
+    The chance that a random relevant item is ranked above a random irrelevant one. N is the number of items *ranked*:
+    the article's |I| where nothing is excluded. Where all of them are relevant no pair can be compared and AUC has no
+    value; such contexts are refused rather than given a number: leave them out by `select`, as below.
+
+    >>> ranks = Ranks.from_lists([[1, 4], [1, 2]], n_items=[4, 2])
+    >>> auc(ranks.select(ranks.n_relevant < ranks.n_ranked))
+    array([0.5])
+    """
+    _check_whole(ranks, "AUC")
+    relevant, irrelevant = ranks.n_relevant, ranks.n_ranked - ranks.n_relevant
+    if len(bad := np.flatnonzero(irrelevant == 0)):
+        raise SettingError(
+            f"AUC has no value where every ranked item is relevant: so at position {bad[0]} ({len(bad)} of "
+            f"{len(ranks)} contexts); leave these out with ranks.select(ranks.n_relevant < ranks.n_ranked)"
+        )
+    # Above the k-th best relevant item stand r − k irrelevant ones. Whole numbers, so the sums are exact.
+    ends = np.concatenate([[0], np.cumsum(ranks.ranks)])
+    above = ends[ranks.indptr[1:]] - ends[ranks.indptr[:-1]] - relevant * (relevant + 1) // 2
+    disordered: Values = above / (relevant * irrelevant)
+    return 1.0 - disordered
+
+
+def _hits(ranks: Ranks, n: int) -> Values:
+    n = _check_cut(ranks, n)
+    return np.bincount(ranks.rows[ranks.ranks <= n], minlength=len(ranks)).astype(np.float64)
+
+
+def _sum_by_context(ranks: Ranks, rows: npt.NDArray[np.int64], values: Values) -> Values:
+    return np.bincount(rows, weights=values, minlength=len(ranks)).astype(np.float64)
+
+
+def _check_cut(ranks: Ranks, n: int) -> int:
+    n = check_n(n)
+    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
+    if ranks.cutoff is not None and n > ranks.cutoff:
+        raise SettingError(
+            f"a metric at n={n} was asked of ranks that are only complete up to {ranks.cutoff}; "
+            f"rank with a cutoff of at least {n}, or ask for n ≤ {ranks.cutoff}"
+        )
+    return n
+
+
+def _check_whole(ranks: Ranks, what: str) -> None:
+    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
+    if ranks.cutoff is not None:
+        raise SettingError(
+            f"{what} needs the rank of every relevant item, but these are only complete up to {ranks.cutoff}; "
+            "rank without a cutoff"
+        )

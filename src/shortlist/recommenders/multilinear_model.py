@@ -1,0 +1,448 @@
+"""Recommenders whose embeddings are made of several blocks of parameters: what they share."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist._checks import one_of, whole
+from shortlist._phrases import count
+from shortlist.data.id_lists import as_list
+from shortlist.data.interactions import Interactions
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, distinct, rows_at
+from shortlist.errors import SettingError, UnknownIdError
+from shortlist.objectives.pairwise_square import PairwiseSquare
+from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.recommenders.base import FLOAT32_MAX, History, Queries, largest_of
+from shortlist.recommenders.dot_product import DotProduct, longest
+from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor
+from shortlist.recommenders.given import ANY, Advice, as_rows, check_unknown
+from shortlist.recommenders.recommendations import QueryLabels
+from shortlist.recommenders.warm_start import checked_start, refuse_strangers
+from shortlist.scoring import DotProductScorer
+from shortlist.scoring.sides import Side, packed_size, ridge_of, unpacked
+from shortlist.solvers import multilinear_als as solver
+from shortlist.solvers.epochs import Embeddings, Loop
+from shortlist.solvers.multilinear_als import Method
+from shortlist.solvers.multilinear_fold_in import MultilinearFoldIn
+from shortlist.solvers.quadratic import IndependentRows
+from shortlist.solvers.square_losses import Sizes, SquareLoss, square_loss
+
+Shapes: TypeAlias = list[tuple[int, int]]
+_STEEPEST = 1e30  # what the weights of a row may make of its system
+Both: TypeAlias = tuple[list[Embeddings], list[Embeddings]]  # parameters of contexts and of items
+
+
+class ModelLayout(ABC):
+    """How a model's embeddings are made, for given ids: which parameters there are, and the sides they make.
+
+    Attributes:
+        contexts: the shapes of the contexts' parameters, in the order in which they are packed.
+        items: likewise of the items'.
+        context_rows: the contexts that are learnt from, None for all; likewise `item_rows`.
+        item_rows: see `context_rows`.
+    """
+
+    contexts: Shapes
+    items: Shapes
+    context_rows: npt.NDArray[np.int64] | None = None
+    item_rows: npt.NDArray[np.int64] | None = None
+    composes: ClassVar[bool] = False  # whether contexts of several parts are made of these
+
+    @abstractmethod
+    def initial(self, scale: float, seed: int) -> Both:
+        """Start values of the parameters of both sides."""
+
+    @abstractmethod
+    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
+        """Put parameters of a like model, of as many dimensions or fewer, into `own` wherever the ids are the same."""
+
+    @abstractmethod
+    def context_side(self, parameters: list[Embeddings]) -> Side:
+        """The contexts that are learnt from."""
+
+    @abstractmethod
+    def item_side(self, parameters: list[Embeddings]) -> Side:
+        """The items that are learnt from."""
+
+    def context_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
+        """Of all contexts."""
+        return self.context_side(parameters).embeddings()
+
+    def item_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
+        """Of all items."""
+        return self.item_side(parameters).embeddings()
+
+    @abstractmethod
+    def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
+        """What is taken for granted of a context of which nothing is known but a history."""
+
+    @abstractmethod
+    def new_contexts(self, average: list[Embeddings], n: int) -> Side:
+        """So many contexts of that kind: the last block of this side is to be solved for."""
+
+    @abstractmethod
+    def new_items(self, parameters: list[Embeddings], n: int) -> Side:
+        """So many items of which nothing is known but who had them: the last block of this side is to be solved for."""
+
+    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
+        raise NotImplementedError
+
+    def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
+        """Embeddings of contexts that are not in the training data, from their parts."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MultilinearModel(Factorization):
+    """ŷ(i|c) = ⟨φ(c), ψ(i)⟩ with φ and ψ linear in each of several blocks of parameters, under a square loss.
+
+    `context_parameters_` and `item_parameters_` hold what is learnt, each in one column, and the embeddings follow.
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ("context_parameters_", "item_parameters_")
+
+    solver: str = "als"
+    steps: int = 3
+
+    _solvers: ClassVar[tuple[str, ...]] = ("als", "cd")
+
+    def _check(self) -> None:
+        super()._check()
+        one_of("solver", self.solver, self._solvers)
+        whole("steps", self.steps)
+        self.objective()
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused()
+        if self.solver == "cd":
+            unused["steps"] = "it is for conjugate gradients, and solver is 'cd'"
+        return unused
+
+    # --- what a recommender defines ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def objective(self) -> PointwiseSquare | PairwiseSquare:
+        """The loss that is minimised, as an object."""
+
+    @abstractmethod
+    def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
+        """How embeddings are made for these ids."""
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+        fresh = copy.copy(self)  # a fit that fails leaves a fitted model as it was
+        fresh._prepare(interactions, options)
+        super(MultilinearModel, fresh)._fit(interactions, options, monitor, threads)
+        self.__dict__.update(fresh.__dict__)
+
+    def _prepare(self, interactions: Interactions, options: FitOptions) -> None:
+        self._layout = self._layout_for(interactions.contexts, interactions.items, interactions.by_context)
+
+    def _precompute(self, by_context: SparseRows) -> SquareLoss:
+        return square_loss(self.objective(), _trained(by_context, self._layout))
+
+    def _shapes(self, interactions: Interactions) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (packed_size(self._layout.contexts), 1), (packed_size(self._layout.items), 1)
+
+    def _start(
+        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+    ) -> tuple[Embeddings, Embeddings]:
+        own = self._layout.initial(self.init_scale, self.seed)
+        if start is not None:
+            assert isinstance(start, MultilinearModel)
+            refuse_strangers(start, interactions)
+            self._layout.adopt(start._layout, (start._of_contexts(), start._of_items()), own)
+        contexts, items = (np.concatenate([one.reshape(-1, 1) for one in side]) for side in own)
+        return contexts, items
+
+    def _checked_start(self, start: object) -> DotProduct:
+        if not isinstance(start, type(self)):
+            raise SettingError(
+                f"start is {start!r:.80}; expected a fitted recommender of the same kind, {type(self).__name__}"
+            )
+        return checked_start(start, self.dim)
+
+    def _loop(
+        self,
+        interactions: Interactions,
+        prepared: SquareLoss,
+        contexts: Embeddings | None,
+        items: Embeddings,
+        threads: int | None,
+        epochs: int,
+    ) -> Loop:
+        assert contexts is not None
+        layout = self._layout
+        by_context = _trained(interactions.by_context, layout)
+        every = by_context is interactions.by_context
+        loss = square_loss(self.objective(), by_context, interactions.by_item if every else None, threads)
+        sides = (
+            layout.context_side(unpacked(contexts, layout.contexts)),
+            layout.item_side(unpacked(items, layout.items)),
+        )
+        for side, sizes in zip(sides, loss.sizes):
+            side.threads = threads
+            side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+            self._scale_ridges(side)
+        return self._looped(loss, *sides)
+
+    def _looped(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
+        method: Method = "cd" if self.solver == "cd" else "als"
+        return solver.MultilinearAlternation(loss, contexts, items, method, int(self.steps))
+
+    def _scale_ridges(self, side: Side) -> None:
+        """Change what λ means for some parameters, where a setting says so."""
+
+    def _set_contexts(self, contexts: Embeddings) -> None:
+        self.context_parameters_ = contexts
+        self.context_embeddings_ = self._layout.context_embeddings(self._of_contexts())  # type: ignore[misc]
+        rows = self._layout.context_rows
+        self._trained_contexts = self.context_embeddings_ if rows is None else self.context_embeddings_[rows]
+        self._folding_contexts: MultilinearFoldIn | None = None
+        self._folding_items: MultilinearFoldIn | None = None
+
+    def _set_items(self, items: Embeddings, prepared: SquareLoss) -> None:
+        self.item_parameters_ = items
+        self.item_embeddings_ = self._layout.item_embeddings(self._of_items())  # type: ignore[misc]
+        # Those that are learnt from, then those that are known by their features only: histories may name them.
+        trained = self._layout.item_rows
+        self._item_order, self._folded_items = trained, self.item_embeddings_
+        if trained is not None:
+            others = np.setdiff1d(np.flatnonzero(self.item_embeddings_.any(axis=1)), trained)
+            self._item_order = np.concatenate([trained, others])
+            self._folded_items = self.item_embeddings_[self._item_order]
+        self._trained_items = self._folded_items if trained is None else self._folded_items[: len(trained)]
+        self._loss = prepared
+        self._folding_contexts = self._folding_items = None
+
+    def _of_contexts(self) -> list[Embeddings]:
+        return unpacked(self.context_parameters_, self._layout.contexts)
+
+    def _of_items(self) -> list[Embeddings]:
+        return unpacked(self.item_parameters_, self._layout.items)
+
+    # --- strangers ---------------------------------------------------------------------------------------------------
+
+    def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
+        """The last block of the contexts, solved for these rows.
+
+        Who has no history, or one of items only of which nothing is known, is at 0: the popular items.
+        """
+        loss, sizes = self._of_strangers(histories, threads)
+        folding = self._folding_contexts
+        if folding is None:
+            layout = self._layout
+            side = layout.new_contexts(layout.average(self._of_contexts()), layout.contexts[0][1])
+            folding = self._folding_contexts = MultilinearFoldIn(side, loss.other, loss.G)
+        return self._solved(folding, loss, sizes, threads)
+
+    def _of_strangers(self, histories: SparseRows, threads: int | None = None) -> tuple[IndependentRows, Sizes]:
+        return self._loss.of_strangers(_columns(histories, self._item_order), self._folded_items, threads)
+
+    def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
+        """The last block of the items, solved for these rows."""
+        layout = self._layout
+        Phi, rows = self._trained_contexts, _columns(rows, layout.context_rows)
+        loss, sizes = self._loss.of_new_items(rows, Phi, self._trained_items, threads)
+        folding = self._folding_items
+        if folding is None:
+            side = layout.new_items(self._of_items(), layout.items[0][1])
+            folding = self._folding_items = MultilinearFoldIn(side, Phi, loss.G)
+        return self._solved(folding, loss, sizes, threads)
+
+    def _solved(
+        self, folding: MultilinearFoldIn, loss: IndependentRows, sizes: Sizes, threads: int | None
+    ) -> Embeddings:
+        ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+        found = folding(loss, ridge[:, 0], threads)
+        found[loss.rows.lengths == 0] = 0
+        steep = loss.rows.sums(loss.quad) * folding.largest
+        found[steep > _STEEPEST] = np.nan  # float32 may not have held what conjugate gradients met on the way
+        return found
+
+    # --- contexts of several parts -----------------------------------------------------------------------------------
+
+    def _queries(
+        self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
+    ) -> Queries:
+        self._require_fit()
+        if not self._composes:
+            check_unknown(unknown)
+        one_of("unknown", unknown, ("raise", "skip", "average"))
+        if unknown == "average" and history is not None:
+            raise SettingError(
+                "unknown is 'average', which is for parts of contexts; items of a history are known or not: expected "
+                "'raise' or 'skip'"
+            )
+        single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
+        if contexts is None or history is not None or single or not self._composes:
+            return super()._queries(contexts, history, "raise" if unknown == "average" else unknown, advice)
+        listed = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
+        codes = self.contexts_.encode(listed, unknown="mark")
+        parts = self._layout.asked(_columns_of(listed, len(self.contexts_.names)))
+        known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
+        known |= codes >= 0
+        if unknown != "skip" and not known.all():
+            raise self._unknown_parts(listed, parts, known, unknown, advice)
+        asked = [one for one, fine in zip(listed, known) if fine]
+        skipped = [one for one, fine in zip(listed, known) if not fine]
+        codes = codes[known]
+        labels = ContextLabels(self.contexts_, np.arange(len(asked), dtype=np.int32), asked)
+        return Queries(labels, codes, self._histories(codes), known, skipped)
+
+    @property
+    def _composes(self) -> bool:
+        return self._layout.composes and self.contexts_.is_tuple
+
+    def _unknown_parts(
+        self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
+    ) -> UnknownIdError:
+        k = int(np.argmin(known))
+        names, example = self.contexts_.names, self.contexts_._one(0)
+        first, some = listed[k], f"{int((~known).sum()):,} of {count(len(known), 'context')}"
+        if not isinstance(first, tuple) or len(first) != len(names):
+            return UnknownIdError(f"unknown context {first!r}: {some} are not tuples like {example!r}")
+        wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
+        way_out = advice.contexts
+        if unknown == "raise":
+            way_out += ", or unknown='average' to take an average for a part that is not known"
+        which = "have no part that is known" if unknown == "average" else "have a part that is not known"
+        return UnknownIdError(
+            f"unknown context {first!r}: {some} {which}, here {' and '.join(wrong)}; contexts are like {example!r}; "
+            f"{way_out}"
+        )
+
+    def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
+        if not self._composes:
+            return super()._context_codes(contexts, way_out)
+        codes, known = self._answerable(contexts)
+        if not known.all():
+            super()._context_codes(rows_at(contexts, np.flatnonzero(~known)), way_out)  # raises
+        return codes
+
+    def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        codes, known = super()._answerable(contexts)
+        new = np.flatnonzero(~known)
+        if len(new) and self._composes:
+            known[new] = (self._layout.asked(rows_at(contexts, new).get_columns()) >= 0).any(axis=1)
+        return codes, known
+
+    def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
+        codes = queries.codes
+        if codes is None or not (codes < 0).any():
+            return super()._scorer(queries, threads)
+        embeddings = self.context_embeddings_[codes]
+        new = np.flatnonzero(codes < 0)
+        embeddings[new] = self._layout.composed(self._of_contexts(), rows_at(queries.labels.frame(), new))
+        return DotProductScorer(embeddings, self.item_embeddings_)
+
+    # --- storage -----------------------------------------------------------------------------------------------------
+
+    def _check_arrays(self) -> None:
+        self.training_, self.best_epoch_ = [], None
+        self._layout = self._layout_for(self.contexts_, self.items_, self.seen_)
+        self._require_shape("context_parameters_", (packed_size(self._layout.contexts), 1))
+        self._require_shape("item_parameters_", (packed_size(self._layout.items), 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._set_contexts(self.context_parameters_)
+            self._set_items(self.item_parameters_, self._precompute(self.seen_))
+
+    def _largest(self) -> float:
+        strongest = self._strongest(self.objective().weighting)
+        largest = largest_of(super()._largest(), strongest * longest(self.item_embeddings_) ** 2)
+        if not largest <= FLOAT32_MAX:
+            return largest  # the systems below would overflow
+        # Someone who had every item has the largest numbers that answers can meet.
+        n = len(self.items_)
+        everything = SparseRows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
+        quadratic, sizes = self._of_strangers(everything)
+        ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
+        steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
+        summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
+        return largest_of(largest, summed, float(ridge.max()))
+
+
+def _trained(by_context: SparseRows, layout: ModelLayout) -> SparseRows:
+    """The observed pairs of those that are learnt from."""
+    rows = by_context if layout.context_rows is None else by_context.take(layout.context_rows)
+    return _columns(rows, layout.item_rows)
+
+
+def _columns(rows: SparseRows, chosen: npt.NDArray[np.int64] | None) -> SparseRows:
+    """The rows with these columns only, in this order; where others have entries, these are left out."""
+    if chosen is None:
+        return rows
+    place = np.full(rows.n_columns, -1, np.int32)
+    place[chosen] = np.arange(len(chosen))
+    moved = replace(rows, indices=place[rows.indices], n_columns=len(chosen))
+    keep = moved.indices >= 0
+    return moved if keep.all() else moved.keep(keep)
+
+
+def by_ids(ours: Vocabulary, theirs: Vocabulary, source: Embeddings, target: Embeddings) -> None:
+    """Copy the rows of ids that both have, into as many columns as the source has and the target has room for."""
+    codes = theirs.encode(ours.frame, unknown="mark")
+    width = min(source.shape[1], target.shape[1])
+    target[codes >= 0, :width] = source[codes[codes >= 0], :width]
+
+
+def means(table: npt.NDArray[np.float32], codes: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The table with one more row: the mean over these codes."""
+    counts = np.bincount(codes, minlength=len(table)).astype(np.float64)
+    mean = counts @ table / max(1.0, counts.sum())
+    return np.concatenate([table, mean[None].astype(np.float32)])
+
+
+def parts_of(frame: pl.DataFrame) -> tuple[list[Vocabulary], npt.NDArray[np.int32]]:
+    """The ids of each part of contexts in the order of their first mention, and the codes of all."""
+    vocabularies = [Vocabulary(distinct(column.to_frame())) for column in frame.get_columns()]
+    codes = [one.encode(column) for one, column in zip(vocabularies, frame.get_columns())]
+    return vocabularies, np.stack(codes, axis=1)
+
+
+def part_codes(vocabularies: Sequence[Vocabulary], columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+    """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
+    return np.stack([one.encode(column, unknown="mark") for one, column in zip(vocabularies, columns)], axis=1)
+
+
+def _columns_of(listed: list[Id], width: int) -> list[list[Any]]:
+    """The parts of contexts; None where it is none of so many parts."""
+    good = [one if isinstance(one, tuple) and len(one) == width else (None,) * width for one in listed]
+    return [[one[k] for one in good] for k in range(width)]
+
+
+@dataclass(frozen=True, eq=False)
+class ContextLabels(QueryLabels):
+    """Contexts as someone named them; some of their parts may be of no known kind."""
+
+    given: list[Id]
+
+    def ids(self) -> list[Id]:
+        """As they were named."""
+        return [self.given[code] for code in self.codes.tolist()]
+
+    def frame(self) -> pl.DataFrame:
+        """In the types of the known contexts; null where a part does not fit these."""
+        assert self.vocabulary is not None
+        schema = self.vocabulary.frame.schema
+        columns = _columns_of(self.ids(), len(schema))
+        return pl.DataFrame([_series(name, values, dtype) for values, (name, dtype) in zip(columns, schema.items())])
+
+
+def _series(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    kind = str if dtype == pl.String else int | np.integer
+    fits = [one if isinstance(one, kind) and not isinstance(one, bool) else None for one in values]
+    return pl.Series(name, fits, pl.String if dtype == pl.String else pl.Int128).cast(dtype, strict=False)

@@ -1,0 +1,169 @@
+"""What `recommend` returns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from shortlist._checks import one_of
+from shortlist._phrases import count
+from shortlist.data.vocabulary import Id, Vocabulary, rows_at
+
+ListFormat: TypeAlias = Literal["long", "lists"]
+FORMATS = ("long", "lists")
+
+
+@dataclass(frozen=True, eq=False)
+class QueryLabels:
+    """Whom or what each query is about: codes of a vocabulary, or, without one, just numbers from 0 under a name."""
+
+    vocabulary: Vocabulary | None
+    codes: npt.NDArray[np.int32]
+    name: str = field(default="history", kw_only=True)
+
+    def ids(self) -> list[Id]:
+        """The ids, or the numbers."""
+        return self.codes.tolist() if self.vocabulary is None else self.vocabulary.ids(self.codes)
+
+    def frame(self) -> pl.DataFrame:
+        """The same as a frame with the original columns, or with the one column of the numbers."""
+        if self.vocabulary is None:
+            return pl.DataFrame({self.name: self.codes})
+        return self.vocabulary.take(self.codes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of `frame`."""
+        return (self.name,) if self.vocabulary is None else self.vocabulary.names
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class Recommendations:
+    """For each query the best items, best first, by their ids; of a slate, in the order in which it was picked.
+
+    A query has fewer than n items only where the filters left fewer. `recommendations[k]` is the k-th query's list of
+    (id, score); `ids`, `scores` and `to_polars()` give everything at once. `skipped` lists the contexts that are not
+    known and were left out because of `unknown="skip"`.
+    """
+
+    def __init__(
+        self,
+        labels: QueryLabels,
+        items: Vocabulary,
+        codes: npt.NDArray[np.int32],
+        scores: npt.NDArray[np.float32],
+        *,
+        answer: str | None = None,
+        skipped: list[Id] | None = None,
+    ) -> None:
+        self._labels = labels
+        self._items = items
+        self._codes = codes
+        self._scores = scores
+        self._answer = answer or items.names[0]
+        self.skipped = skipped or []
+
+    @property
+    def queries(self) -> list[Id]:
+        """Whom or what each list is for: the contexts' ids, or the numbers of the histories from 0."""
+        return self._labels.ids()
+
+    @property
+    def ids(self) -> list[list[Id]]:
+        """The items' ids, a list a query."""
+        counts = self._counts
+        flat = self._items.ids(self._codes[self._codes >= 0])
+        ends = np.cumsum(counts)
+        return [flat[end - count : end] for count, end in zip(counts, ends)]
+
+    @property
+    def scores(self) -> list[npt.NDArray[np.float32]]:
+        """Their scores: for comparing items within one list, not probabilities."""
+        return [row[:count] for row, count in zip(self._scores, self._counts)]
+
+    @property
+    def _counts(self) -> npt.NDArray[np.int64]:
+        return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
+
+    def to_polars(self, format: ListFormat = "long") -> pl.DataFrame:  # noqa: A002
+        """A row for each recommendation: the query's columns, the item, its `rank` from 1, its `score`.
+
+        With `format="lists"` a row for each query: its columns, the list of items, best first, and that of scores.
+        Where the data has a column of such a name already, ours gets an underscore behind.
+        """
+        one_of("format", format, FORMATS)
+        keep = self._codes >= 0
+        counts = np.count_nonzero(keep, axis=1)
+        if full := bool(keep.all()):  # as nearly always
+            codes, scores = self._codes.reshape(-1), self._scores.reshape(-1)
+        else:
+            codes, scores = self._codes[keep], self._scores[keep]
+        ours = [self._items.take(codes).to_series().alias(self._answer), pl.Series("score", scores)]
+        if format == "lists":
+            return _joined(self._labels.frame().get_columns(), [_cut(one, keep) for one in ours])
+        ranks = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)
+        rank = pl.Series("rank", ranks.reshape(-1) if full else ranks[keep])
+        columns = rows_at(self._labels.frame(), np.repeat(np.arange(len(self)), counts)).get_columns()
+        return _joined(columns, [ours[0], rank, ours[1]])
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, k: int) -> list[tuple[Id, float]]:
+        k = operator.index(k)
+        row = self._codes[k]
+        keep = row >= 0
+        return list(zip(self._items.ids(row[keep]), (float(score) for score in self._scores[k][keep])))
+
+    def __iter__(self) -> Iterator[list[tuple[Id, float]]]:
+        return (self[k] for k in range(len(self)))
+
+    def __repr__(self) -> str:
+        shown, width = 10, 5
+        names, queries = self._labels.names, self.queries[:shown]
+        lines = [f"Recommendations for {count(len(self), 'query', 'queries')}"]
+        for k in range(min(len(self), shown)):
+            query = ", ".join(map(str, queries[k])) if isinstance(queries[k], tuple) else str(queries[k])
+            best = [f"{one} ({score:.3f})" for one, score in self[k][:width]]
+            more = int(self._counts[k]) - width
+            lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"
+                         + (f"  … {more} more" if more > 0 else ""))  # fmt: skip
+        if len(self) > shown:
+            lines.append(f"  … {count(len(self) - shown, 'more query', 'more queries')}")
+        return "\n".join(lines)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain Python values, as the command line prints them for machines."""
+        return [
+            {
+                "query": list(query) if isinstance(query, tuple) else query,
+                "items": [{"id": one, "score": score} for one, score in self[k]],
+            }
+            for k, query in enumerate(self.queries)
+        ]
+
+
+def _joined(columns: list[pl.Series], ours: list[pl.Series]) -> pl.DataFrame:
+    """The query's columns and ours, none of which may be called as one before it."""
+    for one in ours:
+        name = one.name
+        while name in [column.name for column in columns]:
+            name += "_"
+        columns.append(one.alias(name))
+    return pl.DataFrame(columns)
+
+
+def _cut(values: pl.Series, keep: npt.NDArray[np.bool_]) -> pl.Series:
+    """Values, one for each place that is kept, as a list for each row."""
+    if keep.all():
+        return values.reshape(keep.shape).arr.to_list()
+    places = pl.Series(np.cumsum(keep) - 1).set(~pl.Series(keep.reshape(-1)), None)
+    return values.gather(places).reshape(keep.shape).arr.to_list().list.drop_nulls()

@@ -1,0 +1,458 @@
+"""Matrix factorization by sampling: what its recommenders share, whatever objective, sampler and weight they have."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist._aligned import aligned
+from shortlist._checks import flag, number, one_of, whole
+from shortlist.data.interactions import Interactions
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.data.vocabulary import Codes
+from shortlist.errors import SettingError
+from shortlist.objectives import LambdaRank, Pairwise, Penalty, Pointwise, Softmax
+from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.lambdarank import MetricTables
+from shortlist.objectives.losses import CODES as LOSSES
+from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
+from shortlist.recommenders.base import largest_of
+from shortlist.recommenders.dot_product import DotProduct, longest
+from shortlist.recommenders.factorization import Factorization
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.search_space import Choice, Increasing, Real, Space, When
+from shortlist.recommenders.unused_settings import unused_labels
+from shortlist.recommenders.warm_start import known_embeddings
+from shortlist.sampling import AdaptiveRank, BoundSampler, InBatch, Popularity, Rejection, Sampler, Uniform
+from shortlist.sampling.all_items import AllItems
+from shortlist.scoring import DotProductScorer
+from shortlist.scoring.pair_score import unit_rows
+from shortlist.solvers.als import initial_embeddings
+from shortlist.solvers.epochs import Embeddings, Loop
+from shortlist.solvers.optimizers import CODES as OPTIMIZERS
+from shortlist.solvers.optimizers import OptimizerName, OptimizerState, n_alike
+from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
+from shortlist.solvers.sgd_tables import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, StepTables, WeightTables
+from shortlist.solvers.square_fold_in import SquareFoldIn
+
+Objective: TypeAlias = Pointwise | Pairwise | Softmax
+Weight: TypeAlias = Penalty | LambdaRank
+StrengthAs: TypeAlias = Literal["weight", "label"]
+MOST_DRAWS = 1_000_000  # negatives of a positive: more would be a mistake, and answers would take long
+_NO_LAMBDAS = MetricTables(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1, np.zeros((1, 1), np.float32))
+
+
+class TrainingRecipe(NamedTuple):
+    """What is optimised, which negatives it is learnt from, and how much each of them counts."""
+
+    objective: Objective
+    sampler: Sampler | AllItems
+    weight: Weight | None
+
+
+class EmbeddingLayout(NamedTuple):
+    """What embeddings look like."""
+
+    dim: int
+    biases: bool
+    normalize: bool
+
+
+@dataclass(frozen=True, eq=False)
+class PairStats:
+    """What follows from the observed pairs: the weights of contexts and of items as positives, and counts."""
+
+    by_context: SparseRows
+    contexts: FrequencyWeights
+    items: FrequencyWeights
+    counts: npt.NDArray[np.int64]  # of each item
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SGDFactorization(Factorization):
+    """Matrix factorization by stochastic gradient descent; a recommender adds what is optimised (`composition`).
+
+    Args:
+        dim: d, the length of the embeddings.
+        epochs: passes over the observed pairs, at most: `fit` may stop earlier where it has a validation split.
+        learning_rate: η, the length of steps; of the first epoch, where there is a schedule.
+        regularization: λ. A step on a row is −η(∇l + λθ): ½λ‖θ‖² is in the loss once for each loss that the row is in,
+            so in the loss of an epoch it counts λ·(times touched). With `regularization_exponent=ν` it counts
+            λ·(times touched)^ν: 1 is what published settings mean, 0 the same λ for every row. Under Softmax a row
+            counts as often as it is observed, whatever ν.
+        context_regularization: λ of the contexts, where it is not that of all; likewise the next two.
+        item_regularization: λ of the items.
+        bias_regularization: λ of the biases.
+        regularization_exponent: ν.
+        biases: whether scores have biases: ŷ = ⟨w_c, h_i⟩ + b_i, and + b_c for pointwise losses. They are two more
+            columns of the embeddings, so that a score remains an inner product.
+        normalize: whether ⟨w_c, h_i⟩ is the cosine of the two.
+        n_negatives: m, how many negatives a positive is learnt with; for Softmax, how many a batch draws.
+        weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+        strength_as: whether the strength is the pair's `"weight"` or, for pointwise losses, its `"label"` y.
+        positive_context_exponent: pairs of a context with n pairs weigh n^ρ by this ρ, scaled to 1 in the mean of
+            contexts. −1: every context counts alike, however many pairs it has.
+        positive_item_exponent: likewise by the number of the item's pairs; below 0, popular positives count for less.
+        optimizer: `"sgd"`, `"adagrad"` or `"adam"`; rows that a step does not touch stay as they are.
+        schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
+        schedule_epochs: after how many epochs it is there; 0: after `epochs`.
+        init: how start values are found: `"random"`, N(0, (init_scale/√d)²), or `"svd"`, from the leading singular
+            vectors of the observed pairs, each row of length `init_scale`. Biases begin at 0.
+        init_scale: see `init`.
+        fold_in_epochs: passes over a history to find the embedding of a context that was not there in training. The
+            pointwise square loss needs none: its minimum is solved for.
+        seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
+            several threads do not wait for each other, and the model varies a little from run to run.
+    """
+
+    _every: ClassVar[int] = 5
+
+    dim: int = 256
+    init_scale: float = 1.0
+    epochs: int = 10
+    learning_rate: float = 0.03
+    regularization: float = 0.01
+    context_regularization: float | None = None
+    item_regularization: float | None = None
+    bias_regularization: float | None = None
+    regularization_exponent: float = 1.0
+    biases: bool = False
+    normalize: bool = False
+    n_negatives: int = 1
+    weighting: Weighting = BY_DEFAULT
+    strength_as: StrengthAs = "weight"
+    positive_context_exponent: float = 0.0
+    positive_item_exponent: float = 0.0
+    optimizer: OptimizerName = "adagrad"
+    schedule: Schedule = "linear"
+    schedule_epochs: int = 0
+    fold_in_epochs: int = 20
+    init: Literal["random", "svd"] = "svd"
+
+    @abstractmethod
+    def recipe(self) -> TrainingRecipe:
+        """The objective, the sampler and the weight."""
+
+    def _check(self) -> None:
+        super()._check()
+        for name in ("learning_rate", "regularization", "regularization_exponent"):
+            number(name, getattr(self, name))
+        for name in ("context_regularization", "item_regularization", "bias_regularization"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name))
+        for name in ("positive_context_exponent", "positive_item_exponent"):
+            number(name, getattr(self, name), -math.inf)
+        for name in ("biases", "normalize"):
+            flag(name, getattr(self, name))
+        whole("fold_in_epochs", self.fold_in_epochs, most=10_000)
+        whole("schedule_epochs", self.schedule_epochs, least=0)
+        one_of("weighting", self.weighting, WEIGHTINGS)
+        one_of("strength_as", self.strength_as, ("weight", "label"))
+        one_of("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        one_of("schedule", self.schedule, SCHEDULES)
+        one_of("init", self.init, ("random", "svd"))
+        objective, sampler, weight = self.recipe()
+        self._check_negatives(objective)
+        if self.strength_as == "label" and not isinstance(objective, Pointwise):
+            raise SettingError(f"strength_as is 'label', but {objective} has no labels; take 'weight'")
+        if isinstance(sampler, AllItems) and not isinstance(objective, Softmax):
+            raise SettingError(f"{sampler} is for Softmax; for {objective} take a sampler such as Uniform()")
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.softmax_training import check_softmax_sampler
+
+            check_softmax_sampler(sampler)
+        if weight is not None and not isinstance(objective, Pairwise):
+            raise SettingError(f"{weight} weighs pairs of items; {objective} has none, so leave the weight out")
+        if isinstance(weight, LambdaRank) and sampler.exclude != "history":
+            raise SettingError(f"{weight} weighs items that are not relevant; let {sampler} exclude the history")
+        if isinstance(sampler, AdaptiveRank) and self.normalize and self.biases:
+            raise SettingError(f"{sampler} has no lists for cosines with biases; leave normalize or biases out")
+        if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
+            raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
+
+    def _unused(self) -> dict[str, str]:
+        unused = super()._unused() | unused_labels(self)
+        objective, sampler, _ = self.recipe()
+        if self.schedule == "constant":
+            unused["schedule_epochs"] = "the learning rate stays as it is, since schedule is 'constant'"
+        if not self.biases:
+            unused["bias_regularization"] = "biases is False"
+        if self._is_solved_for():
+            unused["fold_in_epochs"] = f"under {objective} contexts are solved for, not learnt in passes"
+        if isinstance(objective, Softmax):
+            unused["regularization_exponent"] = f"under {objective} a row counts as often as it is observed"
+            if isinstance(sampler, AllItems | InBatch):
+                unused["n_negatives"] = f"{sampler} draws none"
+        return unused
+
+    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
+        unused = super()._unused_on(interactions, options)
+        if options.start is not None and self.init != type(self).init:
+            unused.append(f"init is {self.init!r}, which changes nothing: the fit begins from start; leave init out")
+        return unused
+
+    def _check_negatives(self, objective: Objective) -> None:
+        whole("n_negatives", self.n_negatives, most=MOST_DRAWS)
+
+    @classmethod
+    def space(cls) -> Space:
+        """Learning rate and regularization on log scales, where to begin, the dimension last."""
+        return {
+            "dim": Increasing(64, 128, 256),
+            "learning_rate": Real(3e-3, 0.3, log=True),
+            "regularization": Real(1e-5, 0.1, log=True),
+            "init": Choice("random", "svd"),
+            "init_scale": Real(0.1, 4.0, log=True, when=When("init", "svd")),
+        }
+
+    # --- what a step is ----------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return int(self.dim) + (2 if self.biases else 0)
+
+    @property
+    def _latent(self) -> int:
+        return self._layout.dim
+
+    def _require_form(self) -> None:
+        """Refuse to go on with embeddings of another form than the settings have now."""
+        now = self._current_layout()
+        for name, before, after in zip(now._fields, self._layout, now):
+            if before != after:
+                raise SettingError(
+                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r}; set it back, "
+                    "or fit again"
+                )
+
+    def _current_layout(self) -> EmbeddingLayout:
+        return EmbeddingLayout(int(self.dim), bool(self.biases), bool(self.normalize))
+
+    def _by_coordinate(self, own: float, one: float, other: float) -> npt.NDArray[np.float32]:
+        """A number for the coordinates of an embedding, and for the two that biases add."""
+        return np.array([own] * int(self.dim) + ([one, other] if self.biases else []), np.float32)
+
+    def _rates(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """η by coordinate: 0 where one side has the 1 that goes with the other's bias."""
+        eta = float(self.learning_rate)
+        of_contexts = eta if isinstance(self.recipe().objective, Pointwise) else 0.0  # else it makes no difference
+        return self._by_coordinate(eta, 0, of_contexts), self._by_coordinate(eta, eta, 0)
+
+    def _ridges(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """λ by coordinate."""
+        own = (self.context_regularization, self.item_regularization, self.bias_regularization)
+        contexts, items, biases = (self.regularization if one is None else one for one in own)
+        return self._by_coordinate(contexts, 0, biases), self._by_coordinate(items, biases, 0)
+
+    def _step_tables(self, prepared: PairStats, effective_counts: npt.NDArray[np.float64]) -> StepTables:
+        """What a step is, for contexts with so many pairs: `SparseRows.effective_counts`."""
+        objective, _, _ = self.recipe()
+        assert not isinstance(objective, Softmax)
+        kind = PAIRWISE if isinstance(objective, Pairwise) else POINTWISE
+        context_ridges, item_ridges = self._ridges()
+        context_rates, item_rates = self._rates()
+        scales = [np.ones(1, np.float32)] * 2
+        if self.regularization_exponent != 1:
+            often = touches(kind, int(self.n_negatives), effective_counts, prepared.counts)
+            scales = [(np.maximum(one, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for one in often]
+        return StepTables(
+            objective=kind,
+            loss=LOSSES[objective.loss],
+            optimizer=OPTIMIZERS[self.optimizer],
+            n_negatives=int(self.n_negatives),
+            cosine=self._cosine,
+            sharpness=1 / float(objective.temperature),
+            strength_is_label=int(self.strength_as == "label"),
+            negative_label=objective.negative_label if isinstance(objective, Pointwise) else 0.0,
+            negative_weight=float(objective.negative_weight) if isinstance(objective, Pointwise) else 0.0,
+            context_weights=prepared.contexts.new(effective_counts),
+            item_weights=prepared.items.values,
+            context_rates=context_rates,
+            item_rates=item_rates,
+            context_ridges=context_ridges,
+            item_ridges=item_ridges,
+            alike=min(n_alike(context_rates, context_ridges), n_alike(item_rates, item_ridges)),
+            context_scales=scales[0],
+            item_scales=scales[1],
+            frozen=0,
+        )
+
+    @property
+    def _cosine(self) -> int:
+        return int(self.dim) if self.normalize else 0
+
+    def _weigher(self, n_items: int, longest_history: int) -> WeightTables:
+        return _weigher(self.recipe().weight, n_items, longest_history)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _precompute(self, by_context: SparseRows) -> PairStats:
+        counts = by_context.column_counts()
+        contexts = FrequencyWeights.of(by_context.lengths, self.positive_context_exponent)
+        return PairStats(by_context, contexts, FrequencyWeights.of(counts, self.positive_item_exponent), counts)
+
+    def _schedule_epochs(self, epochs: int) -> int | None:
+        return None if self.schedule == "constant" else int(self.schedule_epochs or epochs)
+
+    def _ending_at(self, epoch: int) -> dict[str, Any]:
+        schedule_epochs = self._schedule_epochs(int(self.epochs))
+        return {"epochs": epoch} | ({} if schedule_epochs is None else {"schedule_epochs": schedule_epochs})
+
+    def _start(
+        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+    ) -> tuple[Embeddings | None, Embeddings]:
+        sizes = (interactions.n_contexts, interactions.n_items)
+        sides = [initial_embeddings(n, self.dim, self.init_scale, self.seed, k) for k, n in zip((1, 0), sizes)]
+        if self.init == "svd" and start is None:
+            from shortlist.solvers.svd_init import singular_vectors, spread_along
+
+            U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed))
+            for one, vectors in zip(sides, (U, V)):
+                spread_along(one, vectors, s, float(self.init_scale))
+        if self.biases:
+            of_context, of_item = self._by_coordinate(0, 1, 0)[-2:], self._by_coordinate(0, 0, 1)[-2:]
+            sides = [np.hstack([one, np.tile(last, (len(one), 1))]) for one, last in zip(sides, (of_context, of_item))]
+        if start is not None:
+            both = self.biases and isinstance(start, SGDFactorization) and start._layout.biases
+            known_embeddings(start, interactions, sides[0], sides[1], 2 if both else 0)
+        sides[0][interactions.by_context.lengths == 0] = 0  # as no history is folded in to; nothing is learnt of them
+        return sides[0], sides[1]
+
+    def _loop(
+        self,
+        interactions: Interactions,
+        prepared: PairStats,
+        contexts: Embeddings | None,
+        items: Embeddings,
+        threads: int | None,
+        epochs: int,
+    ) -> Loop:
+        assert contexts is not None
+        objective, sampler, weight = self.recipe()
+        rows = prepared.by_context
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.softmax_training import softmax_loop
+
+            return softmax_loop(self, prepared, contexts, items, threads, epochs)
+        assert isinstance(sampler, Sampler)
+        kind = OPTIMIZERS[self.optimizer]
+        negatives = sampler.bind(rows)
+        return SampledSteps(
+            rows,
+            strengths(rows.values, self.weighting),
+            negatives,
+            self._weigher(rows.n_columns, int(rows.lengths.max(initial=0))),
+            isinstance(weight, LambdaRank) and weight.ranks == "exact",
+            self._step_tables(prepared, rows.effective_counts),
+            contexts,
+            items,
+            (OptimizerState.of(kind, contexts.shape), OptimizerState.of(kind, items.shape)),
+            self.schedule,
+            int(self.schedule_epochs or epochs),
+            int(self.seed),
+            threads,
+        )
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def _set_contexts(self, contexts: Embeddings) -> None:
+        super()._set_contexts(unit_rows(contexts, self._cosine))
+
+    def _set_items(self, items: Embeddings, prepared: PairStats) -> None:
+        self.item_embeddings_ = aligned(unit_rows(items, self._cosine))  # type: ignore[misc]
+        self._keep_prepared(prepared)
+
+    def _keep_prepared(self, prepared: PairStats) -> None:
+        self._prepared, self._layout = prepared, self._current_layout()
+        self._folding: Any = None
+
+    def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
+        """Contexts with these histories, the items being as they are.
+
+        See `solvers.sgd.fold_in`, `solvers.square_fold_in` and `solvers.softmax_fold_in`.
+        """
+        self._require_form()
+        objective, sampler, _ = self.recipe()
+        if isinstance(objective, Softmax):
+            from shortlist.recommenders.softmax_training import softmax_fold_in
+
+            found = softmax_fold_in(self, histories, threads)
+        elif self._is_solved_for():
+            assert isinstance(sampler, Sampler)
+            rules = self._step_tables(self._prepared, histories.effective_counts)
+            if self._folding is None:
+                negatives = folding_sampler(sampler, self._prepared.by_context)
+                self._folding = SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, rules)
+            found = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
+        else:
+            assert isinstance(sampler, Sampler)
+            if self._folding is None:
+                negatives = folding_sampler(sampler, self._prepared.by_context)
+                negatives.refresh(self.item_embeddings_, threads)
+                self._folding = negatives.tables
+            most = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few different ones, whose tables are kept
+            found = fold_in(
+                histories,
+                strengths(histories.values, self.weighting),
+                self.item_embeddings_,
+                dim=int(self.dim),
+                tables=for_histories(self._folding, histories, int(self.seed)),
+                weigher=self._weigher(histories.n_columns, most),
+                rules=self._step_tables(self._prepared, histories.effective_counts),
+                passes=int(self.fold_in_epochs),
+                seed=int(self.seed),
+                threads=threads,
+            )
+        return unit_rows(found, self._cosine)
+
+    def _is_solved_for(self) -> bool:
+        """Whether a context's part of the loss is a square on average, with negatives from a fixed distribution."""
+        objective, sampler, weight = self.recipe()
+        square = isinstance(objective, Pointwise) and objective.loss == "square" and not self.normalize
+        return square and weight is None and isinstance(sampler, Uniform | Popularity | InBatch)
+
+    def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
+        raise SettingError(
+            f"{type(self).__name__} learns from sampled negatives, and how much an item loses by them depends on how "
+            "often it is drawn: an item that is not there has no such part of the loss to fold it in by. Let "
+            "partial_fit(events) learn new items, or take IALS, whose loss is over all pairs"
+        )
+
+    def _similarity(self, codes: Codes) -> DotProductScorer:
+        """Cosine of the items' embeddings, biases aside."""
+        vectors = unit_rows(self._item_vectors, self._latent)
+        return DotProductScorer(vectors[codes], vectors)
+
+    def _check_arrays(self) -> None:
+        super()._check_arrays()
+        self._require_shape("item_embeddings_", (len(self.items_), self._width))
+        self.training_, self.best_epoch_ = [], None
+        self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+        self._keep_prepared(self._precompute(self.seen_))
+
+    def _largest(self) -> float:
+        folding_in = longest(self.item_embeddings_) ** 2 * max(1.0, float(self.learning_rate)) * self._width
+        return largest_of(super()._largest(), folding_in)
+
+
+@lru_cache(maxsize=16)
+def _weigher(weight: Weight | None, n_items: int, longest_history: int) -> WeightTables:
+    """The tables of a weight, for so many items and histories of up to so many of them."""
+    if isinstance(weight, LambdaRank):
+        return WeightTables(LAMBDA, np.zeros(1, np.float32), weight.tables(n_items, longest_history))
+    if isinstance(weight, Penalty):
+        return WeightTables(PENALTY, weight.table(n_items), _NO_LAMBDAS)
+    return WeightTables(PLAIN, np.zeros(1, np.float32), _NO_LAMBDAS)
+
+
+def folding_sampler(sampler: Sampler, histories: SparseRows) -> BoundSampler:
+    """The sampler for a context by itself, which has no batch: InBatch is popularity then."""
+    if isinstance(sampler, InBatch):
+        return Popularity(1.0, sampler.exclude).bind(histories)
+    return sampler.bind(histories)

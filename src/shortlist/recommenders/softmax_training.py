@@ -1,0 +1,109 @@
+"""Matrix factorization under the softmax loss: its epochs and its folding in, from a recommender's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from shortlist.data.sparse_rows import SparseRows
+from shortlist.errors import SettingError
+from shortlist.objectives import Softmax
+from shortlist.objectives.weighting import strengths
+from shortlist.sampling import AllItems, InBatch, Popularity, Uniform
+from shortlist.solvers.optimizers import CODES, OptimizerState
+from shortlist.solvers.sgd import learning_rate
+from shortlist.solvers.softmax import BatchNegatives, CatalogueNegatives, SharedNegatives, SoftmaxSteps
+from shortlist.solvers.softmax_fold_in import SoftmaxFoldIn
+
+if TYPE_CHECKING:
+    from shortlist.recommenders.sgd_factorization import PairStats, SGDFactorization
+    from shortlist.solvers.epochs import Embeddings, Loop
+
+
+def softmax_loop(
+    model: SGDFactorization,
+    prepared: PairStats,
+    contexts: Embeddings,
+    items: Embeddings,
+    threads: int | None,
+    epochs: int,
+) -> Loop:
+    """What runs the epochs."""
+    objective, sampler, _ = model.recipe()
+    assert isinstance(objective, Softmax)
+    kind = CODES[model.optimizer]
+    rows = prepared.by_context
+    weights = pair_weights(model, prepared, rows)
+    return SoftmaxSteps(
+        rows,
+        weights,
+        contexts,
+        items,
+        temperature=float(objective.temperature),
+        dim=int(model.dim),
+        normalize=bool(model.normalize),
+        exclude=sampler.exclude,
+        negatives=_shared(model, prepared),
+        batch=int(model.batch),  # type: ignore[attr-defined]
+        kind=kind,
+        states=(OptimizerState.of(kind, contexts.shape), OptimizerState.of(kind, items.shape)),
+        rates=model._rates(),
+        ridges=model._ridges(),
+        schedule=lambda done: learning_rate(model.schedule, done, int(model.schedule_epochs or epochs)),
+        seed=int(model.seed),
+        threads=threads,
+    )
+
+
+def softmax_fold_in(model: SGDFactorization, histories: SparseRows, threads: int | None) -> npt.NDArray[np.float32]:
+    """Contexts with these histories, the items being as they are."""
+    if model._folding is None:
+        model._folding = _folding(model, model.item_embeddings_, threads)
+    found: npt.NDArray[np.float32] = model._folding(histories, pair_weights(model, model._prepared, histories), threads)
+    return found
+
+
+def pair_weights(model: SGDFactorization, prepared: PairStats, rows: SparseRows) -> npt.NDArray[np.float32]:
+    """α of each pair of these rows: its strength, and what its context and its item weigh."""
+    weights = strengths(rows.values, model.weighting, rows.confidence)
+    of_contexts, of_items = prepared.contexts.new(rows.effective_counts), prepared.items.values
+    if len(of_contexts) > 1:
+        weights = weights * np.repeat(of_contexts, rows.lengths)
+    return weights * of_items[rows.indices] if len(of_items) > 1 else weights
+
+
+def check_softmax_sampler(sampler: object) -> None:
+    """Refuse samplers without a q that a whole batch can share."""
+    if not isinstance(sampler, AllItems | Uniform | Popularity | InBatch):
+        raise SettingError(
+            f"sampler is {sampler}, whose q a batch cannot share; for Softmax take AllItems(), Uniform(), "
+            "Popularity() or InBatch()"
+        )
+
+
+def _shared(model: SGDFactorization, prepared: PairStats) -> SharedNegatives | None:
+    sampler = model.recipe().sampler
+    if isinstance(sampler, AllItems):
+        return None
+    if isinstance(sampler, InBatch):
+        return BatchNegatives(prepared.counts)
+    if isinstance(sampler, Popularity):
+        return CatalogueNegatives(sampler.bind(prepared.by_context).popularity, int(model.n_negatives))
+    return CatalogueNegatives(np.ones(len(prepared.counts)), int(model.n_negatives))
+
+
+def _folding(model: SGDFactorization, items: Embeddings, threads: int | None) -> SoftmaxFoldIn:
+    objective, sampler, _ = model.recipe()
+    assert isinstance(objective, Softmax)
+    return SoftmaxFoldIn(
+        items,
+        temperature=float(objective.temperature),
+        dim=int(model.dim),
+        normalize=bool(model.normalize),
+        exclude=sampler.exclude,
+        ridge=model._ridges()[0],
+        passes=int(model.fold_in_epochs),
+        threads=threads,
+    )
