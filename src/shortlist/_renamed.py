@@ -23,9 +23,9 @@ METHODS: dict[str, dict[str, str]] = {"SGDFactorization": {"composition": "recip
 # Names in modules that users import from.
 NAMES: dict[str, dict[str, str]] = {
     "shortlist": {"Written": "BatchResult", "Warmed": "WarmUpResult"},
-    "shortlist.metrics": {"untrained": "cold_share"},
-    "shortlist.sampling": {"Everything": "AllItems", "Negatives": "BoundSampler", "Tables": "SamplerTables"},
-    "shortlist.tuning": {
+    "metrics": {"untrained": "cold_share"},
+    "sampling": {"Everything": "AllItems", "Negatives": "BoundSampler", "Tables": "SamplerTables"},
+    "tuning": {
         "Contest": "TunedComparison",
         "Grows": "Increasing",
         "Whole": "Integer",
@@ -52,25 +52,18 @@ def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True)
     Args:
         owner: the class they are for.
         settings: by name; both names of one setting are refused.
-        warn: whether old names warn. Without it, old parts in texts are replaced too: these settings come from a file.
+        warn: whether old names warn; not for settings that come from a saved model.
     """
     table = _table(SETTINGS, owner)
     today: dict[str, Any] = {}
     for name, value in settings.items():
-        new = (new_setting(owner, name) if warn else table.get(name, name)) if name in table else name
-        if new in today or (new != name and new in settings):
+        new = table.get(name, name)
+        if new != name and new in settings:
             raise SettingError(f"{name} and {new} are the old and the new name of one setting; pass {new} alone")
-        today[new] = value if warn or not isinstance(value, str) else _with_new_parts(value)
+        if new != name and warn:
+            _warn(f"the setting {name} of {owner.__name__}", new)
+        today[new] = _with_new_parts(value, warn=warn) if isinstance(value, str) else value
     return today
-
-
-def new_part(name: str) -> str:
-    """Return today's name of a part that a text names; an old name warns."""
-    new = {old.lower(): part for old, part in PARTS.items()}.get(name.lower())
-    if new is None:
-        return name
-    _warn(name, new)
-    return new
 
 
 def new_metric(name: str) -> str:
@@ -84,7 +77,7 @@ def new_metric(name: str) -> str:
 
 def name_in(module: str, name: str) -> str:
     """Return today's name of what a module no longer has, with a warning; AttributeError if it never had it."""
-    new = NAMES.get(module, {}).get(name)
+    new = NAMES.get(module.removeprefix("shortlist."), {}).get(name)
     if new is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     _warn(f"{module}.{name}", f"{module}.{new}")
@@ -107,9 +100,12 @@ def _table(tables: Mapping[str, dict[str, str]], owner: type) -> dict[str, str]:
     return merged
 
 
-def _with_new_parts(text: str) -> str:
+def _with_new_parts(text: str, *, warn: bool) -> str:
     for old, new in PARTS.items():
-        text = re.sub(rf"\b{old}\b(?=\(|$)", new, text)
+        changed = re.sub(rf"^\s*{old}\b(?=\s*(\(|$))", new, text, flags=re.IGNORECASE)
+        if changed != text and warn:
+            _warn(old, new)
+        text = changed
     return text
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2] / "src" / PACKAGE
 
 @dataclass(frozen=True)
 class Module:
-    """One file of Python: `name` is `shortlist.data.sparse_rows`; a package's `__init__` has the name of the package."""
+    """One file of Python: `name` is `shortlist.data.sparse_rows`; `__init__` has its package's name."""
 
     name: str
     path: str

@@ -103,14 +103,14 @@ def test_behind_the_cut_nothing_changes():
     ],
 )
 def test_metrics_that_there_are_not(text):
-    with pytest.raises(SettingError, match="expected 'ndcg', 'ap' or 'auc', or one with a cut"):
+    with pytest.raises(SettingError, match="expected 'ndcg', 'ap' or 'auc', or a metric with a cutoff"):
         LambdaRank(text)
 
 
 def test_other_settings():
     with pytest.raises(SettingError, match="ranks is 'guessed'; expected one of 'sampled', 'exact'"):
         LambdaRank(ranks="guessed")
-    with pytest.raises(SettingError, match="candidates is 0; expected a whole number of at least 1"):
+    with pytest.raises(SettingError, match="candidates is 0; expected an integer ≥ 1"):
         LambdaRank(candidates=0)
 
 
@@ -170,3 +170,12 @@ def test_impossible_ranks(text, positive, negative, positives, n_items, name):
 def test_a_swap_in_a_huge_catalogue_needs_no_table_of_it():
     assert LambdaRank("ndcg").change(1, 3, [1], 2**31 - 1) == 0.5
     assert LambdaRank("auc").change(1, 2**31 - 1, [1], 2**31 - 1) == pytest.approx(1)
+
+
+def test_the_change_is_normalised_by_all_positives():
+    """|M(r_i) − M(r_j)| of one relevant item, read literally, has the normaliser of a single positive."""
+    gain = lambda rank: 1 / np.log2(rank + 1)  # noqa: E731
+    positives = [2, 5, 9]
+    change = LambdaRank("ndcg").change(5, 1, positives, 20)
+    assert change == pytest.approx((gain(1) - gain(5)) / (gain(1) + gain(2) + gain(3)), rel=1e-5)
+    assert change != pytest.approx(gain(1) - gain(5), rel=0.1)

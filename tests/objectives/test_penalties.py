@@ -49,5 +49,5 @@ def test_the_step_and_the_top_are_different():
 @pytest.mark.parametrize("kind", [Step, TopN])
 @pytest.mark.parametrize("n", [0, -1, 1.5, "3", None, True])
 def test_places_are_counted_in_whole_numbers(kind, n):
-    with pytest.raises(SettingError, match=r"n is .*; expected a whole number of at least 1"):
+    with pytest.raises(SettingError, match=r"n is .*; expected an integer ≥ 1"):
         kind(n)
