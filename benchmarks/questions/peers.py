@@ -19,8 +19,8 @@ benchmarks/results/peers. Ratios are within a turn, Shortlist directly before th
   it, else what is nearest; then there is also the ratio to the same loss of Shortlist. Set-up is not counted, nor is
   the step that ends a fit of Shortlist, which takes about as long as an epoch.
 
-`table` prints the table of the README from what is kept. A worker's epochs are not the same work: three steps of
-conjugate gradients, a Cholesky solve and a pass of sampled pairs differ in what they learn.
+`table` prints the table of the README from what is kept. Epochs of different libraries are not the same work: three
+steps of conjugate gradients, a Cholesky solve and a pass of sampled pairs differ in what they learn.
 """
 
 from __future__ import annotations

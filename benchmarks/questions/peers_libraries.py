@@ -192,7 +192,9 @@ LENSKIT = Library(
         "BPR": YES,  # lenskit.flexmf.FlexMFImplicitScorer(preset="bpr")
         "WARP": YES,  # lenskit.flexmf.FlexMFImplicitScorer(preset="warp")
         "fold-in": YES,  # RecQuery(history_items=) and ALSBase.new_user_embedding
-        "filters": YES,  # lenskit.recommend(pipeline, query, n, items=): allowed items only
+        # lenskit.recommend(pipeline, query, n, items=): allowed items only; seen items among them are recommended too,
+        # so one leaves them out of `items`
+        "filters": YES,
         # RunAnalysisResult.list_summary has mean, median and standard deviation: no intervals
     },
 )
