@@ -18,7 +18,7 @@ from benchmarks.lib.markdown import GPU, SHORT, figure, number, percent, provena
 from benchmarks.lib.paths import PAGE, QUALITY, SPEED, TRIALS
 from benchmarks.lib.trials import complete, settings_of, trials
 from benchmarks.quality.rows import PUBLISHED, SETS, DataSet, Row, data_set
-from benchmarks.questions import fold_in_quality, slate_diversity
+from benchmarks.questions import fold_in_quality, peers_table, slate_diversity
 from benchmarks.questions import tables as question_tables
 from benchmarks.speed import fold_in, retrieval
 from shortlist.evaluation.comparison import verdict_of
@@ -51,6 +51,7 @@ def rendered(text: str) -> str:
         "fold-in quality": fold_in_quality.people,
         "slates": slate_diversity.curve,
         "retrieval": retrieval.board,
+        "peers": peers_table.table,
     }
     regions = {"quality": quality, "speed": speed, "tuning": tuning, "starts": starts, **more}
     for name, content in ((name, of_now()) for name, of_now in regions.items()):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.questions.peers install [--libraries implicit ...] [--venvs FOLDER]
     python -m benchmarks.questions.peers measure [--libraries implicit ...] [--venvs FOLDER] [--only epoch ...]
-    python -m benchmarks.questions.peers table
+    python -m benchmarks.questions.peers table [--short]
 
 `install` makes an environment for each library and measures how much it grows by `pip install NAME`, without pip and
 setuptools: bytes of all files, those compiled by pip included. PyTorch is installed first where a library needs it, so
@@ -19,7 +19,8 @@ benchmarks/results/peers. Ratios are within a turn, Shortlist directly before th
   it, else what is nearest; then there is also the ratio to the same loss of Shortlist. Set-up is not counted, nor is
   the step that ends a fit of Shortlist, which takes about as long as an epoch.
 
-`table` prints the table of the README from what is kept. Epochs of different libraries are not the same work: three
+`table` prints the table of docs/benchmarks.md from what is kept, with `--short` that of the README. Epochs of
+different libraries are not the same work: three
 steps of conjugate gradients, a Cholesky solve and a pass of sampled pairs differ in what they learn.
 """
 
@@ -44,7 +45,8 @@ def main() -> None:
     measure_options.add_argument("--only", nargs="+", choices=questions, default=list(questions))
     for options in (install_options, measure_options):
         options.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "peers-venvs")
-    commands.add_parser("table", help="print the table from what is kept")
+    table_options = commands.add_parser("table", help="print the table from what is kept")
+    table_options.add_argument("--short", action="store_true", help="with the notes of the README only")
     arguments = parser.parse_args()
     if arguments.command == "install":
         from benchmarks.questions.peers_install import install
@@ -55,9 +57,9 @@ def main() -> None:
 
         measure(arguments.libraries, arguments.venvs.absolute(), arguments.turns, arguments.only)
     else:
-        from benchmarks.questions.peers_table import table
+        from benchmarks.questions.peers_table import short_table, table
 
-        print(table())
+        print(short_table() if arguments.short else table())
 
 
 if __name__ == "__main__":

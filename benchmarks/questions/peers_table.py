@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from benchmarks.questions.peers_libraries import FEATURES, LIBRARIES, PART, Library
@@ -14,13 +15,32 @@ WITH_CUDA_MB = {"lenskit": 5940}
 
 
 def table() -> str:
-    """The table and what must be said below it."""
+    """Return the table with all notes, for docs/benchmarks.md."""
     sections = {name: read(name) for name in LIBRARIES}
+    return "\n".join([*table_lines(sections), "", *notes(sections)])
+
+
+def short_table() -> str:
+    """Return the table with the notes that a reader of the README needs."""
+    sections = {name: read(name) for name in LIBRARIES}
+    data = sections["shortlist"]["epoch"]["data"]
+    note = (
+        f"Epoch and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
+        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, times Shortlist's. ndcg@20: the default "
+        f"model on Online Retail, with a 95 % interval. Filters: exactly n results whenever n items remain. {PART} for "
+        "some models, or with another package. ᵃ With PyTorch, CPU build. ᵇ The figures are those of its fork "
+        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ Not iALS, but the nearest it has. "
+        "[How this was measured](docs/benchmarks.md#beside-other-libraries)."
+    )
+    return "\n".join([*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False)])
+
+
+def table_lines(sections: dict[str, Any]) -> list[str]:
+    """Return the lines of the table: one for each library."""
     titles = ["library", "install, MB", "epoch", "ndcg@20", "evaluation", *FEATURES]
     rows = [row(library, sections[library.name]) for library in LIBRARIES.values()]
     rule = ["---"] + ["---:"] * 4 + [":---:"] * len(FEATURES)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (titles, rule, *rows)]
-    return "\n".join([*lines, "", *notes(sections)])
+    return ["| " + " | ".join(cells) + " |" for cells in (titles, rule, *rows)]
 
 
 def row(library: Library, sections: dict[str, Any]) -> list[str]:
@@ -43,9 +63,9 @@ def size(sections: dict[str, Any]) -> str:
     if "torch_mb" in section:
         text += " ᵃ"
     if "refused" in section and section["refused"]["error"]:
-        text += " ᵇ"
+        text = f"does not install; fork: {text} ᵇ"
     if section["error"]:
-        text += " ᶜ"
+        text += ", does not run ᶜ"
     return text
 
 

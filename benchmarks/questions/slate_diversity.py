@@ -77,8 +77,8 @@ def tables(found: dict[str, Any]) -> str:
         head = ["slate", "number", METRICS[0], "change", *METRICS[1:]]
         parts += [f"**{model}**", table(head, lines)]
     parts.append(
-        f"{found['contexts']:,} contexts, {found['pairs']:,} pairs asked for; * marks a loss of NDCG whose 95 % "
-        "interval leaves out 0."
+        f"{found['contexts']:,} contexts, {found['pairs']:,} held-out pairs; * marks a loss of NDCG whose 95 % "
+        "interval excludes 0."
     )
     return "\n\n".join(parts)
 

@@ -69,7 +69,7 @@ def contexts() -> str:
     events, one = found["events"], found["rows"][0]
     said = (
         f"Training has {events['train']:,} events, the test part {events['later']:,}. {one['trials']} trials for each "
-        f"model and kind of question; of models with a seed the figures are means over {len(one['seeds'])} seeds."
+        f"model and type of question. Scores of models with a seed are means over {len(one['seeds'])} seeds."
     )
     against = "Against IALS on users, by the intervals:\n\n" + "\n".join(verdicts)
     lines_of_pairs = [
@@ -79,7 +79,7 @@ def contexts() -> str:
         for pair in found["pairs"]
         if pair["kind"] == kind
     ]
-    against += "\n\nAgainst what has the same parts without their meaning, or the basket alone (95 % intervals):\n\n"
+    against += "\n\nAgainst the controls (95 % intervals):\n\n"
     against += "\n".join(lines_of_pairs)
     return "\n\n".join([table(head, lines), against, fill(said, 120), settings, provenance([("contexts", found)])])
 
@@ -106,9 +106,9 @@ def cold() -> str:
     head = ["chosen by", "model", "Recall@100", "95 % interval", "to neighbours", "95 % interval"]
     said = (
         f"{test['users']:,} users, {test['candidates']:,} articles as candidates, of which {test['tagged']:,} have "
-        f"tags: with these no model can have more than {figure(test['most'])} ({figure(valid['most'])} on validation, "
-        f"which has {valid['candidates']:,} candidates). Of "
-        f"models with a seed the figures are means over {max(len(row['seeds']) for row in rows)} seeds. Capped recall "
+        f"tags. So no model can exceed {figure(test['most'])} ({figure(valid['most'])} on validation, "
+        f"which has {valid['candidates']:,} candidates). Scores of "
+        f"models with a seed are means over {max(len(row['seeds']) for row in rows)} seeds. Capped recall "
         f"differs by at most {figure(max(row['capped'] - row['recall@100']['mean'] for row in rows))}."
     )
     return "\n\n".join(
@@ -145,10 +145,10 @@ def two_stage() -> str:
     events, one = found["events"], found["protocols"][0]
     said = (
         f"Training has {events['train']:,} events, the held-out part {events['held out']:,}, the test part "
-        f"{events['test']:,}. {len(one['trials'])} trials of IALS for each protocol; figures are means over "
+        f"{events['test']:,}. {len(one['trials'])} trials of IALS for each protocol; scores are means over "
         f"{len(one['rows'][0]['ndcg@20']['seeds'])} seeds."
     )
-    about = ["repeats", "second stage", "lists learnt from", "features", "trees", "first by gain"]
+    about = ["repeats", "second stage", "lists learned from", "features", "trees", "first by gain"]
     return "\n\n".join(
         [
             table([*head, recall.capitalize()], lines),
@@ -174,10 +174,10 @@ def _apart(row: dict[str, Any]) -> list[str]:
 
 def _verdict(rows: list[dict[str, Any]]) -> str:
     """Which models are above, below, or neither."""
-    groups: dict[str, list[str]] = {"above": [], "below": [], "not told apart": []}
+    groups: dict[str, list[str]] = {"above": [], "below": [], "no real difference": []}
     for row in rows:
         low, high = row["difference_interval"]
-        groups["above" if low > 0 else "below" if high < 0 else "not told apart"].append(row["model"])
+        groups["above" if low > 0 else "below" if high < 0 else "no real difference"].append(row["model"])
     return "; ".join(f"{name}: {', '.join(models)}" for name, models in groups.items() if models) + "."
 
 

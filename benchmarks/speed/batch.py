@@ -94,7 +94,7 @@ def measure_time(args: argparse.Namespace) -> None:
     if args.record:
         record(
             f"batch-gemm-{args.n}-{args.ids}",
-            question=f"lists of {args.n} for everybody, {size}, ids are {args.ids}, seen items left out",
+            question=f"lists of {args.n} for every user, {size}, ids are {args.ids}, seen items excluded",
             ours="`write_lists`",
             against="bare `numpy.matmul`",
             what="time / bound",
@@ -118,7 +118,7 @@ def measure_memory(args: argparse.Namespace) -> None:
     if args.record:
         record(
             "batch-memory",
-            question=f"lists of {args.n} for everybody, {size}",
+            question=f"lists of {args.n} for every user, {size}",
             ours="`write_lists`",
             against="2 GB beyond the model",
             what="memory / limit",

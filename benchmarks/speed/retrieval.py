@@ -524,7 +524,7 @@ def board() -> str:
         told = ", ".join(f"{name} ({recall:.3f})".replace("0.", ".") for name, recall in raced["stopped"].items())
         parts.append(f"Recall .95 was not reached by {told}: the highest of their settings is in brackets.")
     built = ", ".join(f"{name} {seconds:.0f}" for name, seconds in raced["build_seconds"].items())
-    parts.append(f"Seconds to build, two threads (ours with its choice of settings and its measuring): {built}.")
+    parts.append(f"Seconds to build, two threads (Shortlist's includes choosing and measuring settings): {built}.")
     lines = []
     for kind in ("ivf-flat", "ivf-pq", "hnsw"):
         for space in ("inner product", "l2"):
@@ -553,7 +553,7 @@ def _knob(name: str, knob: Any) -> str:
 
 
 def draw() -> None:
-    """The picture of docs/guide.md: recall against time."""
+    """The picture of docs/theory.md: recall against time."""
     import matplotlib as mpl
 
     mpl.use("svg")
