@@ -1,4 +1,4 @@
-"""From events to a shortlist in a few lines, on the bundled data.
+"""Fit, compare and recommend in a few lines, on the bundled data.
 
 python examples/online_retail.py
 """
@@ -17,6 +17,6 @@ customer = split.truth.contexts.ids()[0]
 offers = model.recommend([customer], n=5).to_polars()
 print(offers.join(data.items, on="product", maintain_order="left"))
 
-# Someone who was never seen, by what they have in their basket.
+# A new customer, by the items in the basket.
 basket = ["22423", "85123A"]
 print(model.recommend(history=[basket], n=5).to_polars().join(data.items, on="product", maintain_order="left"))

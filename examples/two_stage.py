@@ -1,4 +1,6 @@
-"""A second stage on top of iALS, on the bundled data: train | held out for the reranker | test, one after the other.
+"""iALS with a reranker as second stage, on the bundled data.
+
+The data are split by time: train | held out for the reranker | test.
 
 pip install "shortlist[rerank]"
 python examples/two_stage.py
@@ -9,15 +11,15 @@ import polars as pl
 import shortlist as sl
 
 data = sl.datasets.load("online-retail")
-test = sl.splits.by_time(data.interactions, test=0.1)  # what the whole is judged by, at the end
-held = sl.splits.by_time(test.train, test=0.1)  # what the reranker learns from
+test = sl.splits.by_time(data.interactions, test=0.1)  # for the final evaluation
+held = sl.splits.by_time(test.train, test=0.1)  # for training the reranker
 
 
 def stage_one(events: sl.Interactions) -> sl.IALS:
     return sl.IALS(dim=64, regularization=0.003, unobserved_weight=1.0, epochs=6).fit(events)
 
 
-# What stage one does not know: words of the title, and the price.
+# Features that stage one does not use: words of the title, and the price.
 words = data.items.with_columns(pl.col("title").str.split(" "))
 items = sl.Features.from_frame(
     words, id="product", multi_valued="title", numeric={"price": "log"}, min_count={"title": 50}
@@ -26,7 +28,7 @@ two = sl.TwoStage(stage_one(held.train), sl.LambdaMART(), candidates=100, item_f
 print(two, "\n")
 print(two.reranker.importance().head(8), "\n")
 
-# The same second stage on a stage one that knows everything up to the test.
+# The same reranker on a first stage trained on everything before the test.
 two = two.with_first(stage_one(test.train))
 result = sl.evaluate(two, test, ["ndcg@20", "recall@20"])
 print(result, "\n")

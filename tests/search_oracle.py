@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shortlist.retrieval import Filters
-from shortlist.retrieval.filters import left_numpy
+from shortlist.retrieval.filters import passes_numpy
 from shortlist.retrieval.order import make_order, ties_numpy
 from shortlist.retrieval.select import best_numpy
 
@@ -31,7 +31,7 @@ def full_ranking(table, q, filters, priority, tie_seed, query_keys):
     """The item codes that the filters leave for query q, best first."""
     n_queries, n_items = table.shape
     order = make_order(n_queries, n_items, priority, tie_seed, query_keys, np.empty(0, np.int32))
-    codes = np.flatnonzero(left_numpy(filters or Filters(), q, n_items)).astype(np.int32)
+    codes = np.flatnonzero(passes_numpy(filters or Filters(), q, n_items)).astype(np.int32)
     return best_numpy(table[q, codes], ties_numpy(order, q, codes), codes, n_items)
 
 

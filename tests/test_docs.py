@@ -106,6 +106,12 @@ def test_the_guide_runs(folder, capsys):
     assert run("docs/guide.md", folder)
 
 
+@pytest.mark.slow
+def test_theory_runs(folder, capsys):
+    run("docs/theory.md", folder)
+    assert "mean rank" in capsys.readouterr().out
+
+
 def test_the_tutorial_runs(folder, capsys):
     shell = run("docs/tutorial.md", folder)
     said = capsys.readouterr().out
@@ -115,7 +121,7 @@ def test_the_tutorial_runs(folder, capsys):
         "messy.csv",
         "on_bad='drop'",
         "cold_share@20",
-        "test pairs that repeat a pair of the history",
+        "test pairs already in training",
     ):
         assert expected in said, expected
     assert "C-0042" in shell
@@ -161,8 +167,17 @@ def test_examples_run(script):
     assert done.stdout
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+                linked = page.parent / target if target else page
+                assert linked.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in anchors(linked), f"{page.name}: {target}#{anchor}"

@@ -143,7 +143,7 @@ def test_temporary_files_of_others_are_not_trusted(box, how):
         pytest.skip("only root can give a folder away")
     found, said = box.run()
     assert found == {"compiled": 1, "why": None}  # neither read from nor written to
-    assert "someone else" in said
+    assert "another user" in said
 
 
 def test_no_folder_at_all(box):
@@ -157,7 +157,7 @@ def test_no_folder_at_all(box):
     found, said = box.run(twice, **environment)
     assert found == {"compiled": 1, "why": None}
     (line,) = said.splitlines()
-    assert line.startswith("shortlist: compiled kernels cannot be kept")
+    assert line.startswith("shortlist: compiled kernels cannot be cached")
     assert "SHORTLIST_CACHE_DIR" in line
     assert box.run(code, **environment, SHORTLIST_COMPILE_NOTE="0")[1] == ""
 
@@ -166,7 +166,7 @@ def test_no_folder_at_all(box):
 def test_a_full_disk_ends_nothing(box):
     found, said = box.run(FULL + CODE)
     assert found["compiled"] == 1
-    assert "cannot be kept" in said
+    assert "cannot be cached" in said
     assert not kernels(box.package)
     assert not list(box.folder.rglob("*.tmp.*"))
     assert box.run()[0]["compiled"] == 1
@@ -240,16 +240,16 @@ def test_the_next_folder_takes_what_one_cannot(tmp_path, monkeypatch):
         write(self, name, data)
 
     monkeypatch.setattr(_kernel_cache._Entries, "_save_data", save_data)
-    monkeypatch.setattr(_kernel_cache, "_unkept", [])
+    monkeypatch.setattr(_kernel_cache, "_cache_errors", [])
     cache.save_overload(result.signature, result)
     assert not kernels(tmp_path / "full")
     assert len(kernels(tmp_path / "free")) == 1
     loaded = cache.load_overload(result.signature, doubled.targetctx)
     assert loaded.signature == result.signature
-    _kernel_cache.require_kept()
+    _kernel_cache.require_cached()
     cache_in(full).save_overload(result.signature, result)
     with pytest.raises(ShortlistError, match=r"No space left on device\); set SHORTLIST_CACHE_DIR"):
-        _kernel_cache.require_kept()
+        _kernel_cache.require_cached()
 
 
 def test_a_function_without_a_file_is_compiled_all_the_same():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist._parts import part_of, text_of
+from shortlist._parts import format_part, parse_part
 from shortlist.errors import SettingError, ShortlistError
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Linear, Pairwise, Pointwise, Softmax, Step, TopN
 from shortlist.sampling import SAMPLERS, AdaptiveRank, AllItems, InBatch, Popularity, Rejection, Uniform
@@ -34,9 +34,9 @@ PARTS = [
 
 @pytest.mark.parametrize("part", PARTS, ids=repr)
 def test_there_and_back(part):
-    assert part_of("part", repr(part), KINDS) == part
-    assert part_of("part", text_of(part), KINDS) == part
-    assert part_of("part", part, KINDS) is part
+    assert parse_part("part", repr(part), KINDS) == part
+    assert parse_part("part", format_part(part), KINDS) == part
+    assert parse_part("part", part, KINDS) is part
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_there_and_back(part):
     ],
 )
 def test_how_it_may_be_written(text, part):
-    assert part_of("part", text, KINDS) == part
+    assert parse_part("part", text, KINDS) == part
 
 
 def test_numbers_of_numpy_are_written_as_plain_ones():
     part = Rejection(np.float32(0.5), np.int64(7))
-    assert text_of(part) == "Rejection(margin=0.5, rounds=7, exclude='history')"
-    assert part_of("part", text_of(part), KINDS) == part
+    assert format_part(part) == "Rejection(margin=0.5, rounds=7, exclude='history')"
+    assert parse_part("part", format_part(part), KINDS) == part
 
 
 BAD = [
@@ -130,14 +130,14 @@ BAD = [
 @pytest.mark.parametrize("text", BAD, ids=lambda text: ascii(text[:40]))
 def test_what_is_no_part_is_refused(text):
     with pytest.raises(SettingError) as told:
-        part_of("sampler", text, KINDS)
+        parse_part("sampler", text, KINDS)
     assert len(str(told.value)) < 1_500
 
 
 @given(st.text(max_size=60) | st.text("Uniform()[]{},='\"0123456789.-+*:#\\\n \tj_", max_size=60))
 def test_any_text_is_a_part_or_refused(text):
     with suppress(SettingError):
-        part_of("part", text, KINDS)
+        parse_part("part", text, KINDS)
 
 
 def test_nothing_is_executed(tmp_path):
@@ -152,7 +152,7 @@ def test_nothing_is_executed(tmp_path):
         f"Uniform(**{{'exclude': open({str(there)!r}, 'w')}})",
     ):
         with pytest.raises(SettingError):
-            part_of("sampler", text, KINDS)
+            parse_part("sampler", text, KINDS)
     assert not there.exists()
 
 
@@ -161,23 +161,23 @@ def test_what_is_neither_object_nor_text(given):
     with pytest.raises(
         SettingError, match=r"sampler is .*; expected one of Pointwise, .* as text such as \"Pointwise\("
     ):
-        part_of("sampler", given, KINDS)
+        parse_part("sampler", given, KINDS)
 
 
 def test_messages_say_the_way_out():
     def told(text, kinds=SAMPLERS):
         with pytest.raises(SettingError) as error:
-            part_of("sampler", text, kinds)
+            parse_part("sampler", text, kinds)
         return str(error.value)
 
     assert told("Unifrom()") == (
         "sampler is 'Unifrom()'; did you mean Uniform? expected one of Uniform, Popularity, InBatch, AdaptiveRank, "
-        "Rejection, Everything, as an object or as text such as \"Uniform(exclude='history')\""
+        "Rejection, AllItems, as an object or as text such as \"Uniform(exclude='history')\""
     )
     assert "did you mean" not in told("Zzz()")
     assert told("Popularity(b=1)") == "sampler is 'Popularity(b=1)'; the settings of Popularity are: beta, exclude"
     assert told("Linear(1)", WEIGHTS) == "sampler is 'Linear(1)'; the settings of Linear are: none"
-    assert told("Popularity(beta=-1)") == "beta is -1; expected a number of at least 0"
+    assert told("Popularity(beta=-1)") == "beta is -1; expected a number ≥ 0"
     assert "Pairwise" not in told("Pairwise()").partition("expected")[2]  # of another setting
     assert told(Pairwise()).startswith(f"sampler is {Pairwise()}; expected one of Uniform")
     assert issubclass(SettingError, ShortlistError)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shortlist import SettingError
-from shortlist._checks import flag, number, share
+from shortlist._checks import flag, fraction, number
 
 
 @pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.float16(1), np.int8(1), np.float64(1)])
@@ -23,7 +23,7 @@ def test_numbers_of_any_type(value):
     "value", [float("nan"), 10**400, -1, True, "1", None, np.float16("inf"), np.timedelta64(3, "s")]
 )
 def test_what_is_no_usable_number(value):
-    with pytest.raises(SettingError, match=r"x is .*; expected a number of at least 0"):
+    with pytest.raises(SettingError, match=r"x is .*; expected a number ≥ 0"):
         number("x", value)
 
 
@@ -35,6 +35,6 @@ def test_flags():
 
 @pytest.mark.parametrize("value", [1.0001, -0.1, float("nan"), True, "0.5", None, 10**400])
 def test_shares(value):
-    assert [share("x", one) for one in (0, 0.25, np.float32(1))] == [0, 0.25, 1]
+    assert [fraction("x", one) for one in (0, 0.25, np.float32(1))] == [0, 0.25, 1]
     with pytest.raises(SettingError, match=r"x is .*; expected a number from 0 to 1"):
-        share("x", value)
+        fraction("x", value)

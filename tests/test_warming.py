@@ -116,7 +116,7 @@ def test_what_may_be_named():
     assert given[2].epochs == 50
     assert [type(one).__name__ for one in _templates(None)] == sorted(REGISTRY)
     assert [type(one) for one in _templates("popularity")] == [sl.Popularity]
-    with pytest.raises(sl.SettingError, match="no recommender is called"):
+    with pytest.raises(sl.SettingError, match="unknown recommender"):
         _templates(["nonsense"])
     with pytest.raises(sl.SettingError, match="models is 3; expected names"):
         sl.warm_up(3)

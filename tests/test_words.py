@@ -35,7 +35,7 @@ def test_a_history_that_is_no_list_of_lists(model):
             told = advised(lambda ask=ask, wrong=wrong: ask(history=wrong), sl.SettingError, "one history per query")
             right = eval(told.rpartition("write history=")[2])  # noqa: S307  # what the message says
             assert len(ask(history=right)) == 1
-    advised(lambda: model.recommend(history=["01004"]), sl.SettingError, "write ['01004'] for a list of one")
+    advised(lambda: model.recommend(history=["01004"]), sl.SettingError, "write ['01004'] for a single id")
     number = sl.Popularity().fit(sl.Interactions.from_frame({"u": [1], "i": [5]}, context="u", item="i"))
     assert "write history=[[5]]" in advised(lambda: number.recommend(history=5), sl.SettingError)
 
@@ -50,7 +50,7 @@ def test_advice_is_about_the_method_that_was_called(model, tmp_path):
         told = advised(lambda ask=ask: ask(["zoe"], [["02"]]), sl.UnknownIdError, "history=[[…]]")
         assert "skip" not in told
         assert len(ask(None, [["02"]], history=[["01004"]])) == 1
-        told = advised(lambda ask=ask: ask(["ann"], [["zzz"]]), sl.UnknownIdError, "leave unknown ids out")
+        told = advised(lambda ask=ask: ask(["ann"], [["zzz"]]), sl.UnknownIdError, "drop unknown ids")
         assert "history" not in told
         assert "skip" not in told
     for ask in (lambda: model.similar_items(["zzz"]), lambda: model.recommend(history=[["zzz"]])):

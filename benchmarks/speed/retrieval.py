@@ -249,7 +249,7 @@ class Ours(Contestant):
     def _with(self, knob: Any) -> tuple[sl.Index, sl.Index]:
         if knob not in self._kept:
             vectors = self.index.vectors.with_settings(probes=knob[0], refine=knob[1])
-            model, standing = self.index._model, self.some._standing
+            model, standing = self.index._model, self.some._filters
             self._kept[knob] = (sl.Index(model, vectors, ""), sl.Index(model, vectors, "", standing))
         return self._kept[knob]
 

@@ -8,7 +8,7 @@
     sl.evaluate(model, split)
     model.recommend(["user-17"], n=10)
 
-Names are loaded when they are first used, so that importing the package costs next to nothing.
+Names are imported on first use, so `import shortlist` is fast.
 """
 
 from importlib import import_module
@@ -158,7 +158,7 @@ def __getattr__(name: str) -> Any:
         from shortlist._renamed import name_in
 
         return getattr(import_module(__name__), name_in(__name__, name))
-    with HeldSignals():  # NumPy cannot be imported again in this process if Ctrl-C breaks off its first import
+    with HeldSignals():  # if Ctrl-C interrupted the first import of NumPy, this process could never import it
         module = import_module(home)
     value: Any = module if name in _MODULES else getattr(module, name)
     globals()[name] = value

@@ -1,4 +1,4 @@
-"""Arrays that begin where a cache line does."""
+"""Arrays that start at a cache-line boundary."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _LINE = 64  # bytes
 
 
 def aligned(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The array itself where it begins at a cache line and can be written to, else a copy that does.
+    """Return the array if it is contiguous, writable and starts at a cache line; otherwise return a copy that is.
 
-    A row of 16, 32, … floats then is in as few lines as can be. NumPy begins arrays at any 16 bytes, so that each row
-    is in one line more; steps on rows in random places are bound by their lines.
+    A row of 16, 32, … floats then spans the smallest possible number of cache lines. NumPy aligns arrays to 16 bytes
+    only, which can cost one more line per row. That matters for steps on random rows, which are bound by cache misses.
     """
     if array.ctypes.data % _LINE == 0 and array.flags.c_contiguous and array.flags.writeable:
         return array
-    room = np.empty(array.nbytes + _LINE, np.uint8)
-    start = -room.ctypes.data % _LINE
-    out = room[start : start + array.nbytes].view(np.float32).reshape(array.shape)
+    buffer = np.empty(array.nbytes + _LINE, np.uint8)
+    start = -buffer.ctypes.data % _LINE
+    out = buffer[start : start + array.nbytes].view(np.float32).reshape(array.shape)
     out[...] = array
     return out

@@ -1,7 +1,7 @@
-"""A clock that stands still while Numba compiles.
+"""A clock that stops while Numba compiles.
 
-Numba compiles a kernel when it is first called, and keeps it on disk: on a fresh machine the first fit takes a minute
-longer than any later one. Whatever measures work therefore reads this clock.
+Numba compiles a kernel at its first call and caches it on disk, so the first fit on a fresh machine takes a minute
+longer than later ones. All time measurements of work read this clock, so that compilation does not count.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from numba.core.event import Event, Listener, register
 class Compiled(NamedTuple):
     """What this process has compiled so far."""
 
-    kernels: int  # of Shortlist
+    kernels: int  # of Shortlist only
     seconds: float
     cpu_seconds: float
 
 
 class _Compilation(Listener):
-    """Adds up how long Numba has compiled. Its lock lets one thread compile at a time; kernels may nest."""
+    """Total time spent compiling. Numba compiles in one thread at a time; compilations may be nested."""
 
     def __init__(self) -> None:
-        # The seconds of all compilations that have ended, and the event data and the begin of the one that runs.
-        # One tuple, so that other threads always read both as they belong together.
+        # Seconds of all finished compilations; event data and start time of the running one.
+        # A single tuple, so that other threads always read consistent values.
         self._state: tuple[float, dict[str, object] | None, float] = (0.0, None, 0.0)
         self.kernels, self.cpu_seconds = 0, 0.0
-        self._cpu_began = 0.0
+        self._cpu_start = 0.0
 
     def on_start(self, event: Event) -> None:
-        """Begin to count, unless this kernel is compiled for another one."""
+        """Start counting, unless this compilation is nested in another one."""
         seconds, running, _ = self._state
         self.kernels += is_ours(event.data)
-        if running is None or not _compiles(running):
-            self._cpu_began = time.process_time()
+        if running is None or not _is_compiling(running):
+            self._cpu_start = time.process_time()
             self._state = (seconds, event.data, time.perf_counter())
 
     def on_end(self, event: Event) -> None:
-        """Stop counting, when the outermost kernel is compiled."""
-        seconds, running, began = self._state
+        """Stop counting when the outermost compilation ends."""
+        seconds, running, start = self._state
         if running is event.data:
-            self.cpu_seconds += time.process_time() - self._cpu_began
-            self._state = (seconds + time.perf_counter() - began, None, 0.0)
+            self.cpu_seconds += time.process_time() - self._cpu_start
+            self._state = (seconds + time.perf_counter() - start, None, 0.0)
 
     def until(self, now: float) -> float:
-        """Return the seconds of compilation up to this reading of `time.perf_counter`."""
-        seconds, running, began = self._state
-        if running is None or not _compiles(running):
+        """Return the seconds spent compiling until `now`, a value of `time.perf_counter`."""
+        seconds, running, start = self._state
+        if running is None or not _is_compiling(running):
             return seconds
-        return seconds + max(0.0, now - began)
+        return seconds + max(0.0, now - start)
 
 
-def is_ours(running: dict[str, object]) -> bool:
-    """Return whether the kernel that an event of Numba's tells of is one of Shortlist's."""
-    return str(running["dispatcher"].py_func.__module__).startswith("shortlist.")  # type: ignore[attr-defined]
+def is_ours(event_data: dict[str, object]) -> bool:
+    """Return whether an event of Numba is about a kernel of Shortlist."""
+    return str(event_data["dispatcher"].py_func.__module__).startswith("shortlist.")  # type: ignore[attr-defined]
 
 
-def _compiles(running: dict[str, object]) -> bool:
-    """Return whether the compilation still runs: a Ctrl-C may have kept its end from us."""
-    return bool(running["dispatcher"].is_compiling)  # type: ignore[attr-defined]
+def _is_compiling(event_data: dict[str, object]) -> bool:
+    """Return whether the compilation is still running; Ctrl-C can suppress the event that marks its end."""
+    return bool(event_data["dispatcher"].is_compiling)  # type: ignore[attr-defined]
 
 
 _COMPILATION = _Compilation()
@@ -68,17 +68,17 @@ register("numba:compile", _COMPILATION)  # type: ignore[no-untyped-call]
 
 
 def working_seconds() -> float:
-    """Read the clock: like `time.perf_counter`, without the seconds in which any thread compiled.
+    """Return the time in seconds, like `time.perf_counter`, minus the time in which any thread compiled.
 
-    Only differences mean anything. A thread that waits for what another one compiles stands still with it, as the
-    threads of a fit do; the time of one that works meanwhile is told too short. Loading a kernel from the disk takes
-    milliseconds and counts. So does what PyTorch compiles for a GPU.
+    Only differences between two readings are meaningful. If one thread compiles while another one works, the time of
+    the working thread is underestimated; in a fit, all threads wait for the compiler. Loading a kernel from disk takes
+    milliseconds and counts as work. So does compilation by PyTorch for a GPU.
     """
     now = time.perf_counter()
     return now - _COMPILATION.until(now)
 
 
 def compiled() -> Compiled:
-    """Return how many kernels this process has compiled, and how long that took."""
+    """Return how many kernels this process has compiled, and the time it took."""
     seconds = _COMPILATION.until(time.perf_counter())
     return Compiled(_COMPILATION.kernels, seconds, _COMPILATION.cpu_seconds)

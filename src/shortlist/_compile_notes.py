@@ -1,4 +1,4 @@
-"""Lines on standard error about the compiler, which keeps a first call waiting. Light: nothing is imported for it."""
+"""Notes on standard error that tell the user a first call is waiting for the compiler. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-VARIABLE = "SHORTLIST_COMPILE_NOTE"  # 0: no lines
+VARIABLE = "SHORTLIST_COMPILE_NOTE"  # 0: write no notes
 
 _lock = threading.Lock()
-_calls = [0, 0]  # that are inside `silent`; and whether the first of them wanted silence
+_calls = [0, 0]  # how many `silent` blocks are active; whether the outermost one is silent
 
 
 def silenced() -> bool:
-    """Return whether nothing may be written now."""
+    """Return whether notes are switched off at the moment."""
     return bool(_calls[0] and _calls[1]) or os.environ.get(VARIABLE, "").strip() == "0"
 
 
 @contextmanager
 def silent(wanted: bool = True) -> Iterator[None]:
-    """Write no lines inside the `with` block, if that is wanted; whichever thread compiles.
+    """Write no notes inside the `with` block if `wanted`, whichever thread compiles.
 
-    The outermost block decides: a search that tells how far it is has fits in it that do not.
+    The outermost block decides. Example: a search that shows progress runs fits that do not.
     """
     _enter(wanted)
     try:
@@ -34,8 +34,8 @@ def silent(wanted: bool = True) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Write a line, above a progress bar if there is one; rich has put itself in the place of `sys.stderr` then."""
-    with suppress(Exception):  # closed, or None: not worth an error
+    """Write a line; it appears above a progress bar if there is one, because rich then replaces `sys.stderr`."""
+    with suppress(Exception):  # sys.stderr is closed or None: not worth an error
         sys.stderr.write(f"shortlist: {text}\n")
         sys.stderr.flush()
 
@@ -46,7 +46,7 @@ def _enter(wanted: bool) -> None:
 
 
 def _in_child() -> None:
-    global _lock  # noqa: PLW0603  (another thread of the parent may have held it)
+    global _lock  # noqa: PLW0603  (another thread of the parent may have held the lock)
     _lock = threading.Lock()
 
 

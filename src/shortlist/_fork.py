@@ -1,6 +1,7 @@
-"""polars and forks: the threads of its pool stay in the parent, and a child that uses them waits forever.
+"""Protection against hangs of polars after a fork.
 
-Answers of a fitted model never need the pool. What cannot do without it, such as reading files, asks here first.
+A fork does not copy the threads of polars' pool, so a child process that uses the pool waits forever. A fitted model
+answers queries without the pool. Operations that need it, such as reading files, check here first.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from pathlib import Path
 
 from shortlist.errors import ShortlistError
 
-_NAME = re.compile(r"polars-\d+")  # what polars calls the threads of its pool
+_NAME = re.compile(r"polars-\d+")  # the names of polars' pool threads
 _TASKS = Path("/proc/self/task")
 
 
 class _Pool:
-    """Whether polars' pool was running when this process last forked, and whether this process lost it in a fork."""
+    """Whether polars' pool was running at the last fork, and whether this process lost it in a fork."""
 
     def __init__(self) -> None:
         self.was_running = False
@@ -36,23 +37,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def polars_threads() -> bool:
-    """Whether polars may use its thread pool in this process."""
+    """Return whether polars can use its thread pool in this process."""
     return not _pool.lost
 
 
 def require_polars_threads(what: str) -> None:
-    """Raise an error, where polars would hang, that says `what` cannot be done here."""
+    """Raise an error if polars would hang in this process; `what` names the operation in the message."""
     if _pool.lost:
         raise ShortlistError(
             f"{what} needs the threads of polars, which do not survive a fork, and this process was forked after they "
-            "had started. Do it before the fork, or start the process with multiprocessing.get_context('spawn')"
+            "had started. Do this before the fork, or start the process with multiprocessing.get_context('spawn')"
         )
 
 
 def _pool_is_running() -> bool:
     try:
         tasks = list(_TASKS.iterdir())
-    except OSError:  # not Linux: assume that it is
+    except OSError:  # not Linux: assume that the pool is running
         return True
     return any(_NAME.match(_name_of(task)) for task in tasks)
 
@@ -60,5 +61,5 @@ def _pool_is_running() -> bool:
 def _name_of(task: Path) -> str:
     try:
         return task.joinpath("comm").read_text()
-    except OSError:  # it has just ended, which threads of the pool never do
+    except OSError:  # the thread has just ended; threads of the pool never end
         return ""

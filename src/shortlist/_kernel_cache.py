@@ -1,13 +1,13 @@
-"""Where compiled kernels are kept between processes.
+"""Cache of compiled kernels on disk.
 
-Numba keeps them beside the source, or where `NUMBA_CACHE_DIR` says, and only where it can write. Here
+Numba caches kernels next to the source or in `NUMBA_CACHE_DIR`, and only in a writable folder. This cache differs:
 
-* a folder that can only be read is read all the same: an image is built by one user and run by another;
-* where one folder cannot be written, the next is tried, and a full disk ends no fit;
-* a kernel is compiled again when any file of Shortlist that its own file imports has changed: Numba looks at its own
-  file alone, and serves old code where a function that it has inlined is new;
-* an entry says what it is. Numba writes the index before the code, so that a crash between the two, or another process,
-  could put the code of one kernel under the name of another.
+* It reads read-only folders, because an image may be built by one user and run by another.
+* If a folder cannot be written, it tries the next one. A full disk does not end a fit.
+* It compiles a kernel again when any Shortlist file imported by the kernel's file has changed. Numba checks only the
+  kernel's own file, and so returns old code when an inlined function has changed.
+* Each entry records which kernel it contains. Numba writes the index before the code, so a crash between the two, or
+  another process, could store the code of one kernel under the name of another.
 """
 
 from __future__ import annotations
@@ -38,113 +38,114 @@ from shortlist.errors import ShortlistError
 VARIABLE = "SHORTLIST_CACHE_DIR"
 _HOME = Path(__file__).parent
 _IMPORT = re.compile(r"^from (shortlist[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
-_HOW = f"set {VARIABLE} to a folder that can be written"
+_ADVICE = f"set {VARIABLE} to a writable folder"
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A place for kernels, and who says so."""
+    """A folder for compiled kernels, and where its path comes from."""
 
-    path: Path | None  # None: beside the source
-    why: str
-    private: bool = False  # whether nobody else may own it
-    closed: bool = False  # whether nobody else may look into it
+    path: Path | None  # None: next to the source
+    why: str  # where the path comes from
+    private: bool = False  # must belong to the current user
+    closed: bool = False  # must not be accessible to other users
 
     def __str__(self) -> str:
         return f"{_HOME}/**/__pycache__" if self.path is None else str(self.path)
 
     def beside(self, source: Path) -> Path:
-        """Return the folder for the kernels of a file."""
+        """Return the folder for the kernels of a source file."""
         if self.path is None:
             return source.parent / "__pycache__"
-        where = hashlib.sha256(os.fsencode(source.parent)).hexdigest()[:16]  # as there may be several installations
-        return self.path / f"{source.parent.name}-{where}"
+        digest = hashlib.sha256(os.fsencode(source.parent)).hexdigest()[:16]  # distinguishes several installations
+        return self.path / f"{source.parent.name}-{digest}"
 
     def usable(self) -> bool:
-        """Return whether it may be read: kernels are code, so those of someone else are not."""
+        """Return whether it is safe to read: kernels are code, so those of another user are not loaded."""
         if self.path is None or not self.private or not hasattr(os, "geteuid"):
             return True
         try:
-            found = os.lstat(self.path) if self.closed else os.stat(self.path)
+            status = os.lstat(self.path) if self.closed else os.stat(self.path)
         except OSError:
-            return False  # not there, and whoever makes it now is not known
-        shared = stat.S_IMODE(found.st_mode) & 0o077
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not (self.closed and shared)
+            return False  # it does not exist, and another user could create it now
+        shared = stat.S_IMODE(status.st_mode) & 0o077
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not (self.closed and shared)
 
     def make(self, folder: Path) -> None:
-        """Make a folder of kernels inside it; OSError where that cannot be."""
+        """Create a subfolder for kernels; raise OSError if that fails."""
         if self.path is not None:
             self.path.mkdir(mode=0o700 if self.closed else 0o777, parents=True, exist_ok=True)
         if not self.usable():
-            raise PermissionError(errno.EPERM, "it is someone else's, or open to others")
+            raise PermissionError(errno.EPERM, "it belongs to another user or is accessible to others")
         folder.mkdir(parents=True, exist_ok=True)
 
     def writable(self) -> bool:
-        """Return whether kernels can be put into it."""
-        place = self.beside(_HOME / "kernels.py")
+        """Return whether kernels can be written to it."""
+        subfolder = self.beside(_HOME / "kernels.py")
         try:
-            self.make(place)
-            with tempfile.TemporaryFile(dir=place):
+            self.make(subfolder)
+            with tempfile.TemporaryFile(dir=subfolder):
                 return True
         except OSError:
             return False
 
 
 def folders() -> list[Folder]:
-    """Return the places to look for kernels, and to put new ones into the first that can be written.
+    """Return the folders to read kernels from, in order. New kernels go to the first writable one.
 
-    A place that the user names is the only one, unless it cannot be written.
+    If the user names a writable folder, it is the only one.
     """
     chosen = []
     if given := numba.config.CACHE_DIR:  # type: ignore[attr-defined]
         chosen.append(Folder(Path(os.path.abspath(given)), "NUMBA_CACHE_DIR"))
     if given := os.environ.get(VARIABLE, "").strip():
         chosen.append(Folder(Path(os.path.abspath(os.path.expanduser(given))), VARIABLE))
-    for k, one in enumerate(chosen, 1):
-        if one.writable():
+    for k, folder in enumerate(chosen, 1):
+        if folder.writable():
             return chosen[:k]
-    own = Path(AppDirs(appname="shortlist", appauthor=False).user_cache_dir)  # type: ignore[no-untyped-call]
-    found = [*chosen, Folder(None, "beside the package")]
-    if own.is_absolute():  # without a home it is not
-        found.append(Folder(own, "the user's cache", private=True))
-    with suppress(OSError):  # no folder for temporary files
+    user_cache = Path(AppDirs(appname="shortlist", appauthor=False).user_cache_dir)  # type: ignore[no-untyped-call]
+    candidates = [*chosen, Folder(None, "beside the package")]
+    if user_cache.is_absolute():  # relative if the user has no home directory
+        candidates.append(Folder(user_cache, "the user's cache", private=True))
+    with suppress(OSError):  # there is no folder for temporary files
         user = os.geteuid() if hasattr(os, "geteuid") else "kernels"
-        place = Path(tempfile.gettempdir()).absolute() / f"shortlist-{user}"
-        found.append(Folder(place, "temporary files", private=True, closed=True))
-    return found
+        temporary = Path(tempfile.gettempdir()).absolute() / f"shortlist-{user}"
+        candidates.append(Folder(temporary, "temporary files", private=True, closed=True))
+    return candidates
 
 
 def writable() -> Folder | None:
-    """Return the first place that can be written, None where none can."""
-    return next((one for one in folders() if one.writable()), None)
+    """Return the first writable folder, or None if there is none."""
+    return next((folder for folder in folders() if folder.writable()), None)
 
 
 class KernelCache(FunctionCache):
-    """The compiled versions of one kernel on disk; Numba asks it before it compiles, and hands it what it compiled.
+    """The cache of one kernel, with one entry for each combination of argument types.
 
-    Those `for_kernels` cannot be called from Python; they are in the same files under other keys.
+    Numba calls `load_overload` before it compiles and `save_overload` after. Versions `for_kernels` cannot be called
+    from Python; they are stored in the same files under different keys.
     """
 
     def __init__(self, kernel: Callable[..., Any], for_kernels: bool = False) -> None:
         self._py_func, self._name, self._for_kernels = kernel, repr(kernel), for_kernels
         self._source = Path(os.path.abspath(kernel.__code__.co_filename))
-        self._stamp = _stamp(self._source)  # now: an upgrade may replace the files while this process runs
+        self._stamp = _stamp(self._source)  # read now: an upgrade may replace the files while this process runs
         if not for_kernels:
             _caches.append(self)
 
     @property
     def cache_path(self) -> str:
-        """Where kernels are looked for first."""
+        """The folder that is searched first."""
         return str(self._places[0][0].beside(self._source))
 
     @cached_property
     def _places(self) -> list[tuple[Folder, _Entries]]:
         code, tag = self._py_func.__code__, sys.implementation.cache_tag
         name = re.sub("[<>]", "", f"{self._source.stem}.{self._py_func.__qualname__}-{code.co_firstlineno}.{tag}")
-        return [(one, _entries(one.beside(self._source), name, self._stamp)) for one in _folders()]
+        return [(folder, _entries(folder.beside(self._source), name, self._stamp)) for folder in _folders()]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel for these types from the first folder that has it, None where none has."""
+        """Return the kernel for these types from the first folder that has it, or None."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         for folder, entries in self._places:
@@ -153,46 +154,46 @@ class KernelCache(FunctionCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel in the first folder that takes it."""
+        """Save a kernel in the first folder that can be written."""
         if data.library.has_dynamic_globals:
             return
         key, payload = self._index_key(sig, data.library.codegen), data._reduce()
-        trouble = []
+        errors = []
         for folder, entries in self._places:
             try:
                 folder.make(folder.beside(self._source))
                 entries.save(key, payload)
                 return
             except OSError as error:
-                trouble.append(f"{folder.beside(self._source)}: {error.strerror or error}")
-        _not_kept(trouble)
+                errors.append(f"{folder.beside(self._source)}: {error.strerror or error}")
+        _report_not_cached(errors)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return super()._index_key(sig, codegen), self._for_kernels  # type: ignore[no-untyped-call]
 
-    def is_kept(self) -> bool:
-        """Return whether it is on disk, for any types."""
+    def is_cached(self) -> bool:
+        """Return whether the kernel is on disk for at least one combination of types."""
         return any(folder.usable() and entries.any() for folder, entries in self._places)
 
     def flush(self) -> None:
-        """Forget nothing: Numba calls it to compile everything anew, which nobody does here."""
+        """Do nothing: Numba calls this to recompile everything, which Shortlist never requests."""
 
 
 class _Entries(IndexDataCacheFile):
-    """The files of one kernel in one folder. What cannot be read, or is of another kernel, is not there."""
+    """The cache files of one kernel in one folder. Unreadable entries and entries of other kernels count as missing."""
 
     def save(self, key: Any, data: Any) -> None:
         super().save(key, (self._source_stamp, key, data))  # type: ignore[no-untyped-call]
 
     def load(self, key: Any) -> Any:
         try:
-            stamp, found, data = super().load(key)  # type: ignore[no-untyped-call]
-        except Exception:  # whatever a damaged pickle raises, and None where there is none
+            stamp, stored_key, data = super().load(key)  # type: ignore[no-untyped-call]
+        except Exception:  # any error from a damaged pickle; TypeError if there is no entry
             return None
-        return data if (stamp, found) == (self._source_stamp, key) else None
+        return data if (stamp, stored_key) == (self._source_stamp, key) else None
 
     def any(self) -> bool:
-        """Return whether there are some."""
+        """Return whether there is at least one entry."""
         return bool(self._load_index())
 
     def _load_index(self) -> dict[Any, str]:
@@ -208,64 +209,66 @@ def _entries(folder: Path, name: str, stamp: str) -> _Entries:
 
 _folders = cache(folders)
 _caches: list[KernelCache] = []
-_unkept: list[str] = []  # what went wrong
-_told: list[bool] = []
+_cache_errors: list[str] = []
+_noted: list[bool] = []  # not empty once the user has been told
 
 
-def _not_kept(trouble: list[str]) -> None:
-    """Say, once in a process, that kernels are compiled for this process alone."""
-    _unkept.extend(trouble)
-    if not _told and not silenced():
-        _told.append(True)
-        note(f"compiled kernels cannot be kept, so every process compiles them again; {_HOW} ({'; '.join(trouble)})")
+def _report_not_cached(errors: list[str]) -> None:
+    """Tell the user, once per process, that compiled kernels cannot be cached."""
+    _cache_errors.extend(errors)
+    if not _noted and not silenced():
+        _noted.append(True)
+        reasons = "; ".join(errors)
+        note(f"compiled kernels cannot be cached, so every process compiles them again; {_ADVICE} ({reasons})")
 
 
-def require_kept() -> None:
-    """Raise an error where something that was compiled could not be kept."""
-    if _unkept:
-        raise ShortlistError(f"compiled kernels cannot be kept ({'; '.join(dict.fromkeys(_unkept))}); {_HOW}")
+def require_cached() -> None:
+    """Raise an error if a kernel that this process compiled could not be cached."""
+    if _cache_errors:
+        reasons = "; ".join(dict.fromkeys(_cache_errors))
+        raise ShortlistError(f"compiled kernels cannot be cached ({reasons}); {_ADVICE}")
 
 
-def compiled_ahead() -> tuple[int, int]:
-    """Return how many kernels are on disk, of those that have been imported, and how many have been imported."""
-    return sum(one.is_kept() for one in _caches), len(_caches)
+def count_cached() -> tuple[int, int]:
+    """Return how many of the imported kernels are on disk, and how many kernels are imported."""
+    return sum(cache.is_cached() for cache in _caches), len(_caches)
 
 
 def kernel_modules() -> list[str]:
-    """Return the modules that have kernels."""
-    named = {path: ".".join(["shortlist", *path.relative_to(_HOME).with_suffix("").parts]) for path in _sources()}
-    return sorted(name for path, name in named.items() if _HOME / "_numba.py" in _read(path)[1])
+    """Return the names of the modules that define kernels."""
+    names = {path: ".".join(["shortlist", *path.relative_to(_HOME).with_suffix("").parts]) for path in _sources()}
+    return sorted(name for path, name in names.items() if _HOME / "_numba.py" in _read(path)[1])
 
 
-# --- what a kernel is compiled from ----------------------------------------------------------------------------------
+# --- the sources of a kernel -----------------------------------------------------------------------------------------
 
 
 @cache
 def _stamp(source: Path) -> str:
-    """Return a digest of a file and of all files of Shortlist that it imports, directly or not."""
+    """Return a digest of a file and of all Shortlist files that it imports, directly or indirectly."""
     pending, seen = [source], {source}
     while pending:
-        for one in _read(pending.pop())[1] - seen:
-            seen.add(one)
-            pending.append(one)
+        for imported in _read(pending.pop())[1] - seen:
+            seen.add(imported)
+            pending.append(imported)
     digest = hashlib.sha256(__version__.encode())
-    for one in sorted(seen):
-        digest.update(_read(one)[0])
+    for path in sorted(seen):
+        digest.update(_read(path)[0])
     return digest.hexdigest()
 
 
 @cache
 def _read(source: Path) -> tuple[bytes, set[Path]]:
-    """Return a digest of a file, and the files of Shortlist that it imports at its top."""
+    """Return a digest of a file, and the Shortlist files that it imports at module level."""
     content = source.read_bytes()
     imported = {
-        path for found in _IMPORT.finditer(content.decode(errors="replace")) for path in _files(*found.groups())
+        path for match in _IMPORT.finditer(content.decode(errors="replace")) for path in _files(*match.groups())
     }
     return hashlib.sha256(content).digest(), imported
 
 
 def _files(module: str, names: str) -> Iterator[Path]:
-    """Give the files behind `from module import names`: a name may be a module too."""
+    """Yield the files of `from module import names`; each name may itself be a module."""
     home = _HOME.joinpath(*module.split(".")[1:])
     for name in re.findall(r"\w+", names):
         if (path := home / f"{name}.py") in _sources():

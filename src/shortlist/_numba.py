@@ -1,4 +1,4 @@
-"""The one way kernels are compiled here."""
+"""Decorators that compile kernels with Numba."""
 
 from __future__ import annotations
 
@@ -20,55 +20,55 @@ from shortlist._kernel_cache import KernelCache, writable
 from shortlist._signals import HeldSignals, stop_if_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
-_FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan and ninf: infinities mark excluded items
+_FAST = {"reassoc", "contract", "nsz", "arcp"}  # without nnan and ninf: infinities mark excluded items
 _LEAN = {"_nrt": False, "forceinline": True}
 Static: TypeAlias = tuple[int, ...]
 
 
 def kernel(function: F) -> F:
-    """Compile `function` with Numba: serial, without the GIL, cached on disk.
+    """Compile a function with Numba: serial, without the GIL, cached on disk.
 
-    Kernels never use `prange`: threads are driven from outside (`shortlist._threads`), so that work is balanced
-    dynamically and calls from many threads, or after a fork, are safe.
+    Kernels never use `prange`. `shortlist._threads` runs them in Python threads instead: this balances the work
+    dynamically, and is safe for calls from several threads and after a fork.
     """
     return _compiled(function, fastmath=False)
 
 
 def fast_kernel(function: F) -> F:
-    """`kernel` with reassociated sums: for dot products and reductions whose last bits do not matter."""
+    """Compile as `kernel` does, with reassociated sums: for dot products and sums whose last bits do not matter."""
     return _compiled(function, fastmath=_FAST)
 
 
 def lean_kernel(function: F) -> F:
-    """`kernel` without reference counts and always inlined: for what is called from the innermost loops.
+    """Compile as `kernel` does, without reference counts and always inlined: for calls in innermost loops.
 
-    A kernel counts references to the arrays that it hands on, with an atomic addition for each array of a tuple at
-    each call: some 100 ns, and far more where several threads hold the same arrays. Whoever calls owns the arrays
-    anyway. Such a function must not make arrays; views are fine.
+    When a kernel passes arrays to another one, it counts references: one atomic addition per array and call. This
+    takes about 100 ns, and far more if several threads use the same arrays. The counts are not needed because the
+    caller owns the arrays. A function without reference counts must not create arrays; views are fine.
     """
     return _compiled(function, fastmath=False, **_LEAN)
 
 
 def fast_lean_kernel(function: F) -> F:
-    """`lean_kernel` with reassociated sums, as `fast_kernel`."""
+    """Compile as `lean_kernel` does, with reassociated sums as in `fast_kernel`."""
     return _compiled(function, fastmath=_FAST, **_LEAN)
 
 
 def bare_kernel(function: F) -> F:
-    """`kernel` without reference counts, as `lean_kernel`, which LLVM inlines where that is worth it."""
+    """Compile as `kernel` does, without reference counts; LLVM decides about inlining."""
     return _compiled(function, fastmath=False, _nrt=False)
 
 
 def fast_bare_kernel(function: F) -> F:
-    """`bare_kernel` with reassociated sums, as `fast_kernel`."""
+    """Compile as `bare_kernel` does, with reassociated sums as in `fast_kernel`."""
     return _compiled(function, fastmath=_FAST, _nrt=False)
 
 
 def static(number: int) -> Static:
-    """Return a number that kernels know when they are compiled: the length of a tuple, which is part of its type.
+    """Return a number as a compile-time constant: a tuple of this length, because the length is part of its type.
 
-    A kernel compiles no branch that its static arguments rule out, if it asks `len(argument) == NUMBER` of an argument
-    itself, not of a field of one. Arguments that may be None work in the same way: `if argument is None`.
+    A kernel tests `len(argument) == NUMBER`, and Numba does not compile the branches that are ruled out. This works for
+    arguments only, not for fields of arguments. Arguments that may be None work in the same way: `if argument is None`.
     """
     return (0,) * number
 
@@ -77,7 +77,7 @@ def _compiled(function: F, **options: Any) -> F:
     options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     compiled = numba.njit(**options)(function)
     if hasattr(compiled, "_compile_for_args"):  # not under NUMBA_DISABLE_JIT
-        with suppress(OSError):  # no file: it was typed at a prompt, or comes out of an archive
+        with suppress(OSError):  # no source file: typed at a prompt, or in an archive
             compiled._cache = KernelCache(function)
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
         inner = _ForKernels(function, options)
@@ -86,9 +86,9 @@ def _compiled(function: F, **options: Any) -> F:
 
 
 class _ForKernels:
-    """The same kernel as other kernels call it: without the wrapper for calls from Python, which takes long to compile.
+    """The version of a kernel that other kernels call: without the wrapper for Python calls, which is slow to compile.
 
-    These two methods are all that Numba asks of a kernel that it finds in another one.
+    Numba uses only these two methods of a kernel that is called in another kernel.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -103,10 +103,10 @@ class _ForKernels:
         return compiled
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile what a call needs. A constant is a number like any other.
+        """Compile the version for a call, treating constants as ordinary numbers.
 
-        Else Numba compiles a kernel once more for each constant that it is called with, and for each variable that
-        begins as one.
+        Otherwise Numba would compile the kernel again for each constant argument, and for each variable that is
+        initialised with a constant.
         """
         plain: Callable[[Any], Any] = types.unliteral
         return self._compiled.get_call_template(
@@ -114,14 +114,14 @@ class _ForKernels:
         )
 
     def get_overload(self, signature: Any) -> Any:
-        """Return what has been compiled for a call."""
+        """Return the compiled version for a call."""
         return self._compiled.get_overload(signature)
 
 
 def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
-    """What Numba calls at the first call with new types, to compile or to load from the cache; signals are held back.
+    """Return Numba's function for the first call with new types, with signals held back while it compiles or loads.
 
-    Later calls find the machine code without any Python, so they cost what they did.
+    Later calls reach the machine code without any Python code, so they are not slowed down.
     """
 
     def compile_uninterrupted(*args: Any, **kwargs: Any) -> Any:
@@ -132,9 +132,9 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Uncollected:
-    """Puts the garbage collector off while kernels are compiled: it takes a seventh of the time and finds little.
+    """A `with` block that switches the garbage collector off during compilation, where it takes 1/7 of the time.
 
-    Threads may be inside together; the last of them puts it back as the first has found it.
+    Several threads may be inside at once. The last one to leave restores the setting that the first one found.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Uncollected:
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        """Of those inside, only the thread that forked is in the child."""
+        """Replace the lock after a fork: its owner may not exist in the child."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
@@ -164,39 +164,39 @@ _UNCOLLECTED = _Uncollected()
 
 
 class _BetweenPasses(event.Listener):
-    """Ends a compilation early between two passes of the compiler, where Numba expects errors.
+    """Listener that ends an interrupted compilation between two compiler passes, where Numba expects errors.
 
-    The kernels that a large kernel calls are compiled one after the other, which takes up to a minute in all.
+    Without it Ctrl-C could take a minute: a large kernel compiles all kernels that it calls, one after the other.
     """
 
     def on_start(self, event: event.Event) -> None:
         stop_if_interrupted()
 
     def on_end(self, event: event.Event) -> None:
-        """Nothing: Numba tells this also where the pass ended with an error."""
+        """Do nothing: Numba also sends this event after a pass that failed."""
 
 
 event.register("numba:run_pass", _BetweenPasses())  # type: ignore[no-untyped-call]
 
 
 class _Note(event.Listener):
-    """Says that a user waits for the compiler, while it still compiles: once for each stretch of waiting.
+    """Listener that tells the user to wait for the compiler, once per waiting period.
 
-    Kernels that are compiled within `_GAP` seconds of each other are one stretch; the line comes when it has compiled
-    for `_PATIENCE` seconds in all. A timer writes it, since one pass of the compiler may take many seconds.
+    Compilations less than `_GAP` seconds apart belong to one period. The note is written when the compilations of the
+    period have taken `_PATIENCE` seconds in total. A timer writes it, because one compiler pass can take many seconds.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[str, Any] | None = None  # the outermost kernel, unless nobody wants to know
-        self._began, self._ended, self._spent = 0.0, -_GAP, 0.0
-        self._told = False
+        self._running: dict[str, Any] | None = None  # the outermost compilation; None if notes are off
+        self._start, self._end, self._spent = 0.0, -_GAP, 0.0
+        self._noted = False
         self._timer: threading.Timer | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        """No compilation goes on in a forked child, and the timer is in the parent."""
+        """Reset after a fork: the compilation and the timer exist in the parent only."""
         self._lock, self._running, self._timer = threading.Lock(), None, None
 
     def on_start(self, event: event.Event) -> None:
@@ -206,11 +206,11 @@ class _Note(event.Listener):
         if running is not None and running["dispatcher"].is_compiling:
             return
         now = time.perf_counter()
-        if now - self._ended > _GAP:
-            self._told, self._spent = False, 0.0
-        self._running, self._began = event.data, now
-        if not self._told:
-            self._timer = threading.Timer(max(0.0, _PATIENCE - self._spent), self._tell, [event.data])
+        if now - self._end > _GAP:
+            self._noted, self._spent = False, 0.0
+        self._running, self._start = event.data, now
+        if not self._noted:
+            self._timer = threading.Timer(max(0.0, _PATIENCE - self._spent), self._write_note, [event.data])
             with suppress(RuntimeError):  # no more threads can be started
                 self._timer.start()
 
@@ -221,18 +221,18 @@ class _Note(event.Listener):
             self._timer.cancel()
         with self._lock:
             self._running, self._timer = None, None
-        self._ended = time.perf_counter()
-        self._spent += self._ended - self._began
+        self._end = time.perf_counter()
+        self._spent += self._end - self._start
 
-    def _tell(self, data: dict[str, Any]) -> None:
+    def _write_note(self, data: dict[str, Any]) -> None:
         with self._lock:
-            if self._running is not data or self._told:
+            if self._running is not data or self._noted:
                 return
-            self._told = True
-        # Where nothing can be kept the cache says so, and it is not the first use only.
+            self._noted = True
+        # If no folder is writable, every process compiles again; the cache reports that separately.
         note("compiling kernels, first use only" if writable() else "compiling kernels")
 
 
-_GAP = 10.0
-_PATIENCE = 1.0
+_GAP = 10.0  # seconds
+_PATIENCE = 1.0  # seconds
 event.register("numba:compile", _Note())  # type: ignore[no-untyped-call]

@@ -1,10 +1,10 @@
-"""Numbers with their nouns and settings with their values, for messages."""
+"""Formatting of counts, durations and settings for messages."""
 
 from collections.abc import Iterable, Mapping
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
-    """A number and its noun, in the plural unless there is one.
+    """Return a number with its noun, in the singular if the number is 1.
 
     >>> count(1, "query", "queries"), count(1234, "item")
     ('1 query', '1,234 items')
@@ -13,30 +13,30 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time in the largest unit of which it is at least one.
+    """Return a time span in days, hours, minutes or seconds: the largest unit that fits at least once.
 
     >>> duration(30 * 86400), duration(5400), duration(1), duration(0.25)
     ('30 days', '1.5 hours', '1 second', '0.25 seconds')
     """
     units = (("day", 86400), ("hour", 3600), ("minute", 60))
-    unit, size = next((one for one in units if seconds >= one[1]), ("second", 1))
+    unit, size = next(((unit, size) for unit, size in units if seconds >= size), ("second", 1))
     number = f"{seconds / size:.4g}"
     return f"{number} {unit}{'' if number == '1' else 's'}"
 
 
-def listed(settings: Mapping[str, object]) -> str:
-    """Settings as they are written in a call.
+def format_settings(settings: Mapping[str, object]) -> str:
+    """Return settings in the form of keyword arguments.
 
-    >>> listed({"dim": 64, "solver": "eigen"})
+    >>> format_settings({"dim": 64, "solver": "eigen"})
     "dim=64, solver='eigen'"
     """
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
-def joined(words: Iterable[str]) -> str:
-    """Words as a sentence lists them.
+def join_words(words: Iterable[str]) -> str:
+    """Join words with commas and a final "and".
 
-    >>> joined(["dim", "epochs", "seed"]), joined(["dim"])
+    >>> join_words(["dim", "epochs", "seed"]), join_words(["dim"])
     ('dim, epochs and seed', 'dim')
     """
     *first, last = words

@@ -1,6 +1,6 @@
-"""Old names of public things, in one table. They work for one more version, with a warning.
+"""Old names of public settings, methods and classes. They work for one more version, with a warning.
 
-Saved models, checkpoints and studies with old names load without a warning: their user cannot change them.
+Saved models, checkpoints and studies with old names load without a warning, because users cannot change them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from shortlist.errors import SettingError, ShortlistWarning
 
-# Settings, by the class that has them or inherits them.
+# Settings, by class; subclasses inherit them.
 SETTINGS: dict[str, dict[str, str]] = {
     "SGDFactorization": {"horizon": "schedule_epochs"},
     "FactorizationMachine": {"within": "same_side_pairs"},
     "HNSWIndex": {"links": "M", "effort": "ef_construction", "breadth": "ef_search"},
 }
-# Methods and read-only attributes, likewise.
+# Methods and read-only attributes, by class.
 METHODS: dict[str, dict[str, str]] = {"SGDFactorization": {"composition": "recipe"}}
 # Names in modules that users import from.
 NAMES: dict[str, dict[str, str]] = {
@@ -38,7 +38,7 @@ METRICS: dict[str, str] = {"untrained": "cold_share"}
 
 
 def new_setting(owner: type, name: str) -> str:
-    """Return today's name of a setting; an old name warns."""
+    """Return the current name of a setting; warn if the name is old."""
     new = _table(SETTINGS, owner).get(name)
     if new is None:
         return name
@@ -47,7 +47,7 @@ def new_setting(owner: type, name: str) -> str:
 
 
 def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
-    """Return settings under today's names.
+    """Return settings under their current names.
 
     Args:
         owner: the class they are for.
@@ -55,19 +55,19 @@ def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True)
         warn: whether old names warn; not for settings that come from a saved model.
     """
     table = _table(SETTINGS, owner)
-    today: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for name, value in settings.items():
         new = table.get(name, name)
         if new != name and new in settings:
             raise SettingError(f"{name} and {new} are the old and the new name of one setting; pass {new} alone")
         if new != name and warn:
             _warn(f"the setting {name} of {owner.__name__}", new)
-        today[new] = _with_new_parts(value, warn=warn) if isinstance(value, str) else value
-    return today
+        renamed[new] = _with_new_parts(value, warn=warn) if isinstance(value, str) else value
+    return renamed
 
 
 def new_metric(name: str) -> str:
-    """Return today's name of a metric; an old name warns."""
+    """Return the current name of a metric; warn if the name is old."""
     new = METRICS.get(name)
     if new is None:
         return name
@@ -76,7 +76,7 @@ def new_metric(name: str) -> str:
 
 
 def name_in(module: str, name: str) -> str:
-    """Return today's name of what a module no longer has, with a warning; AttributeError if it never had it."""
+    """Return the current name of a name that a module no longer has, with a warning; else raise AttributeError."""
     new = NAMES.get(module.removeprefix("shortlist."), {}).get(name)
     if new is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -85,7 +85,7 @@ def name_in(module: str, name: str) -> str:
 
 
 def attribute_of(owner: type, name: str) -> str:
-    """Return today's name of a setting or method that is read from an object, with a warning, or AttributeError."""
+    """Return the current name of an old setting or method of an object, with a warning; else raise AttributeError."""
     new = (_table(SETTINGS, owner) | _table(METHODS, owner)).get(name)
     if new is None:
         raise AttributeError(f"{owner.__name__!r} object has no attribute {name!r}")

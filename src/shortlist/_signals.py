@@ -1,8 +1,8 @@
-"""Signals: handlers run at once, but what they raise waits for a moment at which work can be cut off.
+"""Delayed exceptions of signal handlers: a handler runs at once, but its exception waits until work can stop safely.
 
-Python runs a signal's handler between any two bytecodes of the main thread, so Ctrl-C raises `KeyboardInterrupt`
-anywhere: inside Numba's compiler, where a callback swallows it or LLVM keeps a half-built module; or just after a lock
-was taken and before the `with` that would release it, and then a thread waits for that lock for ever.
+Python runs signal handlers between any two bytecodes of the main thread, so Ctrl-C can raise `KeyboardInterrupt`
+anywhere. In Numba's compiler, a callback may swallow it, or LLVM may keep a half-built module. Between taking a lock
+and entering the `with` block that releases it, it leaves the lock taken forever.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 
 _SIGNALS = tuple(
     getattr(signal, name)
-    for name in ("SIGINT", "SIGBREAK", "SIGTERM", "SIGALRM")  # Ctrl-C, a service that stops, and timeouts
+    for name in ("SIGINT", "SIGBREAK", "SIGTERM", "SIGALRM")  # Ctrl-C, service stop, timeouts
     if hasattr(signal, name)
 )
-_here = threading.local()  # .held: what holds signals back for the work of this thread
+_here = threading.local()  # .held: the HeldSignals block that this thread works in
 
 
 class InterruptedWork(BaseException):
-    """Work ends early because of a signal. Where the signal is held, its own exception replaces this one."""
+    """Raised to end work early after a signal. `HeldSignals` replaces it by the exception of the signal handler."""
 
 
 class HeldSignals:
-    """Hold back the first exception that a signal handler raises inside the `with` block, and raise it at its end.
+    """A `with` block that delays the first exception of a signal handler until the end of the block.
 
-    `error` is that exception, so that the work can end early. Handlers that raise nothing work as always. Only the main
-    thread runs handlers; threads that work for it `join` its block. A block inside another one raises `InterruptedWork`
-    at its end, and the outer one the exception itself. An object serves once.
+    `error` is that exception; work inside the block can check it to end early. Handlers that raise nothing are not
+    affected. Only the main thread runs handlers; worker threads call `join` to take part in its block. A nested block
+    raises `InterruptedWork` at its end, and the outermost block raises the exception itself. Each object is used once.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class HeldSignals:
         return self._error if self._outer is None else self._outer.error
 
     def join(self) -> None:
-        """Let this thread, which works for the block, end early too."""
+        """Make this worker thread part of the block, so that it can end early too."""
         _here.held = self
 
     def __enter__(self) -> HeldSignals:
@@ -67,10 +67,10 @@ class HeldSignals:
         try:
             for number in _SIGNALS:
                 handler = signal.getsignal(number)
-                if callable(handler):  # not the default of the system, not ignored, and not a handler in C
+                if callable(handler):  # not the system default, not ignored, not a handler in C
                     self._handlers[number] = handler
                     signal.signal(number, self._handle)
-        except BaseException:  # from a handler that was not replaced yet
+        except BaseException:  # from a handler that is not replaced yet
             self._restore()
             raise
 
@@ -78,7 +78,7 @@ class HeldSignals:
         try:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
-        finally:  # a handler that is back may raise before the others are: those no longer hold anything
+        finally:  # a restored handler may raise before the rest is restored; stop holding signals in any case
             self._holding = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -92,7 +92,7 @@ class HeldSignals:
 
 
 def stop_if_interrupted() -> None:
-    """Raise `InterruptedWork` where a signal has interrupted the work that this thread does, or works for."""
+    """Raise `InterruptedWork` if a signal has interrupted the `HeldSignals` block of this thread."""
     held: HeldSignals | None = getattr(_here, "held", None)
     if held is not None and held.error is not None:
         raise InterruptedWork

@@ -1,7 +1,7 @@
-"""Threads: a pool of Python threads over nogil kernels, with BLAS kept to one thread inside.
+"""Thread pools for kernels that release the GIL; BLAS is limited to one thread inside.
 
-A pool is made per call, so nothing of it can be broken by a fork; starting two threads costs some 0.1 ms, and small
-jobs run inline.
+Each call creates its own pool, so a fork cannot break it. Starting two threads takes about 0.1 ms; small jobs run in
+the calling thread.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import whole
+from shortlist._checks import integer
 from shortlist._signals import HeldSignals
 from shortlist.errors import SettingError
 
-Step: TypeAlias = Callable[[int, int], object]  # called with how many rows are done, and of how many
+Step: TypeAlias = Callable[[int, int], object]  # called with the number of rows done and the total
 
 
 def thread_count(threads: int | None = None) -> int:
-    """How many threads to use: the argument, else `SHORTLIST_THREADS`, else the CPUs this process may run on."""
+    """Return the number of threads: the argument, or `SHORTLIST_THREADS`, or the number of CPUs of this process."""
     if threads is None:
         setting = os.environ.get("SHORTLIST_THREADS", "").strip()
         if setting:
             if not (setting.isascii() and setting.isdigit()) or int(setting) < 1:
-                raise SettingError(f"SHORTLIST_THREADS is {setting!r}; expected a whole number of at least 1")
+                raise SettingError(f"SHORTLIST_THREADS is {setting!r}; expected an integer ≥ 1")
             return int(setting)
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return whole("threads", threads)
+    return integer("threads", threads)
 
 
 class _BlasGuard:
-    """Counts who is inside, so that overlapping callers restore the user's own BLAS setting and not each other's."""
+    """Limit on BLAS threads. It counts its callers, so that the last one to leave restores the user's own setting."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wanted: dict[object, int] = {}  # by everyone who is inside
+        self._wanted: dict[object, int] = {}  # the limit of each active caller
         self._before: list[int] = []
         self._controller: Any = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        """In a forked child nobody is inside, whoever was inside in the parent."""
+        """Forget all callers after a fork: they exist in the parent only."""
         self._lock = threading.Lock()
         if self._wanted:
             self._wanted = {}
@@ -56,18 +56,18 @@ class _BlasGuard:
 
     def _libraries(self) -> list[Any]:
         if self._controller is None:
-            import scipy.linalg.cython_blas  # noqa: F401  (so that SciPy's BLAS is loaded and found too)
+            import scipy.linalg.cython_blas  # noqa: F401  (loads SciPy's BLAS, so that it is found too)
             from threadpoolctl import ThreadpoolController
 
             self._controller = ThreadpoolController().select(user_api="blas")
-        # Faiss has a BLAS of its own, whose setting is each thread's own; it is faiss's affair, loaded early or late.
-        return [one for one in self._controller.lib_controllers if "faiss" not in one.filepath]
+        # Faiss has its own BLAS with a setting per thread. Leave it alone, whether faiss is already loaded or not.
+        return [library for library in self._controller.lib_controllers if "faiss" not in library.filepath]
 
     def _set(self, counts: Sequence[int]) -> None:
         for library, count in zip(self._libraries(), counts):
             if hasattr(library, "clear_controlling_thread"):
-                # threadpoolctl lets one thread at a time change OpenBLAS and ignores the others without a word; our
-                # own count settles whose turn it is.
+                # threadpoolctl lets only one thread change OpenBLAS and silently ignores the others. The count of
+                # callers in this class already coordinates them.
                 library.clear_controlling_thread(force=True)
             library.set_num_threads(count)
             if hasattr(library, "clear_controlling_thread"):
@@ -75,35 +75,35 @@ class _BlasGuard:
 
     @contextmanager
     def limit(self, count: int) -> Iterator[None]:
-        """Keep BLAS to `count` threads, or to as few as anyone inside wants; never more than the user allows."""
-        guest = object()
+        """Limit BLAS to `count` threads; nested and concurrent limits and the user's own setting apply too."""
+        caller = object()
         try:
-            self._enter(guest, count)
+            self._enter(caller, count)
             yield
         finally:
             try:
-                self._leave(guest)
-            except BaseException:  # Ctrl-C: the user's setting must come back all the same
-                self._leave(guest)
+                self._leave(caller)
+            except BaseException:  # Ctrl-C: the user's setting must be restored anyway
+                self._leave(caller)
                 raise
 
-    def _enter(self, guest: object, count: int) -> None:
+    def _enter(self, caller: object, count: int) -> None:
         with self._lock:
             if not self._wanted:
                 self._before = [library.get_num_threads() for library in self._libraries()]
-            self._wanted[guest] = count
+            self._wanted[caller] = count
             self._apply()
 
-    def _leave(self, guest: object) -> None:
+    def _leave(self, caller: object) -> None:
         with self._lock:
-            self._wanted.pop(guest, None)
+            self._wanted.pop(caller, None)
             self._apply()
 
     def _apply(self) -> None:
         self._set([min([before, *self._wanted.values()]) for before in self._before])
 
     def limit_this_thread(self) -> None:
-        """For a thread of our own pool: MKL and BLAS over OpenMP keep their setting per thread."""
+        """Limit BLAS in a thread of a pool: MKL and BLAS with OpenMP have a setting per thread."""
         for library in self._libraries():
             if library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp":
                 library.set_num_threads(1)
@@ -114,14 +114,14 @@ _guard = _BlasGuard()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Keep every BLAS of NumPy and SciPy to one thread; may be nested and entered from several threads at once."""
+    """Limit the BLAS of NumPy and SciPy to one thread; blocks may be nested and entered by several threads at once."""
     with blas_threads(1):
         yield
 
 
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[None]:
-    """Keep BLAS to as many threads as asked for, where anything was asked for."""
+    """Limit BLAS to a number of threads; do nothing if it is None."""
     if threads is None:
         yield
         return
@@ -130,7 +130,7 @@ def blas_threads(threads: int | None) -> Iterator[None]:
 
 
 def balanced_chunks(work: npt.NDArray[Any], n_chunks: int) -> list[tuple[int, int]]:
-    """Cut rows 0…len(work) into at most `n_chunks` runs of about equal total work.
+    """Split the rows into at most `n_chunks` contiguous chunks of about equal work; `work` has one number per row.
 
     >>> balanced_chunks(np.array([1, 1, 1, 1, 2, 2]), 2)
     [(0, 4), (4, 6)]
@@ -150,17 +150,17 @@ def run_chunks(
     threads: int | None = None,
     step: Step | None = None,
 ) -> None:
-    """Call `work(start, stop)` for every chunk, from a queue that idle threads take from; BLAS is single-threaded.
+    """Call `work(start, stop)` for every chunk in a pool of threads, with single-threaded BLAS.
 
-    The first exception stops the queue and is raised here once the chunks that have begun are finished. Ctrl-C does the
-    same, however often it is pressed: no thread is left inside a kernel. `step` is told after each chunk how far it is,
-    by one thread at a time.
+    Idle threads take the next chunk from a queue. The first exception empties the queue; it is raised here when the
+    running chunks are finished. Ctrl-C does the same, even if pressed repeatedly, so no thread stays inside a kernel.
+    `step` is called after each chunk, by one thread at a time.
     """
     if step is not None:
-        work = _told(work, chunks, step)
+        work = _with_progress(work, chunks, step)
     n_threads = min(thread_count(threads), len(chunks))
     if n_threads <= 1:
-        # One chunk may well use all of BLAS's threads, unless one thread is what was asked for.
+        # In the calling thread, BLAS may use all its threads, unless one thread was requested.
         with single_threaded_blas() if threads == 1 else nullcontext():
             for start, stop in chunks:
                 work(start, stop)
@@ -168,7 +168,7 @@ def run_chunks(
     queue = iter(chunks)
     lock = threading.Lock()
 
-    def give_up() -> None:
+    def empty_queue() -> None:
         with lock:
             for _ in queue:
                 pass
@@ -183,7 +183,7 @@ def run_chunks(
             try:
                 work(*chunk)
             except BaseException:
-                give_up()
+                empty_queue()
                 raise
 
     with (
@@ -195,21 +195,23 @@ def run_chunks(
             future.result()
 
 
-def _told(work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step) -> Callable[..., object]:
+def _with_progress(
+    work: Callable[[int, int], object], chunks: Sequence[tuple[int, int]], step: Step
+) -> Callable[..., object]:
     total = sum(stop - start for start, stop in chunks)
     done, lock = [0], threading.Lock()
 
-    def work_and_tell(start: int, stop: int) -> None:
+    def work_and_report(start: int, stop: int) -> None:
         work(start, stop)
         with lock:
             done[0] += stop - start
             step(done[0], total)
 
-    return work_and_tell
+    return work_and_report
 
 
 class Background:
-    """Run one job at a time in a thread of its own; no signal leaves a job running when the `with` block ends."""
+    """A background thread that runs one job at a time; when the `with` block ends, no job is left running."""
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -223,12 +225,12 @@ class Background:
             self._pool.shutdown()
 
     def start(self, work: Callable[..., object], *args: Any) -> None:
-        """Start a job; whoever starts another one waits for this one first."""
+        """Start a job; call `wait` before starting the next one."""
         with HeldSignals():
             self._job = self._pool.submit(work, *args)
 
     def wait(self) -> None:
-        """Wait for the job, if there is one; its exception is raised here."""
+        """Wait for the current job, if any, and raise its exception."""
         with HeldSignals():
             if self._job is not None:
                 self._job.result()

@@ -1,38 +1,41 @@
-"""What goes wrong on a user's side, in the user's words.
+"""Errors and warnings that a user can cause.
 
-Every message names the thing, what was found and what was expected, and the way out.
+Each message says what is wrong, what was found and what to do.
 """
 
 from __future__ import annotations
 
 
 class ShortlistError(Exception):
-    """Base of every error a user can cause and mend; the command line prints its message without a traceback."""
+    """Base class of all errors that a user can cause and fix.
+
+    The command line prints only the message, without a traceback.
+    """
 
 
 class DataError(ShortlistError, ValueError):
-    """The events handed in cannot be used as they are: a missing column, a null id, a negative weight."""
+    """Invalid input data: a missing column, a null id, a negative weight."""
 
 
 class SettingError(ShortlistError, ValueError):
-    """A setting or an argument is outside of what is allowed."""
+    """A setting or an argument with an invalid value."""
 
 
 class UnknownIdError(ShortlistError, KeyError):
-    """An id was asked for that the model or the data does not know."""
+    """An id that is not in the model or in the data."""
 
     def __str__(self) -> str:
-        # KeyError would show the repr of the message, quotes and all.
+        # KeyError would show the repr of the message, with quotes.
         return str(self.args[0]) if self.args else ""
 
 
 class NotFittedError(ShortlistError, RuntimeError):
-    """A recommender was asked for answers before `fit`."""
+    """A recommender was used before it was fitted: call `fit` first."""
 
 
 class StorageError(ShortlistError, OSError):
-    """A model directory cannot be written, or what is there is not a whole, unaltered Shortlist model."""
+    """A model directory cannot be written, or it is damaged, incomplete or not from Shortlist."""
 
 
 class ShortlistWarning(UserWarning):
-    """Something is legal but likely to mislead."""
+    """A call that is allowed but likely to give misleading results."""

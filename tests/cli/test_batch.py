@@ -43,7 +43,7 @@ def test_a_file_that_is_there(run, odd_model, tmp_path):
     out = tmp_path / "lists.parquet"
     run("batch", odd_model, "--out", out, "-n", 1)
     told = run("batch", odd_model, "--out", out, "-n", 2, code=1).stderr
-    assert "is there already; pass --overwrite to replace it" in told
+    assert "already exists; pass --overwrite to replace it" in told
     run("batch", odd_model, "--out", out, "-n", 2, "--overwrite", "--keep-seen")
     assert pl.read_parquet(out).height == 16
 
@@ -55,7 +55,7 @@ def test_lists_and_filters(run, odd_model, tmp_path):
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert all(set(row["product"]) == {"@at", " spaced "} for row in rows)
     told = run("batch", odd_model, "--out", tmp_path / "x.csv", "--lists", code=1).stderr
-    assert "leave --lists out, or name a .parquet or .jsonl" in told
+    assert "omit --lists, or use a .parquet or .jsonl" in told
     run("batch", odd_model, "--out", tmp_path / "x.parquet", "--allow", "tea", "--deny", "tea")
     assert not pl.read_parquet(tmp_path / "x.parquet").height
 
@@ -118,11 +118,11 @@ def test_a_cell_that_is_no_number(run, run_json, day_model, int_model, tmp_path)
         assert run_json(*words, "--out", out, "--unknown", "skip")["skipped"] == [["u3", "sunday"], ["u4", "003"]]
         assert pl.read_parquet(out).equals(model.recommend(ids, n=100, unknown="skip").to_polars())
         told = run(*words, "--out", out, "--unknown", "average", code=1).stderr
-        assert "context ('u3', 'sunday'): its 'day' is not of type Int64" in told
-        assert "correct it, or pass --unknown skip to leave it out" in told
+        assert "context ('u3', 'sunday'): 'day' is not of type Int64" in told
+        assert "correct it, or pass --unknown skip to drop it" in told
         told = run(*words, "--out", out, code=1).stderr
-        assert "unknown context ('u3', 'sunday'): 2 of 5 contexts have a part that is not known" in told
-        assert "pass --unknown skip to leave them out, or --unknown average to take an average" in told
+        assert "unknown context ('u3', 'sunday'): 2 of 5 contexts have an unknown part" in told
+        assert "pass --unknown skip to drop them, or --unknown average to use the average" in told
     for name, lines in (("few.csv", "user\n105\nann\n101\n"), ("few.txt", "101\nann\n105\n")):
         (tmp_path / name).write_text(lines)
         out = tmp_path / f"of-{name}.csv"
@@ -136,8 +136,8 @@ def test_lines_with_another_number_of_parts(run, run_json, day_model, tmp_path):
     words = ["batch", day_model, "--out", tmp_path / "x.parquet", "--contexts", tmp_path / "who.txt"]
     for more in ([], ["--unknown", "average"]):
         told = run(*words, *more, code=1).stderr
-        assert "who.txt: line 3 'u2' has 1 part; expected 2 with commas between, user,day" in told
-        assert "pass --unknown skip to leave it out" in told
+        assert "who.txt: line 3 'u2' has 1 part; expected 2, separated by commas (user,day)" in told
+        assert "fix it, or pass --unknown skip to drop it" in told
     told = run_json(*words, "--unknown", "skip")
     assert (told["contexts"], told["skipped"]) == (1, ["u2", "u3,1,2"])
 
@@ -155,17 +155,17 @@ def test_a_pipe(run_json, int_model, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "user,x\n101,1\n,2\n", "column 'user': 1 of 2 rows are null. Mend the data\n"),
-        ("a.csv", "user,x\n101,1\n102\n", "(line 3 of a.csv has 1: '102'). Mend the file\n"),
+        ("a.csv", "user,x\n101,1\n,2\n", "column 'user': 1 of 2 rows are null. Fix the data\n"),
+        ("a.csv", "user,x\n101,1\n102\n", "(line 3 of a.csv has 1: '102'). Fix the file\n"),
         ("a.jsonl", '{"user": 101}\n{"user": null}\n', "1 of 2 rows are null (first: line 2 "),
-        ("a.csv", "user\n", "there are no rows below the header; expected a line a context\n"),
+        ("a.csv", "user\n", "there are no rows below the header; expected one line per context\n"),
         ("a.csv", "", "is empty (0 bytes); expected contexts"),
-        ("a.csv", "user;x\n101;1\n", "is the separator a semicolon? Then put commas there, or tabs in a .tsv\n"),
+        ("a.csv", "user;x\n101;1\n", "is the separator a semicolon? Then use commas, or tabs in a .tsv\n"),
         ("a.csv", "101\n102\n", "is this the first context? Then put a header line above it"),
         ("a.doc", "101\n", "expected CSV (.csv), "),
-        ("a.doc", "101\n", "; or .txt, with one context a line\n"),
+        ("a.doc", "101\n", "; or .txt, with one context per line\n"),
         ("a.csv", "PAR1", "its name says csv; rename it\n"),
-        ("a.parquet", "user\n101\n", "begins with 'user'; if it is CSV, rename it\n"),
+        ("a.parquet", "user\n101\n", "but with 'user'; if it is CSV, rename it\n"),
         ("a.txt", "101\n999\n", "unknown context 999: 1 of 2 ids are not among the 8 known; pass --unknown skip to"),
     ],
 )
@@ -181,8 +181,8 @@ def test_advice_that_can_be_followed(run, int_model, tmp_path, name, content, me
 def test_nobody_is_known(run, int_model, tmp_path):
     (tmp_path / "who.txt").write_text("ann\n999\n")
     words = ["batch", int_model, "--out", tmp_path / "x.csv", "--contexts", tmp_path / "who.txt", "--unknown"]
-    assert "none of the 2 asked for is known, such as 'ann'" in run(*words, "skip", code=1).stderr
-    assert "'average', which is for contexts of several parts" in run(*words, "average", code=1).stderr
+    assert "all 2 requested contexts are unknown, such as 'ann'" in run(*words, "skip", code=1).stderr
+    assert "'average', which needs contexts of several parts" in run(*words, "average", code=1).stderr
 
 
 def test_slates(run, odd_model, model, tmp_path):
@@ -220,9 +220,9 @@ def test_wrong_files(run, odd_model, tmp_path):
     (tmp_path / "head.csv").write_text("user\n")
     (tmp_path / "other.csv").write_text("customer\nann\n")
     pl.DataFrame({"user": []}, schema={"user": pl.String}).write_parquet(tmp_path / "none.parquet")
-    assert "is empty; expected one context a line" in fails(*out, "--contexts", tmp_path / "empty.txt")
-    assert "there are no rows" in fails(*out, "--contexts", tmp_path / "head.csv")
-    assert "there are no rows" in fails(*out, "--contexts", tmp_path / "none.parquet")
+    assert "is empty; expected one context per line" in fails(*out, "--contexts", tmp_path / "empty.txt")
+    assert "no rows" in fails(*out, "--contexts", tmp_path / "head.csv")
+    assert "no rows" in fails(*out, "--contexts", tmp_path / "none.parquet")
     assert "user" in fails(*out, "--contexts", tmp_path / "other.csv")
     assert "no such file" in fails(*out, "--contexts", tmp_path / "nowhere.csv")
     assert "no such file" in fails(*out, "--contexts", tmp_path / "nowhere.txt")
@@ -274,15 +274,15 @@ def test_going_on(run, odd_model, model, tmp_path, sent):
     assert not out.exists()
     if sent is signal.SIGINT:
         assert child.returncode == 130
-        assert f"interrupted: what is finished is in {folder_of(out)}; the same command goes on from there" in told
+        assert f"interrupted: finished work is in {folder_of(out)}; run the same command again to resume" in told
     # other settings are refused: here the size of a block is one of them
     told = run(*words, code=1).stderr
     assert "block was 1 and is 65536" in told
-    assert "pass --restart to begin anew" in told
-    assert "going on" not in told
+    assert "pass --restart to start over" in told
+    assert "resuming" not in told
     done = subprocess.run([sys.executable, "-c", _SLOW, *words, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["resumed"] >= 2
-    assert done.stderr.startswith("going on with lists.parquet: ")
+    assert done.stderr.startswith("resuming lists.parquet: ")
     found, expected = pl.read_parquet(out), model.recommend(model.contexts_.ids(), n=2).to_polars()
     assert found.drop("score").equals(expected.drop("score"))
     assert sorted(os.listdir(tmp_path)) == ["lists.parquet"]

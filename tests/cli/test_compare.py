@@ -105,7 +105,7 @@ def test_who_cannot_is_left_out(run, run_json, csv, monkeypatch):
 
     monkeypatch.setattr(module("recommenders.ease"), "_refuse_too_large", refuse)
     result = run("compare", csv, *TIMED, *FEW)
-    assert "EASE was left out" in result.stdout
+    assert "EASE was skipped" in result.stdout
     assert "needs too much" in result.stdout
     told = run_json("compare", csv, *TIMED, *FEW)
     assert [one["model"] for one in told["models"]][-1] == "EASE"
@@ -148,7 +148,7 @@ def test_efforts(run, csv, monkeypatch, args, models, trials, seconds):
         asked.update(kwargs)
         raise DataError("enough")
 
-    monkeypatch.setattr(module("tuning.contest"), "contest", fake)
+    monkeypatch.setattr(module("tuning.tuned_comparison"), "compare_tuned", fake)
     run("compare", csv, *TIMED, *args, code=1)
     assert len(asked["models"]) == models
     assert asked["trials"] == trials
@@ -164,11 +164,11 @@ def test_quick_searches_no_large_dimension(run_json, csv):
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["--quick", "--thorough"], 2, "one of the two"),
+        (["--quick", "--thorough"], 2, "cannot be combined"),
         (["--model", "eaze"], 1, "did you mean 'ease'"),
-        (["--metric", "gini@20"], 1, "metric of accuracy"),
+        (["--metric", "gini@20"], 1, "expected an accuracy metric"),
         (["--metrics", "nonsense@20"], 1, "nonsense"),
-        (["--minutes", "-1"], 2, "no time"),
+        (["--minutes", "-1"], 2, "expected a number of minutes > 0"),
     ],
 )
 def test_mistakes_are_told_before_any_data_is_read(run, args, code, message):
@@ -196,6 +196,6 @@ def test_interrupted(run, csv, tmp_path, monkeypatch):
     result = run("compare", csv, *TIMED, *FEW, "--study", tmp_path / "s", "--quiet", code=130)
     assert (
         result.stderr
-        == f"interrupted: every trial so far is in {tmp_path / 's'}; the same command goes on from there\n"
+        == f"interrupted: all trials so far are in {tmp_path / 's'}; run the same command again to resume\n"
     )
-    assert "nothing was kept" in run("compare", csv, *TIMED, *FEW, code=130).stderr
+    assert "nothing was saved" in run("compare", csv, *TIMED, *FEW, code=130).stderr

@@ -163,8 +163,8 @@ def test_wrong_settings_name_the_file(run, config, odd_csv, tmp_path):
     args = ["fit", odd_csv, "--context", "user", "--item", "product", "--out", tmp_path / "m", "--config"]
     for text, told in (
         ("[fit.set]\ndims = 3", "did you mean 'dim'"),
-        ("[fit.set]\ndim = 'many'", "expected a whole number"),
-        ("[fit.set]\nseed = \"__import__('os').getcwd()\"", "expected a whole number"),
+        ("[fit.set]\ndim = 'many'", "expected an integer"),
+        ("[fit.set]\nseed = \"__import__('os').getcwd()\"", "expected an integer"),
         ("[fit.set.ialss]\ndim = 3", "did you mean 'ials'"),
     ):
         path = config(text)
@@ -242,4 +242,4 @@ def test_typed_contexts_win_over_a_history_in_the_file(run, run_json, config, od
     path = config('[recommend]\ncontexts = ["ann"]\n')
     assert run_json("recommend", odd_model, "--history", "tea", "--config", path)["answers"][0]["history"] == ["tea"]
     path = config('[recommend]\ncontexts = ["ann"]\nhistory = ["tea"]\n')
-    assert "one of the two" in run("recommend", odd_model, "--config", path, code=2).stderr
+    assert "either contexts or --history" in run("recommend", odd_model, "--config", path, code=2).stderr

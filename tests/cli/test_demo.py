@@ -19,7 +19,7 @@ def shown(run, place):
 
 def test_tables(shown):
     text = shown.stdout
-    assert "test pairs that repeat a pair of the history" in text
+    assert "test pairs already in training" in text
     for name in ("Popularity", "EASE", "IALS"):
         (row, *_) = [line for line in text.splitlines() if line.startswith(name)]
         assert row.count("±") == 2
@@ -43,7 +43,7 @@ def test_saved_model_and_commands_work(run, shown, place, monkeypatch):
     for command in commands:
         assert run(*command).stdout
     model = sl.load("models/online-retail")
-    assert type(model).__name__ in shown.stdout.split("Saved the ")[1][:20]
+    assert type(model).__name__ in shown.stdout.split("Saved ")[1][:20]
 
 
 def test_json(run_json, tmp_path):

@@ -26,22 +26,22 @@ def test_one_model(run, data, request):
     assert "Split by time" in result.stdout
     assert "dropped" in result.stdout
     assert "difference" not in result.stdout
-    assert "beyond accuracy" in result.stdout
+    assert "Beyond accuracy" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 100
 
 
 def test_several_models_are_compared(run, odd_csv):
     text = run("evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics", "recall@2, mrr").stdout
     assert all(name in text for name in ("Popularity", "EASE", "IALS", "recall@2", "mrr", "best"))
-    assert "Which differences are real" in text
-    assert "beyond accuracy" not in text
+    assert "Differences to the best model" in text
+    assert "Beyond accuracy" not in text
     assert not text.endswith("\n\n")
 
 
 def test_beyond_accuracy(run, run_json, odd_csv):
     args = ["evaluate", odd_csv, *TIMED, *SEVERAL, "--repeats", "keep", "--metrics"]
     text = run(*args, "recall@2, coverage@2, novelty@2").stdout
-    verdicts, lists = text.split("Which differences are real")[1].split("beyond accuracy")
+    verdicts, lists = text.split("Differences to the best model")[1].split("Beyond accuracy")
     assert "recall@2" in verdicts
     assert "coverage@2" not in verdicts
     assert lists.splitlines()[1].split() == ["model", "coverage@2", "novelty@2"]
@@ -106,5 +106,5 @@ def test_slates(run, run_json, odd_csv):
     assert told["models"][0]["model"] == "IALS with MMR(diversity=0.4, pool=100)"
     assert set(told["models"][0]["metrics"]) == {"ndcg@2", "distance@2"}
     result = run(*words, "--metrics", "auc", code=1)
-    assert "auc cannot be had of a slate" in result.stderr
+    assert "auc cannot be computed for a slate" in result.stderr
     assert "fitted" not in result.stderr

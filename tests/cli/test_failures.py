@@ -41,14 +41,14 @@ def _nothing_is_left(tmp_path):
         (["--model", "ialss"], "did you mean 'ials'"),
         (["--set", "dims=4"], "did you mean 'dim'"),
         (["--set", "dims=4"], "regularization"),
-        (["--set", "seed=many"], "expected a whole number"),
+        (["--set", "seed=many"], "expected an integer"),
         (["--set", "regularization=little"], "expected a number"),
         (["--set", "weighting=odd"], "binary, log, raw"),
         (["--set", "seed"], "NAME=VALUE"),
         (["--set", "dim=8"], "set twice"),
-        (["--set", "ease.regularization=1"], "not among the models"),
+        (["--set", "ease.regularization=1"], "not one of the models"),
         (["--set", "init_scale=-1"], "init_scale"),
-        (["--set", "seed=__import__('os').getcwd()"], "expected a whole number"),
+        (["--set", "seed=__import__('os').getcwd()"], "expected an integer"),
     ],
 )
 def test_fit_refuses(run, fit_args, more, words):
@@ -111,13 +111,13 @@ def test_evaluate_refuses(run, odd_csv):
     assert "--time" in fails(run, *args)
     timed = [*args, "--time", "when"]
     assert "did you mean 'recall'" in fails(run, *timed, "--metrics", "recal@20")
-    assert "lacks its n" in fails(run, *timed, "--metrics", "recall")
-    assert "say whose setting" in fails(run, *timed, "--model", "ials", "--model", "ease")
+    assert "has no n" in fails(run, *timed, "--metrics", "recall")
+    assert "there are several models" in fails(run, *timed, "--model", "ials", "--model", "ease")
     assert "once" in fails(run, *timed, "--model", "ials", "--model", "IALS")
-    assert "cannot be read as a moment" in fails(run, *timed, "--test", "yesterday")
-    assert "moment" in fails(run, *timed, "--test", "nan")
-    assert "nothing is left" in fails(run, *timed, "--test", "2030-01-01")
-    assert "--test 1.5; expected a share" in fails(run, *timed, "--split", "random", "--test", "1.5")
+    assert "is not a valid time" in fails(run, *timed, "--test", "yesterday")
+    assert "not a valid time" in fails(run, *timed, "--test", "nan")
+    assert "set is empty" in fails(run, *timed, "--test", "2030-01-01")
+    assert "--test 1.5; expected a fraction" in fails(run, *timed, "--split", "random", "--test", "1.5")
 
 
 def test_errors_as_json(run, odd_model):
@@ -178,7 +178,7 @@ def test_too_little_memory(run, odd_model, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("shortlist.storage.read_manifest", greedy)
-    assert fails(run, "inspect", odd_model) == "error: not enough memory"
+    assert fails(run, "inspect", odd_model) == "error: out of memory"
 
 
 def test_warnings_are_one_line(run, odd_csv):
@@ -212,11 +212,11 @@ def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
         ("test=1.5; expected", "--test 1.5; expected"),
         ("fold_in=nan; expected", "--fold-in nan; expected"),
         ("latest=3 and x='y'", "latest=3 and x='y'"),
-        ("fits two. Say which one it is: layout='ncf'", "fits two. Say which one it is: --layout ncf"),
+        ("Pass the right one, such as layout='ncf'", "Pass the right one, such as --layout ncf"),
         ("so the moment must be one; got test='x'", "so the moment must be one; got --test x"),
-        ("min_rating=9 leaves none", "--min-rating 9 leaves none"),
+        ("min_rating=9 keeps none", "--min-rating 9 keeps none"),
         ("; use splits.by_time unless", "; use --split time unless"),
-        ("by_time needs times; name the column with time=", "--split time needs times; name the column with --time"),
+        ("by_time needs times; pass time= with a name", "--split time needs times; pass --time with a name"),
     ],
 )
 def test_advice_is_in_the_words_of_the_command_line(python, shell):
@@ -252,7 +252,7 @@ def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monke
 )
 def test_what_the_user_wrote_stays_as_it_is(told):
     assert in_words(told) == told
-    assert in_words(f"{told}; pass on_bad='drop' to go on") == f"{told}; pass --on-bad drop to go on"
+    assert in_words(f"{told}; pass on_bad='drop' to drop them") == f"{told}; pass --on-bad drop to drop them"
 
 
 def test_paths_and_lines_that_look_like_settings(run, tmp_path):
@@ -277,5 +277,5 @@ def test_a_place_that_cannot_be_written_to_is_found_out_before_fitting(run, odd_
         assert line.startswith(f"error: cannot save to '{place}': ")
     dangling = tmp_path / "link.txt"
     dangling.symlink_to(tmp_path / "nowhere")
-    assert "name another directory" in fails(run, "fit", odd_csv, *COLUMNS, *SMALL, "--out", dangling)
+    assert "choose another directory" in fails(run, "fit", odd_csv, *COLUMNS, *SMALL, "--out", dangling)
     assert not (tmp_path / "new").exists()

@@ -46,7 +46,7 @@ def test_the_published_split_is_used_and_said(run, run_json, split_files):
 def test_another_split_is_made_on_request(run, run_json, split_files):
     told = run_json("evaluate", split_files, *POPULARITY, "--split", "random", "--test", "0.3")
     assert "chance" in told["split"]["protocol"]
-    assert "stays aside" in run("evaluate", split_files, *POPULARITY, "--split", "random", "--test", "0.3").stderr
+    assert "is set aside" in run("evaluate", split_files, *POPULARITY, "--split", "random", "--test", "0.3").stderr
     assert "--split" in run("evaluate", split_files, *POPULARITY, "--test", "0.3", code=2).stderr
     assert "--split" in run("evaluate", split_files, *POPULARITY, "--repeats", "keep", code=2).stderr
 
@@ -69,7 +69,7 @@ def test_ratings_from_one_on(run, run_json, ratings):
 
 def test_fit_learns_from_the_training_part(run, run_json, split_files, tmp_path):
     result = run("fit", split_files, "--model", "popularity", "--out", tmp_path / "m")
-    assert "events to learn from" in result.stderr
+    assert "fitting on the training events only" in result.stderr
     model = sl.load(tmp_path / "m")
     assert model.seen_.n_rows == 12
     assert len(model.seen_) == sl.datasets.read(split_files).split.train.n_pairs
@@ -114,9 +114,9 @@ def test_columns_win_over_a_layout_that_would_be_recognised(run_json, tmp_path):
     [
         (["--layout", "lightgnc"], 1, "did you mean 'lightgcn'"),
         (["--layout", "ncf"], 1, "is not in the layout 'ncf'"),
-        (["--min-rating", "3"], 1, "hold no ratings"),
-        (["--layout", "lightgcn", "--context", "user"], 2, "knows its columns"),
-        (["--layout", "lightgcn", "--format", "csv"], 2, "its own format"),
+        (["--min-rating", "3"], 1, "have no ratings"),
+        (["--layout", "lightgcn", "--context", "user"], 2, "its columns are"),
+        (["--layout", "lightgcn", "--format", "csv"], 2, "its format is"),
         (["--aggregate", "count"], 2, "--aggregate"),
         (["--min-rating", "many"], 2, "--min-rating"),
     ],
@@ -171,7 +171,7 @@ def test_what_is_typed_for_repeated_ratings_counts(run_json, run, tmp_path, spli
         found[typed[-1] if typed else None] = sl.load(tmp_path / "m").seen_.values.tolist()
     assert found == {None: [4.0], "latest": [4.0], "sum": [6.0], "count": [2.0]}
     refused = run("fit", split_files, "--aggregate", "sum", "--out", tmp_path / "m", code=2).stderr
-    assert "taken as it is" in refused
+    assert "cannot be changed" in refused
 
 
 def test_advice_about_times_and_columns_works_on_the_command_line(run, run_json, split_files, ratings, tmp_path):
@@ -182,6 +182,6 @@ def test_advice_about_times_and_columns_works_on_the_command_line(run, run_json,
     assert run_json("evaluate", split_files, *POPULARITY, "--split", "random", "--test", "0.3")["models"]
     columns = ["--context", "user", "--item", "item"]
     message = run("fit", ratings, *columns, "--out", tmp_path / "m", code=1).stderr
-    assert "leave --context and --item out" in message
+    assert "omit --context and --item" in message
     assert "datasets.read" not in message
     run("fit", ratings, "--model", "popularity", "--out", tmp_path / "m")

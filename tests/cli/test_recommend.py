@@ -57,7 +57,7 @@ def test_filters(run, run_json, odd_model, tmp_path):
     assert left == set(ODD_ITEMS) - {"a,b", "žluť 🐎"}
     result = run("recommend", odd_model, "ann", "--allow", "coffee,milk")
     assert "2 of 2 ids are not in the catalogue" in result.stderr
-    assert "the filters leave nothing" in result.stderr
+    assert "no items left after filtering" in result.stderr
 
 
 def test_unknown_is_skipped_on_request(run, run_json, odd_model, int_model):
@@ -66,7 +66,7 @@ def test_unknown_is_skipped_on_request(run, run_json, odd_model, int_model):
     assert len(told["answers"]) == 1
     assert run_json("recommend", int_model, "ann", "999", "101", "--unknown", "skip")["skipped"] == ["ann", "999"]
     assert run_json("recommend", odd_model, "--history", "tea,coffee", "--unknown", "skip")["skipped"] == ["coffee"]
-    assert "left out: nobody" in run("recommend", odd_model, "nobody", "ann", "--unknown", "skip").stderr
+    assert "skipped unknown ids: nobody" in run("recommend", odd_model, "nobody", "ann", "--unknown", "skip").stderr
     assert run_json("similar", odd_model, "coffee", "tea", "--unknown", "skip")["skipped"] == ["coffee"]
     assert run_json("recommend", odd_model, "nobody", "--unknown", "skip")["answers"] == []
 
@@ -74,7 +74,7 @@ def test_unknown_is_skipped_on_request(run, run_json, odd_model, int_model):
 @pytest.mark.parametrize("text", ["0101", "1_01", "１０１", "+101", " 101", "101 ", "9" * 5000])
 def test_an_integer_has_one_spelling(run, run_json, int_model, text):
     assert run_json("recommend", int_model, text, "101", "--unknown", "skip")["skipped"] == [text]
-    assert "ids of 'user' are integers, written as plain digits" in run("recommend", int_model, text, code=1).stderr
+    assert "ids of 'user' are integers; pass plain digits" in run("recommend", int_model, text, code=1).stderr
     items = ["recommend", int_model, "--history", "1,02,２", "--unknown", "skip"]
     assert run_json(*items)["skipped"] == ["02", "２"]
     (answer,) = run_json("recommend", int_model, "101", "--allow", "1,2,03", "--keep-seen")["answers"]
@@ -136,9 +136,9 @@ def test_slates(run, run_json, odd_model, model):
         assert ids(told) == model.recommend(["ann"], n=4, exclude_seen=False, slate=slate).ids
         told = run_json("recommend", odd_model, "--history", "tea", *keep, *options)
         assert ids(told) == model.recommend(history=[["tea"]], n=4, exclude_seen=False, slate=slate).ids
-    assert "it is for a slate" in run("recommend", odd_model, "ann", "--diversity", "0.3", code=2).stderr
+    assert "only valid with --slate" in run("recommend", odd_model, "ann", "--diversity", "0.3", code=2).stderr
     wrong = run("recommend", odd_model, "ann", "--slate", "calibrated", "--diversity", "0.3", code=2).stderr
-    assert "it is for mmr and dpp" in " ".join(wrong.split())
+    assert "only valid for mmr and dpp" in " ".join(wrong.split())
     wrong = run("recommend", odd_model, "ann", "--slate", "mmr", "--diversity", "3", code=1).stderr
     assert "diversity is 3.0; expected a number from 0 to 1" in wrong
 

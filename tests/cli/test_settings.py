@@ -46,11 +46,11 @@ def test_typed(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("count", "1.5", "expected a whole number"),
+        ("count", "1.5", "expected an integer"),
         ("kind", "c", "expected one of a, b"),
         ("symmetric", "yes", "expected true or false"),
-        ("most", "some", "expected a whole number or none"),
-        ("either", "x", "expected a whole number or a number or none"),
+        ("most", "some", "expected an integer or none"),
+        ("either", "x", "expected an integer or a number or none"),
     ],
 )
 def test_refused(name, text, words):
@@ -71,5 +71,5 @@ def test_typed_ones_win_and_those_of_others_stay():
     assert (model.dim, model.epochs) == (5, 3)
     (model,) = make_models(["EASE"], [], stored)
     assert model.regularization == 9
-    with pytest.raises(SettingError, match=r"shop.toml: .*say whose"):
+    with pytest.raises(SettingError, match=r"shop.toml: .*there are several models"):
         make_models(["ials", "ease"], [], ConfigFile("shop.toml", ["dim=2"]))

@@ -29,7 +29,7 @@ def test_what_is_compiled_once_is_there(environment):
     again = program("warmup", "--model", "ials", env=environment, timeout=600)
     assert again.returncode == 0
     assert "IALS   already compiled" in again.stdout
-    assert f"kept in  {told['cache']}" in again.stdout
+    assert f"stored in  {told['cache']}" in again.stdout
     assert again.stderr == "warming up: 1/1 recommenders\n"
     assert compiled_in_a_session(["IALS"], environment) == []
 
@@ -46,7 +46,7 @@ def test_nowhere_to_keep_them(environment, tmp_path):
         "import sys; sys.argv = ['shortlist', 'warmup', '--model', 'popularity', '-q']\n"
         "import numpy\n"
         "from shortlist import _random, warming\n"
-        "warming._use = lambda model: _random.mixed(numpy.uint64(1))\n"
+        "warming._exercise = lambda model: _random.mixed(numpy.uint64(1))\n"
         "from shortlist.cli import main; main()"
     )
     fresh = {**environment, "SHORTLIST_CACHE_DIR": str(tmp_path / "fresh")}
@@ -54,5 +54,5 @@ def test_nowhere_to_keep_them(environment, tmp_path):
         [sys.executable, "-c", code], env=fresh, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: compiled kernels cannot be kept")
+    assert done.stderr.startswith("error: compiled kernels cannot be cached")
     assert "SHORTLIST_CACHE_DIR" in done.stderr

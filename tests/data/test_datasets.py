@@ -36,13 +36,13 @@ def test_a_fifth_of_the_truth_repeats_history():
     after = after.join(before.select("product").unique(), on="product", how="semi")
     new = after.join(before, on=["customer", "product"], how="anti")
     assert len(split.truth) == new.height
-    assert split.dropped["test pairs that repeat a pair of the history"] == after.height - new.height
+    assert split.dropped["test pairs already in training"] == after.height - new.height
 
 
 def test_unknown_name():
     with pytest.raises(SettingError, match=r"'online retail'; did you mean 'online-retail'\?; bundled: online-retail"):
         datasets.load("online retail")
-    with pytest.raises(SettingError, match="no data set is called 'x'; bundled: online-retail"):
+    with pytest.raises(SettingError, match="unknown data set 'x'; bundled: online-retail"):
         datasets.load("x")
 
 

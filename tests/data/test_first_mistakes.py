@@ -21,7 +21,7 @@ from shortlist.errors import DataError
 KNOWN = (
     "expected CSV (.csv), TSV (.tsv), Parquet (.parquet) or JSON lines (.jsonl); CSV and TSV may be gzipped (.csv.gz)"
 )
-DROP = "Mend the data, or pass on_bad='drop' to leave those rows out"
+DROP = "Fix the data, or pass on_bad='drop' to drop those rows"
 HEADER = "user,item,stars,when\n"
 GOOD = [f"u{k % 17},i{k % 31},{k % 5 + 1},2024-01-{k % 28 + 1:02d}" for k in range(500)]
 
@@ -53,7 +53,7 @@ MISTAKES = {
         one_in_a_hundred(lambda fields: ",".join([*fields, "gift", "wrapped"])),
         "PATH: 5 of 501 lines do not have the 4 fields of the header (line 42 of events.csv has 6: "
         "'u6,i9,1,2024-01-13,gift,wrapped'; also lines 142, 242). "
-        "Mend the file, or pass on_bad='drop' to leave those lines out",
+        "Fix the file, or pass on_bad='drop' to drop those lines",
     ),
     "a missing id": (
         "events.csv",
@@ -76,7 +76,7 @@ MISTAKES = {
     "nothing in it": (
         "events.csv",
         "",
-        "PATH is empty (0 bytes); expected events: was it written, or downloaded, to the end?",
+        "PATH is empty (0 bytes); expected events: check that it was written or downloaded fully",
     ),
     "Parquet called CSV": (
         "events.csv",
@@ -86,28 +86,27 @@ MISTAKES = {
     "CSV called Parquet": (
         "events.parquet",
         PAIRS,
-        "PATH is not a Parquet file: it does not begin with the mark PAR1 but begins with 'user,item'; "
-        "if it is CSV, pass format='csv'",
+        "PATH is not a Parquet file: it does not begin with PAR1 but with 'user,item'; if it is CSV, pass format='csv'",
     ),
     "gzip called Parquet": (
         "events.parquet",
         gzip.compress(PAIRS.encode()),
-        "PATH is a gzipped file, not a Parquet file; unpack it or, if it is CSV, pass format='csv'",
+        "PATH is a gzipped file, not a Parquet file; decompress it or, if it is CSV, pass format='csv'",
     ),
     "a workbook": (
         "events.xlsx",
         archive("[Content_Types].xml", "xl/workbook.xml"),
-        "PATH is an Excel workbook; save the sheet as CSV and pass that",
+        "PATH is an Excel workbook; save the sheet as CSV and pass the CSV",
     ),
     "a workbook called CSV": (
         "events.csv",
         archive("[Content_Types].xml", "xl/workbook.xml"),
-        "PATH is an Excel workbook; save the sheet as CSV and pass that",
+        "PATH is an Excel workbook; save the sheet as CSV and pass the CSV",
     ),
     "an old workbook": (
         "events.xls",
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100),
-        "PATH is an Office file, such as an Excel workbook; save the sheet as CSV and pass that",
+        "PATH is an Office file, such as an Excel workbook; save the sheet as CSV and pass the CSV",
     ),
     "a zip archive": (
         "events.zip",
@@ -115,11 +114,11 @@ MISTAKES = {
         "PATH is a zip archive that holds a.csv, b.csv, c.csv …; unpack it first",
     ),
     "half a zip archive": ("events.csv", archive("a.csv")[:40], "PATH is a zip archive; unpack it first"),
-    "bzip2": ("events.csv", b"BZh91AY", "PATH is packed (bzip2); unpack it first, or pack it with gzip"),
+    "bzip2": ("events.csv", b"BZh91AY", "PATH is compressed with bzip2; decompress it, or use gzip instead"),
     "a web page": (
         "events.csv",
         "\n<!DOCTYPE html>\n<html></html>\n",
-        "PATH is a web page; was it downloaded from a page that asks for something first?",
+        "PATH is a web page (HTML); check the download link: it may need a login or a confirmation",
     ),
     "UTF-16": (
         "events.csv",
@@ -159,31 +158,31 @@ MISTAKES = {
     "a header and no more": (
         "events.csv",
         "user,item\n",
-        "PATH: there are no rows below the header; expected a line an event",
+        "PATH: there are no rows below the header; expected one line per event",
     ),
     "no header": (
         "events.csv",
         "17,tea\n18,jam\n",
-        "PATH: no column 'user'; columns found: '17', 'tea'; is this the first event? Then put a header line above it "
-        "that names the columns, such as user,item",
+        "PATH: no column 'user'; columns found: '17', 'tea'; is this the first event? Then put a header line above it, "
+        "such as user,item",
     ),
     "no header, but a public layout": (
         "ratings_Beauty.csv",
         "A39HTATAQ9V7YF,0205616461,5.0,1369699200\n",
         "PATH: no column 'user'; columns found: 'A39HTATAQ9V7YF', '0205616461', '5.0', '1369699200'; is this the first "
-        "event? Then put a header line above it that names the columns, such as user,item; it looks like public data, "
-        "in the layout amazon-2014: leave context= and item= out and use shortlist.datasets.read(path)",
+        "event? Then put a header line above it, such as user,item; it looks like a public data set in "
+        "the layout amazon-2014: read it with shortlist.datasets.read(path), without context= and item=",
     ),
     "a name that says nothing": (
         "u.data",
         "1\t2\t5\t978300760\n",
-        f"PATH: cannot tell the format from the name 'u.data'; {KNOWN}; pass format=; it looks like public data, in "
-        "the layout movielens-100k: leave context= and item= out and use shortlist.datasets.read(path)",
+        f"PATH: cannot infer the format from the file name 'u.data'; {KNOWN}; pass format=; it looks like a public "
+        "data set in the layout movielens-100k: read it with shortlist.datasets.read(path), without context= and item=",
     ),
     "JSON in one piece": (
         "events.jsonl",
         '[{"user": 1, "item": 2},\n {"user": 1, "item": 3}]\n',
-        'PATH: line 1 is not a JSON object: \'[{"user": 1, "item": 2},\'; expected one object a line',
+        'PATH: line 1 is not a JSON object: \'[{"user": 1, "item": 2},\'; expected one object per line',
     ),
 }
 # Folders with these files in them.
@@ -196,8 +195,8 @@ FOLDERS = {
     ),
     "public data": (
         ["ratings.dat", "movies.dat"],
-        f"folder PATH holds no data files, only movies.dat, ratings.dat; {KNOWN}; it looks like public data, in the "
-        "layout movielens-dat: leave context= and item= out and use shortlist.datasets.read(path)",
+        f"folder PATH holds no data files, only movies.dat, ratings.dat; {KNOWN}; it looks like a public data set "
+        "in the layout movielens-dat: read it with shortlist.datasets.read(path), without context= and item=",
     ),
 }
 
@@ -259,8 +258,8 @@ def test_the_message_on_the_command_line(made, tmp_path, what):
     ):
         message = message.replace(python, typed)
     said = failure_of_fit(path, tmp_path / "model", **more)
-    if ": leave context=" in message:  # what to leave out has another name here
-        message, said = message.partition(": leave")[0], said.partition(": leave")[0]
+    if ": read it with" in message:  # the command line has other advice
+        message, said = message.partition(": read it")[0], said.partition(": omit --context")[0]
     assert said == f"error: {message}"
 
 
@@ -288,7 +287,7 @@ def test_paths(tmp_path):
     assert failure(path) == f"no such file or folder: {path}"
     assert failure_of_fit(path, tmp_path / "model") == f"error: no such file or folder: {path}"
     path = tmp_path / "dta" / "events.csv"
-    assert failure(path) == f"no such file or folder: {path}; there is no folder {tmp_path / 'dta'} either"
+    assert failure(path) == f"no such file or folder: {path}; the folder {tmp_path / 'dta'} does not exist either"
 
 
 def test_lines_of_several_files(tmp_path):

@@ -27,7 +27,7 @@ def test_several_layouts_in_a_folder(tmp_path):
         layouts.recognise(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path} fits several layouts: 'movielens-dat' (ratings.dat); 'lightgcn' (train.txt). "
-        "Say which one it is: layout='movielens-dat'"
+        "Pass the right one, such as layout='movielens-dat'"
     )
     assert rows(sl.datasets.read(tmp_path, layout="lightgcn").interactions) == [(0, 1), (0, 2), (1, 2)]
     assert rows(sl.datasets.read(tmp_path, layout="movielens-dat").interactions) == EVENTS
@@ -38,31 +38,26 @@ def test_nothing_is_recognised(tmp_path):
         packed__csv__gz=b"\x1f\x8b\x00", one__json=b"\xff\xfe{", train__txt="0 1 2\n")  # fmt: skip
     assert layouts.recognise(tmp_path) is None
     assert layouts.recognise(tmp_path / "nowhere") is None
-    with pytest.raises(
-        DataError, match=r"it holds .*events.csv.* and 2 more, which is in no layout that is known \(movi"
-    ):
+    with pytest.raises(DataError, match=r"\(it holds .*events.csv.* and 2 more\) is not in a known layout \(movi"):
         sl.datasets.read(tmp_path)
-    with pytest.raises(DataError, match=r"events.csv is in no layout .*layout=, or read files .* Interactions.read"):
+    with pytest.raises(DataError, match=r"events.csv is not in a known layout .*layout=, or read .* Interactions.read"):
         sl.datasets.read(tmp_path / "events.csv")
     with pytest.raises(DataError, match=r"no such file or folder: .*event\.csv; did you mean events.csv\?"):
         sl.datasets.read(tmp_path / "event.csv")
-    with pytest.raises(
-        DataError, match=r"folder .* pass the path of the file with the events and say with layout= which one it is in,"
-    ):
+    with pytest.raises(DataError, match=r"folder .* pass the path of the file with the events and its layout=,"):
         sl.datasets.read(tmp_path)
     with pytest.raises(
-        DataError, match=r"is not in the layout 'ncf': NCF: NAME.train.rating.*; it holds .* pass the path of that file"
+        DataError,
+        match=r"is not in the layout 'ncf': NCF: NAME.train.rating.*; it holds .* pass its path",
     ):
         sl.datasets.read(tmp_path, layout="ncf")
-    with pytest.raises(
-        SettingError, match=r"no layout is called 'sasrek'; did you mean 'sasrec'\?; known: movielens-dat"
-    ):
+    with pytest.raises(SettingError, match=r"unknown layout 'sasrek'; did you mean 'sasrec'\?; known: movielens-dat"):
         sl.datasets.read(tmp_path, layout="sasrek")
     with pytest.raises(
         DataError, match=r"no column 'userId'; columns found: 'user', 'item'; expected the header userId"
     ):
         sl.datasets.read(tmp_path / "events.csv", layout="movielens-csv")
-    with pytest.raises(DataError, match=r"there is no test.txt beside train.txt"):
+    with pytest.raises(DataError, match=r"no test.txt beside train.txt"):
         sl.datasets.read(tmp_path / "train.txt", layout="lightgcn")
     with pytest.raises(
         DataError, match=r"the first line is not a review; expected a JSON object with reviewerID, asin"
@@ -73,7 +68,7 @@ def test_nothing_is_recognised(tmp_path):
 def test_every_layout_is_listed_with_a_line():
     assert sl.datasets.layouts() == layouts.LAYOUTS
     assert all(text and "\n" not in text for text in layouts.LAYOUTS.values())
-    with pytest.raises(SettingError, match=r"min_rating=4: files in the layout 'sasrec' hold no ratings; leave it out"):
+    with pytest.raises(SettingError, match=r"min_rating=4: files in the layout 'sasrec' have no ratings; omit it"):
         sl.datasets.read(__file__, layout="sasrec", min_rating=4)
 
 
@@ -130,11 +125,11 @@ def test_interactions_read_takes_no_notice(tmp_path):
         ),
         (
             "movielens-csv", "movies.csv", "abc,T,D",
-            "column 'movieId': 1 of 3 rows are null or not whole numbers (first: 'abc', the title being 'T')",
+            "column 'movieId': 1 of 3 rows are null or not integers (first: 'abc' with title 'T'); fix the file",
         ),
         (
             "movielens-csv", "movies.csv", f"{10**30},T,D",
-            "column 'movieId': 1 of 3 rows are null or not whole numbers (first: '1000000",
+            "column 'movieId': 1 of 3 rows are null or not integers (first: '1000000",
         ),
         (
             "movielens-100k", "u.user", "3|x|M",
@@ -162,9 +157,9 @@ def test_damaged_lists(tmp_path):
     with pytest.raises(DataError) as caught:
         sl.datasets.read(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / 'train.txt'}: 4 of 6 lines are not written as 'user item item …' with whole numbers "
+        f"{tmp_path / 'train.txt'}: 4 of 6 lines are not written as 'user item item …' with integers "
         "(first: line 2 '1 2 x3', line 3 '2 -1', line 4 '3 1 12345678901234567890'). "
-        "Mend the file, or pass on_bad='drop' to leave those lines out"
+        "Fix the file, or pass on_bad='drop' to drop those lines"
     )
     data = sl.datasets.read(tmp_path, on_bad="drop")
     assert rows(data.interactions) == [(0, 1), (0, 2), (5, 2)]
@@ -191,7 +186,7 @@ def test_damaged_reviews(tmp_path):
         sl.datasets.read(path)
     assert len(sl.datasets.read(path, on_bad="drop").interactions) == 1
     path.write_text(f"{good}\n" + good[:-9] + "\n")
-    with pytest.raises(DataError, match=r"line 2 is not a JSON object: '\{.*…'; expected one object a line"):
+    with pytest.raises(DataError, match=r"line 2 is not a JSON object: '\{.*…'; expected one object per line"):
         sl.datasets.read(path)
 
 
@@ -215,5 +210,5 @@ def test_files_of_another_kind_in_a_layout(tmp_path):
 @pytest.mark.parametrize("text", ["\n\n", "1\n2 \n"])
 def test_lists_without_items(tmp_path, text):
     put(tmp_path, a__txt=text)
-    with pytest.raises(DataError, match=r"a.txt: there are no items in its [0-3] lines; expected lines written as"):
+    with pytest.raises(DataError, match=r"a.txt has no items in its [0-3] lines; expected lines written as"):
         sl.datasets.read(tmp_path / "a.txt", "s3rec")

@@ -90,11 +90,11 @@ def test_seconds_where_milliseconds_are_expected(tmp_path, kind):
         with pytest.raises(DataError) as caught:
             sl.datasets.read(path, on_bad=on_bad)
         assert str(caught.value) == (
-            f"{path}: 2 of 2 times are before 1990 (first: 1369699200); expected milliseconds since 1970. Where they "
+            f"{path}: 2 of 2 times are before 1990 (first: 1369699200); expected milliseconds since 1970. If they "
             "are seconds, multiply them by 1000"
         )
     write(1369699200, 1355443200000)
-    with pytest.raises(DataError, match=r"1 of 2 times are before 1990 .* or pass on_bad='drop' to leave those lines"):
+    with pytest.raises(DataError, match=r"1 of 2 times are before 1990 .* or pass on_bad='drop' to drop those lines"):
         sl.datasets.read(path)
     events = sl.datasets.read(path, on_bad="drop").interactions
     assert (rows(events), events.dropped) == ([(USER, "B1", 5.0, second(1355443200))], {"times before 1990": 1})
@@ -107,7 +107,7 @@ def test_an_order_of_columns_that_cannot_be_told(tmp_path):
         layouts.recognise(path)
     assert str(caught.value) == (
         f"{path} fits several layouts: 'amazon-2014' (ratings.csv); 'amazon-2018' (ratings.csv). "
-        "Say which one it is: layout='amazon-2014'"
+        "Pass the right one, such as layout='amazon-2014'"
     )
     assert sl.datasets.read(path, "amazon-2014").interactions.contexts.ids() == [17, 18]
     assert sl.datasets.read(path, "amazon-2018").interactions.contexts.ids() == [4]

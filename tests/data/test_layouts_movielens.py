@@ -90,7 +90,7 @@ def test_lines_left_out_at_the_beginning(tmp_path):
     with pytest.raises(DataError, match=r"none of 1 lines is written as UserID::MovieID::Rating::Timestamp"):
         sl.datasets.read(tmp_path, on_bad="drop")
     put(tmp_path, ratings__dat="\n\n")
-    with pytest.raises(DataError, match=r"there are no rows; expected lines written as UserID::MovieID::Rating::Times"):
+    with pytest.raises(DataError, match=r"it has no rows; expected lines written as UserID::MovieID::Rating::Times"):
         sl.datasets.read(tmp_path)
     put(tmp_path, ratings__dat="")
     with pytest.raises(DataError, match=r"ratings.dat is empty \(0 bytes\)"):
@@ -124,7 +124,7 @@ def test_min_rating(tmp_path):
     assert events.items.ids() == [1193]
     assert events.dropped == {"events rated below 4.5": 1}
     assert sl.datasets.read(folder, min_rating=0).interactions.dropped == {}
-    with pytest.raises(SettingError, match=r"min_rating=6 leaves none of 3 events; ratings go from 3 to 5"):
+    with pytest.raises(SettingError, match=r"min_rating=6 keeps none of 3 events; ratings are from 3 to 5"):
         sl.datasets.read(folder, min_rating=6)
     for bad in ("4", float("nan"), True):
         with pytest.raises(SettingError, match=f"min_rating is {bad!r}; expected a number"):
@@ -160,7 +160,7 @@ def test_min_rating_against_the_weights_that_count(tmp_path, ratings, least):
     found = matrix.tocoo()
     good = {(users[u], items[i], x) for u, i, x in zip(found.row, found.col, found.data) if x >= least}
     if not good:
-        with pytest.raises(SettingError, match="leaves none"):
+        with pytest.raises(SettingError, match="keeps none"):
             sl.datasets.read(tmp_path, min_rating=least)
         return
     events = sl.datasets.read(tmp_path, min_rating=least).interactions

@@ -43,7 +43,7 @@ def test_sequences(tmp_path, layout):
     assert data.interactions is data.split.train
     assert [row[:2] for row in rows(data.everything)] == pairs
     assert data.everything.items == data.interactions.items
-    assert "everything: 9 events, those that the split asks for among them" in repr(data)
+    assert "everything: 9 events, including the held-out ones" in repr(data)
 
 
 def test_pairs_of_users_that_do_not_stand_together(tmp_path):
@@ -72,10 +72,10 @@ def test_s3rec_attributes_and_sample(tmp_path):
 def test_s3rec_has_one_line_a_user(tmp_path):
     put(tmp_path, a__txt="1 10 30 20\n2 30 10 40\n1 5 6 7\n")
     assert layouts.recognise(tmp_path) is None  # three columns, as far as one can see
-    with pytest.raises(DataError, match=r"1 users such as 1 have several lines; expected one line a user"):
+    with pytest.raises(DataError, match=r"1 users have several lines \(first: user 1\); expected one line per user"):
         sl.datasets.read(tmp_path / "a.txt", "s3rec")
     put(tmp_path, a__txt="1 10 30 20\n1 5 6 7\n2 30 10 40\n")  # one after the other
-    with pytest.raises(DataError, match=r"1 users such as 1 have several lines; expected one line a user"):
+    with pytest.raises(DataError, match=r"1 users have several lines \(first: user 1\); expected one line per user"):
         sl.datasets.read(tmp_path / "a.txt", "s3rec")
 
 
@@ -85,13 +85,13 @@ def test_s3rec_has_one_line_a_user(tmp_path):
         ({"10": [10**30]}, "10{30} does not fit into 64 bits"),
         ({str(10**30): [1]}, "does not fit into 64 bits"),
         ([10, 30], r"it holds '\[10, 30\]'"),
-        ({"10": "34"}, "item 10 has '34' and no list"),
-        ({"10": {"3": 4}}, "item 10 has .* and no list"),
-        ({"10": [1.5]}, "1.5 is not a whole number"),
-        ({"10": [True]}, "True is not a whole number"),
-        ({"10": [[1]]}, r"\[1\] is not a whole number"),
-        ({"tea": [1]}, "'tea' is not a whole number"),
-        ({"10": [float("inf")]}, "inf is not a whole number"),
+        ({"10": "34"}, "item 10 has '34' instead of a list"),
+        ({"10": {"3": 4}}, "item 10 has .* instead of a list"),
+        ({"10": [1.5]}, "1.5 is not an integer"),
+        ({"10": [True]}, "True is not an integer"),
+        ({"10": [[1]]}, r"\[1\] is not an integer"),
+        ({"tea": [1]}, "'tea' is not an integer"),
+        ({"10": [float("inf")]}, "inf is not an integer"),
         (7, "it holds '7'"),
     ],
 )
@@ -117,7 +117,7 @@ def test_lines_left_out_of_a_sample_are_counted(tmp_path):
 
 def test_sequences_that_are_too_short(tmp_path):
     put(tmp_path, a__txt="1 10\n1 11\n2 10\n")
-    with pytest.raises(DataError, match="no user has 3 events or more"):
+    with pytest.raises(DataError, match="no user has 3 or more events"):
         sl.datasets.read(tmp_path)
 
 

@@ -30,12 +30,12 @@ def test_lightgcn(tmp_path):
     assert data.interactions is data.split.train
     assert data.interactions.items.ids() == [3, 4, 5, 9]  # 9 is known from the test only
     assert sorted(rows(data.split.truth)) == [(0, 4), (1, 5), (1, 9)]
-    assert data.split.dropped["test events of contexts without history"] == 1
+    assert data.split.dropped["test events of unknown contexts"] == 1
     assert data.split.exclude_seen
     assert data.validation is None
     assert (data.items.columns, data.items.rows()) == (["item", "original"], [(3, "B00"), (4, "B01")])
     assert data.contexts.rows() == [(0,), (1,), (3,)]
-    assert "asked for" in repr(data)
+    assert "held-out pairs" in repr(data)
     assert sorted(rows(data.everything)) == sorted([*rows(data.interactions), (0, 4), (1, 5), (1, 9), (7, 3)])
     assert data.everything.items == data.interactions.items
     assert "everything: 9 events" in repr(data)
@@ -100,7 +100,7 @@ def test_ncf_without_timestamps(tmp_path):
     assert rows(data.everything) == [*rows(data.interactions), (0, 3, 4.0), (1, 1, 2.0)]
     assert rows(data.candidates) == [(0, 4), (0, 5), (1, 4), (1, 0)]
     put(tmp_path, **{"ml-1m.train.rating": "0\t1\t5\n0\t2\n1\t1\t1\n"})
-    with pytest.raises(DataError, match=r"1 of 3 lines are not written as user, item and rating with tabs"):
+    with pytest.raises(DataError, match=r"1 of 3 lines are not written as user, item and rating separated by tabs"):
         sl.datasets.read(tmp_path)
 
 
@@ -109,7 +109,7 @@ def test_ncf_lines_left_out_of_the_candidates_are_counted(tmp_path):
     data = sl.datasets.read(tmp_path, on_bad="drop")
     assert rows(data.candidates) == [(0, 4), (0, 5)]
     assert data.candidates.dropped == {
-        "lines of ml-1m.test.negative that are not '(user,item)', a tab and items with tabs between them": 1
+        "lines of ml-1m.test.negative that are not '(user,item)' and items separated by tabs": 1
     }
 
 
@@ -121,7 +121,9 @@ def test_ncf_with_several_test_items_of_a_user(tmp_path):
             "ml-1m.test.negative": "(0,3)\t5\t6\n(0,4)\t5\t7\n(1,1)\t4\t0\n",
         },
     )
-    with pytest.raises(DataError, match=r"1 users such as 0 have several lines; expected one line a user; without ml-"):
+    with pytest.raises(
+        DataError, match=r"1 users have several lines \(first: user 0\); expected one line per user. Rem"
+    ):
         sl.datasets.read(tmp_path)
     (tmp_path / "ml-1m.test.negative").unlink()
     data = sl.datasets.read(tmp_path)
@@ -135,7 +137,7 @@ def test_ncf_min_rating_goes_for_both_parts(tmp_path):
     assert [row[:2] for row in rows(data.split.truth)] == [(0, 3)]
     assert data.split.dropped["test events rated below 3"] == 1
     assert rows(data.candidates) == [(0, 4), (0, 5)]
-    assert data.candidates.dropped["candidates of users that are not asked for"] == 3
+    assert data.candidates.dropped["candidates of users without test items"] == 3
     assert [row[:2] for row in rows(data.everything)] == [(0, 1), (0, 2), (1, 2), (0, 3)]
     assert data.everything.dropped == {"events rated below 3": 2}
 
@@ -155,8 +157,8 @@ def test_several_ncf_sets_in_a_folder(tmp_path):
 def test_ncf_parts_that_do_not_agree(tmp_path):
     ncf(tmp_path)
     put(tmp_path, **{"ml-1m.test.negative": "(0,3)\t4\t5\n(1,2)\t4\t0\n"})
-    with pytest.raises(DataError, match=r"1 of 2 are not among the 2 there, such as \(1, 2\)"):
+    with pytest.raises(DataError, match=r"1 of 2 are not among the 2 of .*, such as \(1, 2\)"):
         sl.datasets.read(tmp_path)
     (tmp_path / "ml-1m.test.rating").unlink()
-    with pytest.raises(DataError, match=r"there is no ml-1m.test.rating beside ml-1m.train.rating"):
+    with pytest.raises(DataError, match=r"no ml-1m.test.rating beside ml-1m.train.rating"):
         sl.datasets.read(tmp_path)

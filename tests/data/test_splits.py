@@ -47,7 +47,7 @@ def split_or_not(make):
     try:
         return make()
     except DataError as error:
-        if not any(word in str(error) for word in ("nothing", "too few", "no context", "no held-out")):
+        if not any(word in str(error) for word in ("set is empty", "too few", "no context", "no held-out")):
             raise
         return assume(False)
 
@@ -56,7 +56,7 @@ def n_dropped_events(split):
     return sum(
         count
         for what, count in split.dropped.items()
-        if what.startswith(("events", "test events", "history events", "test pairs"))
+        if what.startswith(("events", "held-out events", "test events", "history events", "test pairs"))
     )
 
 
@@ -107,12 +107,12 @@ def check_weak(split, before, after, repeats):
     truth = {pair: row for pair, row in newest.items() if repeats == "keep" or pair not in seen}
     assert {row[:2]: row for row in rows_of(split.truth)} == truth
     dropped = split.dropped
-    assert dropped["test events of contexts without history"] == len(after) - len(known)
-    assert dropped["test contexts without history"] == len({row[0] for row in after} - contexts)
-    assert dropped["test events with items not in train"] == len(known) - len(warm)
-    assert dropped["test items not in train"] == len({row[1] for row in after} - items)
-    assert dropped["test events that repeat a test pair"] == len(warm) - len(newest)
-    assert dropped.get("test pairs that repeat a pair of the history", 0) == len(newest) - len(truth)
+    assert dropped["test events of unknown contexts"] == len(after) - len(known)
+    assert dropped["unknown test contexts"] == len({row[0] for row in after} - contexts)
+    assert dropped["test events of unknown items"] == len(known) - len(warm)
+    assert dropped["unknown test items"] == len({row[1] for row in after} - items)
+    assert dropped["test events of repeated pairs"] == len(warm) - len(newest)
+    assert dropped.get("test pairs already in training", 0) == len(newest) - len(truth)
 
 
 # --- by time ----------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_any_time_and_any_moment(column, tests):
 
 @pytest.mark.parametrize("test", [0, 0.0, -1, -0.5, True, False])
 def test_neither_a_share_nor_a_moment(test):
-    with pytest.raises(SettingError, match="expected a share between 0 and 1, or the moment"):
+    with pytest.raises(SettingError, match="expected a fraction between 0 and 1, or the time"):
         splits.by_time(take([("a", 1, 1, 1), ("a", 2, 1, 2)]), test)
 
 
@@ -231,7 +231,7 @@ def test_a_plain_number_is_no_moment_among_dates(column, test):
 )
 def test_neither_a_moment_nor_a_length(test):
     events = Interactions.from_frame({"u": range(10), "i": range(10), "t": DAYS}, context="u", item="i", time="t")
-    with pytest.raises(SettingError, match="cannot be read as a moment; expected a date"):
+    with pytest.raises(SettingError, match="is not a valid time; expected a date"):
         splits.by_time(events, test)
 
 
@@ -239,13 +239,13 @@ def test_lengths_that_do_not_fit():
     events = Interactions.from_frame(
         {"u": [1] * 10, "i": range(10), "t": [day.date() for day in DAYS]}, context="u", item="i", time="t"
     ).extend(items=[10])
-    with pytest.raises(DataError, match="nothing is left to train on: the cut is at 2020-01-01, "):
+    with pytest.raises(DataError, match="the training set is empty: the cut is at 2020-01-01, "):
         splits.by_time(events, "52w")
     for length in ("0d", dt.timedelta(0), dt.timedelta(days=-7)):
-        with pytest.raises(SettingError, match="expected a length of time above 0, such as '7d'"):
+        with pytest.raises(SettingError, match="expected a length of time > 0, such as '7d'"):
             splits.by_time(events, length)
     numbers = take([("a", 1, 1, 1), ("a", 2, 1, 2)])
-    with pytest.raises(SettingError, match="so the beginning of the test must be one too; got test='7d'"):
+    with pytest.raises(SettingError, match="test='7d'; expected a number"):
         splits.by_time(numbers, "7d")
 
 
@@ -254,28 +254,28 @@ def test_lengths_that_do_not_fit():
     "events", [None, "events.csv", pd.DataFrame({"u": [1]}), 7], ids=["none", "text", "frame", "number"]
 )
 def test_events_are_interactions(who, events):
-    with pytest.raises(DataError, match=f"{who} takes Interactions, got {type(events).__name__}; make"):
+    with pytest.raises(DataError, match=f"{who} expects Interactions, got {type(events).__name__}; create"):
         getattr(splits, who)(events)
-    with pytest.raises(DataError, match="given takes Interactions as truth, got"):
+    with pytest.raises(DataError, match="given expects Interactions as truth, got"):
         splits.given(take([("a", 1, 1, 1)]), events)
 
 
 def test_moments_that_do_not_fit():
     numbers = take([("a", 1, 1, 1), ("a", 2, 1, 2)])
-    with pytest.raises(SettingError, match="holds plain numbers, so the moment must be one too; got test='2020-01-01'"):
+    with pytest.raises(SettingError, match=r"test='2020-01-01'; expected a number .* holds plain numbers"):
         splits.by_time(numbers, "2020-01-01")
-    with pytest.raises(DataError, match="nothing is left to ask for: the cut is at 5, the events run from 1 to 2"):
+    with pytest.raises(DataError, match="the test set is empty: the cut is at 5, the events are from 1 to 2"):
         splits.by_time(numbers, 5)
-    with pytest.raises(DataError, match="nothing is left to train on: the cut is at 1, the events run from 1 to 2"):
+    with pytest.raises(DataError, match="the training set is empty: the cut is at 1, the events are from 1 to 2"):
         splits.by_time(numbers, 1)
     days = Interactions.from_frame({"u": [1, 1], "i": [1, 2], "t": DAYS[:2]}, context="u", item="i", time="t")
-    with pytest.raises(SettingError, match="test='soon' cannot be read as a moment; expected a date such as"):
+    with pytest.raises(SettingError, match="test='soon' is not a valid time; expected a date such as"):
         splits.by_time(days, "soon")
     with pytest.raises(SettingError, match="has a time zone, but the time column has none"):
         splits.by_time(days, "2020-01-02T00:00:00Z")
-    with pytest.raises(DataError, match="the cut is at 2021-01-01 00:00:00, the events run from 2020-01-01 12:00:00"):
+    with pytest.raises(DataError, match="the cut is at 2021-01-01 00:00:00, the events are from 2020-01-01 12:00:00"):
         splits.by_time(days, "2021-01-01")
-    with pytest.raises(DataError, match="by_time needs times; name the column with time="):
+    with pytest.raises(DataError, match="by_time needs times; pass time="):
         splits.by_time(take([("a", 1, 1, 1)], time=None))
     with pytest.raises(SettingError, match="repeats='maybe'; expected 'drop' or 'keep'"):
         splits.by_time(numbers, 2, repeats="maybe")
@@ -285,7 +285,7 @@ def test_nothing_to_ask_for_is_an_error_with_its_reasons():
     events = take([("a", 1, 1, 1), ("b", 2, 1, 2), ("a", 1, 1, 5), ("c", 1, 1, 6), ("a", 9, 1, 7)])
     with pytest.raises(
         DataError,
-        match=r"leaves nothing to ask for: 1 test events of contexts without history, .*1 test events with items not",
+        match=r"is empty \(split by .*\): 1 test events of unknown contexts, .*1 test events of unknown items",
     ):
         splits.by_time(events, 5)
 
@@ -297,7 +297,7 @@ def test_contexts_of_several_columns():
     assert split.truth.contexts.ids() == [("a", 1)]
     assert split.truth.history(("a", 1)) == [1]
     assert split.history.history(("a", 1)) == [1, 3]
-    assert split.dropped["test items not in train"] == 1
+    assert split.dropped["unknown test items"] == 1
 
 
 # --- leave last out, at random ----------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_contexts_of_several_columns():
 @given(ROWS, st.integers(1, 3), REPEATS)
 def test_leave_last_out(rows, n, repeats):
     events = take(rows)
-    with pytest.warns(ShortlistWarning, match="newer than the ones it asks for; use splits.by_time"):
+    with pytest.warns(ShortlistWarning, match="newer than test events; use splits.by_time"):
         split = split_or_not(lambda: splits.leave_last_out(events, n, repeats=repeats))
     check(events, split)
     by_context = defaultdict(list)
@@ -330,7 +330,7 @@ def test_leave_last_out_needs_events():
         splits.leave_last_out(take([("a", 1, 1, 1), ("a", 2, 1, 2)]), n=2**70)
     with pytest.warns(ShortlistWarning), pytest.raises(DataError, match="no context has more than 1 event,"):
         splits.leave_last_out(take([("a", 1, 1, 1), ("b", 2, 1, 2)]))
-    with pytest.raises(SettingError, match="n=0; expected a whole number of at least 1"):
+    with pytest.raises(SettingError, match="n=0; expected an integer ≥ 1"):
         splits.leave_last_out(take([("a", 1, 1, 1)]), 0)
     with pytest.raises(DataError, match="leave_last_out needs times"):
         splits.leave_last_out(take([("a", 1, 1, 1)], time=None))
@@ -366,7 +366,7 @@ def test_held_out_contexts(rows, test, fold_in, by, seed, random):
     try:
         split = split_or_not(lambda: splits.held_out_contexts(events, test, fold_in=fold_in, by=by, seed=seed))
     except SettingError as error:
-        if "leave some on both sides" not in str(error):
+        if "hold out at least 1 and not all" not in str(error):
             raise
         return
     check(events, split)
@@ -442,15 +442,15 @@ def test_seeds_differ():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"test": 0}, "test=0; expected a whole number of at least 1"),
-        ({"test": 1.0}, "test=1.0; expected a share between 0 and 1"),
-        ({"test": True}, "test=True; expected a share"),
-        ({"test": 3}, "test=3 holds 3 of 3 contexts out; leave some on both sides"),
-        ({"test": 0.01}, "holds 0 of 3 contexts out"),
-        ({"test": 1, "fold_in": 1}, "fold_in=1; expected a share between 0 and 1"),
+        ({"test": 0}, "test=0; expected an integer ≥ 1"),
+        ({"test": 1.0}, "test=1.0; expected a fraction between 0 and 1"),
+        ({"test": True}, "test=True; expected a fraction"),
+        ({"test": 3}, "test=3 holds out 3 of 3 contexts; hold out at least 1 and not all"),
+        ({"test": 0.01}, "holds out 0 of 3 contexts"),
+        ({"test": 1, "fold_in": 1}, "fold_in=1; expected a fraction between 0 and 1"),
         ({"test": 1, "by": "luck"}, "by='luck'; expected 'random' or 'time'"),
-        ({"test": 1, "seed": -1}, "seed=-1; expected a whole number of at least 0"),
-        ({"test": 1, "seed": "x"}, "seed='x'; expected a whole number"),
+        ({"test": 1, "seed": -1}, "seed=-1; expected an integer ≥ 0"),
+        ({"test": 1, "seed": "x"}, "seed='x'; expected an integer"),
     ],
 )
 def test_bad_settings(arguments, message):
@@ -462,19 +462,19 @@ def test_bad_settings(arguments, message):
 def test_bad_settings_of_folds_are_found_at_the_call():
     events = take([(u, i, 1, i) for u in "abc" for i in range(6)])
     for arguments, message in (
-        ({"k": 1}, "k=1; expected a whole number of at least 2"),
+        ({"k": 1}, "k=1; expected an integer ≥ 2"),
         ({"k": 4}, "k=4: there are only 3 contexts"),
-        ({"k": 2, "fold_in": 0.0}, "fold_in=0.0; expected a share"),
+        ({"k": 2, "fold_in": 0.0}, "fold_in=0.0; expected a fraction"),
         ({"k": 2, "by": "luck"}, "by='luck'"),
     ):
         with pytest.raises(SettingError, match=message):
             splits.k_fold_contexts(events, **arguments)
     with pytest.raises(DataError, match="by='time' needs times"):
         splits.held_out_contexts(take([("a", 1, 1, 1), ("b", 1, 1, 1)], time=None), 1, by="time")
-    with pytest.raises(DataError, match="no held-out context has enough pairs to ask for 10% of them; lower fold_in"):
+    with pytest.raises(DataError, match="no held-out context has enough pairs to test on 10% of them; lower fold_in"):
         splits.held_out_contexts(events, 1, fold_in=0.9)
     for share in (0.0, 1.0, 2):
-        with pytest.raises(SettingError, match="expected a share"):
+        with pytest.raises(SettingError, match="expected a fraction"):
             splits.at_random(events, share)
 
 
@@ -501,7 +501,7 @@ def test_given_with_histories(before, shown, after, repeats):
     asked = set(split.truth.contexts.ids())
     assert asked <= {row[0] for row in warm}
     assert sorted(rows_of(split.history)) == sorted(row for row in warm if row[0] in asked)
-    assert split.dropped["history events with items not in train"] == len(shown) - len(warm)
+    assert split.dropped["history events of unknown items"] == len(shown) - len(warm)
     assert len(history) + len(truth) == len(split.history) + len(split.truth) + n_dropped_events(split)
     if repeats == "drop":
         assert not pairs_of(split.truth) & pairs_of(split.history)
@@ -510,10 +510,10 @@ def test_given_with_histories(before, shown, after, repeats):
 def test_given_of_unlike_ids():
     train = Interactions.from_frame({"u": [1, 2], "i": ["a", "b"]}, context="u", item="i")
     truth = Interactions.from_frame({"u": ["1", "2"], "i": ["b", "a"]}, context="u", item="i")
-    with pytest.raises(DataError, match="the ids of u in truth are of type String, those of u of type Int64; cast one"):
+    with pytest.raises(DataError, match="the ids of u in truth have type String, those of u have type Int64; cast one"):
         splits.given(train, truth)
     pairs = Interactions.from_frame({"u": [1], "v": [1], "i": ["a"]}, context=["u", "v"], item="i")
-    with pytest.raises(DataError, match="the ids of u, v in truth are of type Int64, Int64"):
+    with pytest.raises(DataError, match="the ids of u, v in truth have type Int64, Int64"):
         splits.given(train, pairs)
     narrow = Interactions.from_frame(
         pl.DataFrame({"who": pl.Series([1, 2], dtype=pl.Int16), "what": ["b", "a"]}), context="who", item="what"
@@ -526,7 +526,7 @@ def test_a_context_known_by_name_only_has_no_history():
     train = take([("a", 1, 1, 1), ("a", 2, 1, 1)]).extend(contexts=["b"], items=[3])
     split = splits.given(train, take([("a", 3, 1, 5), ("b", 1, 1, 5)]))
     assert split.truth.contexts.ids() == ["a"]
-    assert split.dropped["test events of contexts without history"] == 1
+    assert split.dropped["test events of unknown contexts"] == 1
 
 
 # --- size -------------------------------------------------------------------------------------------------------------
@@ -541,4 +541,4 @@ def test_codes_near_the_end_of_int32_do_not_overflow():
     events = Interactions.from_frame(frame, context="u", item="i", time="t")
     split = splits.by_time(events, 1)
     assert len(split.truth) == n - 1
-    assert split.dropped["test events with items not in train"] == 1
+    assert split.dropped["test events of unknown items"] == 1

@@ -178,7 +178,7 @@ def test_parse():
     with pytest.raises(UnknownIdError, match="unknown id 'x': ids of 'id' are integers"):
         Vocabulary.of([5]).parse("x")
     for text in ("05", "+5", " 5", "5 ", "5\n", "0_5", "５", "-0", "5.0", "", "9" * 5000):
-        with pytest.raises(UnknownIdError, match="ids of 'id' are integers, written as plain digits such as 17"):
+        with pytest.raises(UnknownIdError, match="ids of 'id' are integers; pass plain digits such as 17"):
             Vocabulary.of([5, 0]).parse(text)
         assert Vocabulary.of([5, 0]).typed([text]) == text
     with pytest.raises(SettingError, match="'1' has 1 parts; expected 2: x,y"):

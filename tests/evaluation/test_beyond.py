@@ -120,7 +120,7 @@ def test_a_planted_case():
     truth = sl.Interactions.from_frame({"u": [1, 2, 3, 4], "i": [*"aaaa"]}, context="u", item="i")
     split = sl.splits.given(train.extend(items=["d"]), truth, repeats="keep")
     model = Given(scores=(4.0, 3.0, 2.0, 1.0)).fit(split.train)
-    names = ["coverage", "gini", "popularity", "novelty", "distance", "untrained"]
+    names = ["coverage", "gini", "popularity", "novelty", "distance", "cold_share"]
     result = sl.evaluate(model, split, [f"{name}@2" for name in names])
     expected = [0.5, 16 / 24, 0.625, (1 + math.log2(4 / 3)) / 2, 1 - 2 / math.sqrt(6), 0.0]
     assert list(result.values()) == pytest.approx(expected, rel=1e-14)
@@ -287,7 +287,7 @@ class TestResult:
         assert math.isfinite(result["distance@6"])
 
     def test_candidates_refuse_them(self, model, split):
-        with pytest.raises(sl.SettingError, match=r"coverage@5, distance@5 cannot be had here.*use evaluate"):
+        with pytest.raises(sl.SettingError, match=r"has no coverage@5, distance@5.*use evaluate"):
             sl.evaluate_candidates(model, split.truth, split.truth, ["hit@5", "coverage@5", "ild@5"])
 
 

@@ -103,7 +103,7 @@ def test_the_model_must_know_what_it_is_asked_for(events):
 
 def test_a_model_that_may_know_the_answers_is_warned_of(events):
     split = sl.splits.by_time(events, 0.3)
-    with pytest.warns(sl.ShortlistWarning, match="may know the answers"):
+    with pytest.warns(sl.ShortlistWarning, match="may have seen the held-out items"):
         sl.evaluate(sl.EASE(regularization=5).fit(events), split)
 
 
@@ -165,9 +165,9 @@ class TestCandidates:
     def test_what_does_not_fit(self):
         model, _, negatives = self.make({"a": 5, "b": 5}, "a", ["b"])
         two = sl.Interactions.from_frame({"u": ["me", "me"], "i": ["a", "b"]}, context="u", item="i")
-        with pytest.raises(sl.DataError, match="one true item each"):
+        with pytest.raises(sl.DataError, match="one held-out item each"):
             sl.evaluate_candidates(model, two, negatives)
-        with pytest.raises(sl.DataError, match="one true item each"):
+        with pytest.raises(sl.DataError, match="one held-out item each"):
             sl.evaluate_candidates(model, two.extend(contexts=["u1"]), negatives)
         other = sl.Interactions.from_frame({"u": ["me", "u1"], "i": ["a", "b"]}, context="u", item="i")
         with pytest.raises(sl.DataError, match="1 of 2 contexts have no candidates"):

@@ -69,9 +69,9 @@ def test_ties_are_at_random_for_ranks_and_by_popularity_for_lists(split):
 
 def test_metrics_that_a_slate_has_no_places_for(split, model):
     slate = sl.slates.MMR(0.3, pool=15)
-    with pytest.raises(sl.SettingError, match=r"auc, mrr cannot be had of a slate.*such as 'ndcg@10'"):
+    with pytest.raises(sl.SettingError, match=r"auc, mrr cannot be computed for a slate.*such as 'ndcg@10'"):
         sl.evaluate(model, split, ["recall@5", "auc", "mrr"], slate=slate)
-    with pytest.raises(sl.SettingError, match=r"recall@16 looks at more places than the pool of MMR.* has"):
+    with pytest.raises(sl.SettingError, match=r"recall@16 needs more items than the pool of MMR.* has"):
         sl.evaluate(model, split, ["recall@5", "recall@16"], slate=slate)
     for call in (sl.evaluate, lambda model, split, metrics, slate: model.recommend([1], slate=slate)):
         with pytest.raises(sl.SettingError, match=r"slate is 0.3; expected one of shortlist.slates"):

@@ -93,9 +93,11 @@ def masked(value: Any, *, values: bool = True) -> Any:
     if isinstance(value, list):
         items = [masked(inner, values=values) for inner in value]
         return items if values else items[:1]
+    if not values:
+        return "value"
     if isinstance(value, str) and (" " in value or "/" in value or value.endswith((".arrow", ".safetensors"))):
         return "text"
-    return value if values else "value"
+    return value
 
 
 def _is_masked(key: str, value: Any) -> bool:

@@ -24,7 +24,7 @@ PLAIN = {
     "_numba.py": "def kernel(): ...\n_cache = {}",
     "errors.py": "",
     "data/__init__.py": "",
-    "data/sparse_rows.py": ROWS,
+    "data/rows.py": ROWS,
     "solvers/__init__.py": "from shortlist.solvers.als import solve",
     "solvers/als.py": "def solve(): ...",
     "storage/__init__.py": "",
@@ -56,7 +56,7 @@ def test_files_are_read_from_a_folder(tmp_path):
     (tmp_path / "__init__.py").touch()
     (tmp_path / "cli.py").touch()
     (tmp_path / "data" / "rows.py").write_text("import shortlist.cli")
-    assert imports_from_below(read_modules(tmp_path)) == {("shortlist.data.sparse_rows", "shortlist.cli")}
+    assert imports_from_below(read_modules(tmp_path)) == {("shortlist.data.rows", "shortlist.cli")}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_files_are_read_from_a_folder(tmp_path):
     ],
 )
 def test_imports_from_below(source, kind):
-    modules = planted({"data/sparse_rows.py": source})
-    assert ("shortlist.data.sparse_rows", "shortlist.cli.app") in imports_from_below(modules)
-    kinds = {each.kind for each in imports(modules) if each.edge == ("shortlist.data.sparse_rows", "shortlist.cli.app")}
+    modules = planted({"data/rows.py": source})
+    assert ("shortlist.data.rows", "shortlist.cli.app") in imports_from_below(modules)
+    kinds = {each.kind for each in imports(modules) if each.edge == ("shortlist.data.rows", "shortlist.cli.app")}
     assert kinds == {kind}
 
 
@@ -94,7 +94,7 @@ def test_imports_from_below(source, kind):
     "source", ["import shortlist as sl", "from shortlist import IALS", "import_module('shortlist')"]
 )
 def test_the_root_is_imported_by_nobody(source):
-    assert imports_from_below(planted({"data/sparse_rows.py": source})) == {("shortlist.data.sparse_rows", "shortlist")}
+    assert imports_from_below(planted({"data/rows.py": source})) == {("shortlist.data.rows", "shortlist")}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_root_is_imported_by_nobody(source):
     ],
 )
 def test_what_is_no_import_from_below(source):
-    assert imports_from_below(planted({"data/sparse_rows.py": source})) == set()
+    assert imports_from_below(planted({"data/rows.py": source})) == set()
     assert imports_from_below(planted({"__init__.py": "HOME = {'app': 'shortlist.cli.app'}"})) == set()
 
 
@@ -147,35 +147,25 @@ def test_circles_within_a_package_and_through_its_init():
 
 def test_type_only_imports_close_no_circle():
     typed = "if TYPE_CHECKING:\n    import shortlist.solvers.als"
-    assert (
-        cycles(
-            runtime_edges(
-                planted({"solvers/als.py": "import shortlist.data.sparse_rows", "data/sparse_rows.py": typed})
-            )
-        )
-        == []
-    )
+    assert cycles(runtime_edges(planted({"solvers/als.py": "import shortlist.data.rows", "data/rows.py": typed}))) == []
 
 
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        ("from shortlist.data.sparse_rows import _private", "_private"),
-        ("from shortlist.data.sparse_rows import _private as public", "_private"),
+        ("from shortlist.data.rows import _private", "_private"),
+        ("from shortlist.data.rows import _private as public", "_private"),
         ("from shortlist.data import rows\nrows._private()", "_private"),
-        ("import shortlist.data.sparse_rows as r\nr._private()", "_private"),
-        ("import shortlist.data.sparse_rows\nshortlist.data.rows._private()", "_private"),
+        ("import shortlist.data.rows as r\nr._private()", "_private"),
+        ("import shortlist.data.rows\nshortlist.data.rows._private()", "_private"),
         ("def solve(rows): return rows._codes", "_codes"),
         ("def solve(rows): rows._codes = 2", "_codes"),
         ("class A:\n    def solve(self): return self.rows._check()", "_check"),
         ("def solve(rows): return rows()[0]._check()", "_check"),
         ("def solve(rows): return getattr(rows, '_codes')", "_codes"),
         ("from operator import attrgetter\nattrgetter('_codes')", "_codes"),
-        ("from shortlist.data.sparse_rows import Rows\nclass Mine(SparseRows):\n    def _check(self): ...", "_check"),
-        (
-            "from shortlist.data.sparse_rows import Rows\nclass Mine(SparseRows):\n    def run(self): super()._check()",
-            "_check",
-        ),
+        ("from shortlist.data.rows import Rows\nclass Mine(Rows):\n    def _check(self): ...", "_check"),
+        ("from shortlist.data.rows import Rows\nclass Mine(Rows):\n    def run(self): super()._check()", "_check"),
         ("from shortlist._numba import _cache", "_cache"),
     ],
 )
@@ -184,10 +174,8 @@ def test_private_names_of_other_rooms(source, name):
 
 
 def test_private_names_of_other_modules():
-    assert uses({"data/csv_lines.py": "from shortlist.data.sparse_rows import _private"}) == {
-        ("data.text", "_private", "modules")
-    }
-    assert uses({"data/csv_lines.py": "def f(rows): return rows._codes"}) == {("data.text", "_codes", "modules")}
+    assert uses({"data/text.py": "from shortlist.data.rows import _private"}) == {("data.text", "_private", "modules")}
+    assert uses({"data/text.py": "def f(rows): return rows._codes"}) == {("data.text", "_codes", "modules")}
 
 
 def test_private_modules_of_other_rooms():
@@ -195,7 +183,7 @@ def test_private_modules_of_other_rooms():
     across = {("solvers.als", "_codes", "rooms")}
     assert uses(private | {"solvers/als.py": "from shortlist.data._codes import encode"}) == across
     assert uses(private | {"solvers/als.py": "from shortlist.data import _codes"}) == across
-    assert uses(private | {"data/csv_lines.py": "from shortlist.data import _codes"}) == set()
+    assert uses(private | {"data/text.py": "from shortlist.data import _codes"}) == set()
 
 
 @pytest.mark.parametrize(
@@ -214,10 +202,8 @@ def test_private_names_that_are_allowed(source):
 
 
 def test_hooks_of_a_base_class_in_the_same_package_are_left_to_the_law_of_inheritance():
-    hooked = (
-        "from shortlist.data.sparse_rows import Rows\nclass Mine(SparseRows):\n    def _check(self): return self._codes"
-    )
-    assert uses({"data/csv_lines.py": hooked}) == set()
+    hooked = "from shortlist.data.rows import Rows\nclass Mine(Rows):\n    def _check(self): return self._codes"
+    assert uses({"data/text.py": hooked}) == set()
 
 
 def test_too_many_base_classes():
@@ -240,9 +226,9 @@ def test_too_many_base_classes():
         ("def judge(): ...", "function", "judge"),
         ("async def judge(): ...", "function", "judge"),
         ("class A:\n    @property\n    def judge(self): ...", "method", "judge"),
-        ("a.masses", "attribute", "effective_counts"),
-        ("class A:\n    masses: int", "attribute", "effective_counts"),
-        ("class A:\n    masses = 1", "attribute", "effective_counts"),
+        ("a.masses", "attribute", "masses"),
+        ("class A:\n    masses: int", "attribute", "masses"),
+        ("class A:\n    masses = 1", "attribute", "masses"),
         ("@dataclass(frozen=True)\nclass A:\n    effort: int = 1", "setting", "effort"),
         ("class A:\n    def __init__(self, *, effort=1): ...", "setting", "effort"),
         ("one = 1", "variable", "one"),
@@ -259,8 +245,8 @@ def test_too_many_base_classes():
     ],
 )
 def test_old_names(source, kind, name):
-    modules = planted({"data/sparse_rows.py": source})
-    uses = {(kind, name, "shortlist.data.sparse_rows"): 1}
+    modules = planted({"data/rows.py": source})
+    uses = {(kind, name, "shortlist.data.rows"): 1}
     for package in ("*", "data", "data.rows", "shortlist.data"):
         assert old_names_in_use(modules, [OldName(name, kind, package)]) == uses
     for package in ("dat", "solvers", "data.rows.more"):

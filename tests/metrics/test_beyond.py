@@ -14,8 +14,9 @@ from shortlist import metrics
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.metrics import Lists, parse_metric
+from shortlist.metrics.popularity_groups import popularity_groups
 
-PER_CONTEXT = ("popularity", "novelty", "distance", "untrained", "miscalibration")
+PER_CONTEXT = ("popularity", "novelty", "distance", "cold_share", "miscalibration")
 OVERALL = ("coverage", "gini")
 
 
@@ -58,7 +59,7 @@ def slow_distance(top, trained):
     return sum(1 - cosine(a, b) for a, b in pairs) / len(pairs) if pairs else math.nan
 
 
-def slow_untrained(top, trained):
+def slow_cold_share(top, trained):
     return sum(not any(item in row for row in trained) for item in top) / len(top) if top else math.nan
 
 
@@ -92,7 +93,7 @@ SLOW = {
     "popularity": slow_popularity,
     "novelty": slow_novelty,
     "distance": slow_distance,
-    "untrained": slow_untrained,
+    "cold_share": slow_cold_share,
 }
 
 
@@ -216,9 +217,9 @@ def test_distance_by_hand():
 def test_lists_that_were_cut_too_early_are_refused():
     lists = Lists.from_lists([[0, 1], [2]], trained=[[0]], n_items=4, histories=[[0], [0]])
     for name in (*PER_CONTEXT, *OVERALL):
-        with pytest.raises(SettingError, match="n=3 was asked of lists of 2 places out of 4 items"):
+        with pytest.raises(SettingError, match=r"n is 3, but the lists have 2 places \(of 4 items\)"):
             parse_metric(f"{name}@3").compute(lists)
-        with pytest.raises(SettingError, match="whole number from 1"):
+        with pytest.raises(SettingError, match="integer from 1"):
             getattr(metrics, name)(lists, 0)
     whole = Lists.from_lists([[0, 1], [1]], trained=[[0]], n_items=2)
     assert metrics.coverage(whole, 100) == 1
@@ -226,10 +227,10 @@ def test_lists_that_were_cut_too_early_are_refused():
 
 def test_groups_by_hand():
     had = np.array([0, 1, 1, 2, 2, 2, 4, 8, 20])  # 40 pairs, a fifth are 8
-    assert metrics.groups.popularity_groups(had).tolist() == [2, 2, 2, 2, 2, 2, 1, 1, 0]
-    assert metrics.groups.popularity_groups(np.array([3, 3, 3])).tolist() == [1, 1, 1]  # none is more popular
-    assert metrics.groups.popularity_groups(np.array([3, 0, 3])).tolist() == [1, 2, 1]
-    assert metrics.groups.popularity_groups(np.array([], np.int64)).tolist() == []
+    assert popularity_groups(had).tolist() == [2, 2, 2, 2, 2, 2, 1, 1, 0]
+    assert popularity_groups(np.array([3, 3, 3])).tolist() == [1, 1, 1]  # none is more popular
+    assert popularity_groups(np.array([3, 0, 3])).tolist() == [1, 2, 1]
+    assert popularity_groups(np.array([], np.int64)).tolist() == []
 
 
 def test_miscalibration_needs_histories():
@@ -237,9 +238,9 @@ def test_miscalibration_needs_histories():
     lists = Lists.from_lists([[0, 1], [0, 1]], trained=trained, n_items=4, histories=[[0, 3], []])
     assert metrics.miscalibration(lists, 2)[0] == 0
     assert np.isnan(metrics.miscalibration(lists, 2)[1])
-    with pytest.raises(SettingError, match="compares lists with histories, and these lists have none"):
+    with pytest.raises(SettingError, match="needs histories, but the lists have none"):
         metrics.miscalibration(Lists.from_lists([[0]], trained=trained, n_items=4), 1)
-    with pytest.raises(SettingError, match="1 rows over 4 items, for 2 lists"):
+    with pytest.raises(SettingError, match="1 rows over 4 items for 2 lists"):
         Lists.from_lists([[0], [1]], trained=trained, n_items=4, histories=[[0]])
     with pytest.raises(SettingError, match="histories has codes from 0 to 4"):
         Lists.from_lists([[0]], trained=trained, n_items=4, histories=[[0, 4]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.metrics import cosines
-from shortlist.metrics.cosines import cosine_sums, cosine_sums_numpy, cosine_table, cosine_table_numpy, take_part
+from shortlist.metrics.cosines import cosine_sums, cosine_sums_numpy, cosine_table, cosine_table_numpy, listed_items
 
 
 def make(
@@ -37,7 +37,7 @@ def make(
 def test_equals_its_twin(n_contexts, n_items, n_lists, n, density, seed):
     lists, trained = make(n_contexts, n_items, n_lists, n, density, seed)
     np.testing.assert_allclose(cosine_sums(lists, trained), cosine_sums_numpy(lists, trained), rtol=1e-12, atol=1e-12)
-    listed, items = take_part(lists, trained), np.unique(lists[lists >= 0])
+    listed, items = listed_items(lists, trained), np.unique(lists[lists >= 0])
     assert listed.codes[items].tolist() == list(range(len(items)))
     assert (np.delete(listed.codes, items) == len(items)).all()
     np.testing.assert_allclose(cosine_table(listed), cosine_table_numpy(lists, trained), rtol=1e-6)
@@ -47,12 +47,12 @@ def test_equals_its_twin(n_contexts, n_items, n_lists, n, density, seed):
 def test_threads_and_parts_change_nothing(monkeypatch, density):
     lists, trained = make(200, 60, 150, 10, density, 1)
     whole = cosine_sums(lists, trained, threads=1)
-    table = cosine_table(take_part(lists, trained), threads=1)
+    table = cosine_table(listed_items(lists, trained), threads=1)
     np.testing.assert_allclose(whole, cosine_sums_numpy(lists, trained), rtol=1e-12, atol=1e-12)
     monkeypatch.setattr(cosines, "SMALL", 0)
     for threads in (1, 2, 3, 7):
         np.testing.assert_array_equal(cosine_sums(lists, trained, threads=threads), whole)
-        np.testing.assert_array_equal(cosine_table(take_part(lists, trained), threads=threads), table)
+        np.testing.assert_array_equal(cosine_table(listed_items(lists, trained), threads=threads), table)
     monkeypatch.setattr(cosines, "PLACES", 64)
     np.testing.assert_allclose(cosine_sums(lists, trained, threads=2), whole, rtol=1e-13)
 

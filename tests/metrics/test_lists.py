@@ -30,7 +30,7 @@ def test_what_it_knows():
         ([[0, 4]], "codes from 0 to 4; expected 0 to 3"),
         ([[0, -2]], "codes from -2 to 0"),
         ([[0, 1], [1, 1]], r"position 1 \(1 of 2 lists\) has an item twice"),
-        ([[0, 1], [-1, 1], [-1, 2]], r"position 1 \(2 of 3 lists\) goes on after a -1"),
+        ([[0, 1], [-1, 1], [-1, 2]], r"position 1 \(2 of 3 lists\) has an item after a -1"),
     ],
 )
 def test_what_is_no_list(items, message):

@@ -51,11 +51,11 @@ def test_a_context_with_nothing_above_the_cutoff_counts_as_zero():
 
 def test_beyond_the_cutoff_is_refused():
     ranks = Ranks(np.array([0, 1]), np.array([2]), np.array([1]), np.array([100]), cutoff=5)
-    with pytest.raises(SettingError, match=r"n=6 .* up to 5"):
+    with pytest.raises(SettingError, match=r"n is 6, .* cut off at 5"):
         metrics.recall(ranks, 6)
-    with pytest.raises(SettingError, match=r"n=10 .* up to 5"):
+    with pytest.raises(SettingError, match=r"n is 10, .* cut off at 5"):
         metrics.reciprocal_rank(ranks, 10)
-    with pytest.raises(SettingError, match=r"AUC needs .* up to 5"):
+    with pytest.raises(SettingError, match=r"AUC needs .* cut off at 5"):
         metrics.auc(ranks)
     with pytest.raises(SettingError, match="without n needs"):
         metrics.reciprocal_rank(ranks)

@@ -211,11 +211,11 @@ def test_unknown_contexts(model, tmp_path):
     asked = [3, 999, 4, "x", 3]
     with pytest.raises(sl.UnknownIdError, match=r"unknown context 999: 2 of 5 ids .*; pass unknown='skip' to"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked)
-    with pytest.raises(sl.SettingError, match="unknown is 'average', which is for contexts of several parts"):
+    with pytest.raises(sl.SettingError, match="unknown is 'average', which needs contexts of several parts"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked, unknown="average")
     with pytest.raises(sl.SettingError, match=r"write \[3\]"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=3)
-    with pytest.raises(sl.DataError, match=r"no contexts to make lists for: none of the 2 .* is known, such as 999"):
+    with pytest.raises(sl.DataError, match=r"no contexts to write lists for: all 2 .* are unknown, such as 999"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=[999, "x"], unknown="skip")
     assert os.listdir(tmp_path) == []
     done = sl.write_lists(model, tmp_path / "x.parquet", contexts=asked, unknown="skip")
@@ -225,7 +225,7 @@ def test_unknown_contexts(model, tmp_path):
 
 def test_nobody_and_nothing(model, tmp_path):
     for nobody in ([], pl.DataFrame({"user": []}, schema={"user": pl.Int64})):
-        with pytest.raises(sl.DataError, match="no contexts to make lists for"):
+        with pytest.raises(sl.DataError, match="no contexts to write lists for"):
             sl.write_lists(model, tmp_path / "x.parquet", contexts=nobody)
     assert os.listdir(tmp_path) == []
     # an empty list for each is an answer
@@ -398,7 +398,7 @@ def test_another_question_is_refused(model, tmp_path, monkeypatch):
         ({"model": sl.Popularity().fit(events())}, "recommender was 'IALS' and is 'Popularity'"),
         ({"slate": sl.slates.MMR(0.3)}, r"slate was None and is 'MMR\(diversity=0.3, pool=100\)'"),
     ):
-        with pytest.raises(sl.StorageError, match=f"another file: .*{what}.*; .*pass restart=True to begin anew"):
+        with pytest.raises(sl.StorageError, match=f"another file: .*{what}.*; .*pass restart=True to start over"):
             sl.write_lists(**{"model": model, "path": path, **asked, **changes})
     # the same filters in another order, and the same model from disk, are the same question
     loaded = sl.load(tmp_path / "m")
@@ -412,12 +412,12 @@ def test_a_block_that_nobody_named_is_not_what_changed(model, tmp_path, monkeypa
     monkeypatch.setattr(batch, "ROWS", 60)
     with stopping_after(monkeypatch, 2):
         sl.write_lists(model, path, n=6)
-    with pytest.raises(sl.StorageError, match=r"another file: n was 6 and is 5; go on as it was begun"):
+    with pytest.raises(sl.StorageError, match=r"another file: n was 6 and is 5; use the original"):
         sl.write_lists(model, path, n=5)
-    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 3, n was 6 and is 5; go on"):
+    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 3, n was 6 and is 5; use the"):
         sl.write_lists(model, path, n=5, block=3)
     monkeypatch.setattr(batch, "ROWS", 120)
-    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 20; go on"):
+    with pytest.raises(sl.StorageError, match=r"another file: block was 10 and is 20; use the original"):
         sl.write_lists(model, path, n=6)
 
 
@@ -437,7 +437,7 @@ def test_restart(model, tmp_path, monkeypatch):
 def test_a_file_that_is_there(model, tmp_path):
     path = tmp_path / "x.parquet"
     path.write_text("precious")
-    with pytest.raises(sl.StorageError, match=r"x.parquet' is there already; pass overwrite=True"):
+    with pytest.raises(sl.StorageError, match=r"x.parquet' already exists; pass overwrite=True"):
         sl.write_lists(model, path)
     assert path.read_text() == "precious"
     assert os.listdir(tmp_path) == ["x.parquet"]
@@ -458,7 +458,7 @@ def test_a_full_disk(model, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        with pytest.raises(sl.StorageError, match=r"No space left.*the same call goes on"):
+        with pytest.raises(sl.StorageError, match=r"No space left.*run the same call again to resume"):
             sl.write_lists(model, path, block=2, overwrite=True)
     assert path.read_text() == "yesterday's"
     done = sl.write_lists(model, path, block=2, overwrite=True)
@@ -524,17 +524,17 @@ def test_killed_at_random_times(model, tmp_path):
         ({"memory": "much"}, "memory is 'much'"),
         ({"unknown": "guess"}, "unknown is 'guess'"),
         ({"allow": "i01"}, "expected a list of item ids"),
-        ({"allow": [["i01"]]}, "allow holds lists; expected one list"),
+        ({"allow": [["i01"]]}, "allow contains lists; expected one list"),
         ({"deny": {"i01": 1}}, "expected a list of item ids"),
         ({"path": 7}, "path is 7"),
         ({"path": "x.xlsx"}, r"expected a name that ends in \.parquet"),
         ({"path": "/"}, r"expected a name that ends in \.parquet"),
-        ({"path": "a\0.parquet"}, r"expected a name that ends in \.parquet.* and has no NUL in it"),
-        ({"model": "models/shop"}, r"got 'models/shop'; load the model that is there: shortlist.load\(path\)"),
-        ({"model": Path("models/shop")}, r"got 'models/shop'; load the model that is there"),
-        ({"model": sl.IALS}, "got the class IALS; pass an instance that is fitted"),
+        ({"path": "a\0.parquet"}, r"expected a name that ends in \.parquet.* and contains no NUL"),
+        ({"model": "models/shop"}, r"got 'models/shop'; load the model first: shortlist.load\(path\)"),
+        ({"model": Path("models/shop")}, r"got 'models/shop'; load the model first"),
+        ({"model": sl.IALS}, "got the class IALS; pass a fitted instance"),
         ({"model": [1]}, "got list; pass a fitted recommender"),
-        ({"path": "x.csv", "format": "lists"}, "a cell of text holds no list"),
+        ({"path": "x.csv", "format": "lists"}, "text formats cannot store lists"),
     ],
 )
 def test_what_makes_no_sense(model, tmp_path, monkeypatch, arguments, message):
@@ -545,7 +545,7 @@ def test_what_makes_no_sense(model, tmp_path, monkeypatch, arguments, message):
 
 
 def test_an_index_is_no_model(model, tmp_path):
-    with pytest.raises(sl.SettingError, match="got an Index; pass the model that it was made of"):
+    with pytest.raises(sl.SettingError, match="got an Index; pass the model that made it"):
         sl.write_lists(model.index("exact"), tmp_path / "x.parquet")
 
 
@@ -572,7 +572,7 @@ def test_blocks_are_bounded_by_rows(model, tmp_path, monkeypatch):
 
 
 def test_blocks_are_bounded_by_what_is_found(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(batch, "FOUND", 120)
+    monkeypatch.setattr(batch, "POOL", 120)
 
     def groups(model, slate=None):
         sl.write_lists(model, tmp_path / "x.parquet", n=6, slate=slate, overwrite=True)

@@ -78,7 +78,7 @@ def test_more_epochs_go_on(tmp_path):
     assert [one.number for one in heard] == [2, 3, 4, 5]
     assert all(one.epochs == 5 for one in longer.training_)
     same(sl.IALS(dim=4, epochs=5).fit(data, checkpoint=tmp_path / "c"), longer)
-    with pytest.raises(sl.StorageError, match="is at epoch 5 already, beyond epochs=3"):
+    with pytest.raises(sl.StorageError, match="is already at epoch 5, but epochs is 3"):
         sl.IALS(dim=4, epochs=3).fit(data, checkpoint=tmp_path / "c")
 
 
@@ -87,7 +87,7 @@ def test_one_of_another_fit_is_refused(tmp_path):
     sl.IALS(dim=4, epochs=2).fit(data, checkpoint=folder)
     with pytest.raises(sl.StorageError, match=r"of another fit: dim was 4 and is 5, seed was 0 and is 1; pass another"):
         sl.IALS(dim=5, seed=1, epochs=2).fit(data, checkpoint=folder)
-    with pytest.raises(sl.StorageError, match="holds a 'IALS checkpoint', no 'ICD checkpoint'"):
+    with pytest.raises(sl.StorageError, match="contains a 'IALS checkpoint', not a 'ICD checkpoint'"):
         sl.ICD(dim=4, epochs=2).fit(data, checkpoint=folder)
     fewer = data.select(np.arange(len(data) - 1))
     with pytest.raises(sl.StorageError, match=r"of another fit: .*the pairs or their weights changed"):
@@ -112,12 +112,12 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
     data = events()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
-    with pytest.raises(sl.StorageError, match="is no checkpoint; pass another folder"):
+    with pytest.raises(sl.StorageError, match="is not a checkpoint; pass another folder"):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "full")
-    with pytest.raises(sl.StorageError, match="is no checkpoint"):
+    with pytest.raises(sl.StorageError, match="is not a checkpoint"):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "full" / "letter.txt")
     sl.IALS(dim=2, epochs=1).fit(data).save(tmp_path / "model")
-    with pytest.raises(sl.StorageError, match="holds a 'IALS', no 'IALS checkpoint'"):
+    with pytest.raises(sl.StorageError, match="contains a 'IALS', not a 'IALS checkpoint'"):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "model")
     (tmp_path / "empty").mkdir()
     sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "empty")
@@ -126,9 +126,11 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
 def test_a_checkpoint_is_no_model(tmp_path):
     data, folder = events(), tmp_path / "c"
     model = sl.IALS(dim=2, epochs=1).fit(data, checkpoint=folder)
-    with pytest.raises(sl.StorageError, match=r"a checkpoint of a fit of IALS, not a model; go on with IALS\(…\).fit"):
+    with pytest.raises(
+        sl.StorageError, match=r"a checkpoint of a fit of IALS, not a model; resume it with IALS\(…\).fit"
+    ):
         sl.load(folder)
-    with pytest.raises(sl.StorageError, match=r"holds a checkpoint of a fit; name another directory, or remove it"):
+    with pytest.raises(sl.StorageError, match=r"contains a checkpoint of a fit; pass another directory, or delete it"):
         model.save(folder)
     sl.IALS(dim=2, epochs=2).fit(data, checkpoint=folder)  # it is there still
 
@@ -136,7 +138,7 @@ def test_a_checkpoint_is_no_model(tmp_path):
 @pytest.mark.parametrize("place", ["file/c", "file/deep/c", "x" * 300, "y/" + "x" * 300])
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_first_epoch(place, tmp_path):
     (tmp_path / "file").write_text("dear")
-    with pytest.raises(sl.StorageError, match=r"pass another folder|name another directory") as told:
+    with pytest.raises(sl.StorageError, match=r"pass another folder|choose another directory") as told:
         sl.IALS(dim=2, epochs=1).fit(events(), checkpoint=tmp_path / place, callbacks=lambda _: pytest.fail("an epoch"))
     assert "model" not in str(told.value)
     assert ".tmp" not in str(told.value)
@@ -162,13 +164,13 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "told"),
     [
-        ({"epoch": None}, "its epoch is None; expected a whole number of at least 1"),
+        ({"epoch": None}, "its epoch is None; expected an integer ≥ 1"),
         ({"epoch": "2"}, "its epoch is '2'"),
         ({"epoch": 0}, "its epoch is 0"),
-        ({"epoch": 1}, r"losses is float64 \(1, 3\), expected float64 \(0, 3\)"),
+        ({"epoch": 1}, r"losses is float64 \(1, 3\); expected float64 \(0, 3\)"),
         ({"best_epoch": 3}, "its best epoch is 3, beyond its last, 2"),
         ({"best_epoch": -1}, "its best epoch is -1; expected"),
-        ({"best": "x"}, "its best figure is 'x'; expected a finite number"),
+        ({"best": "x"}, "its best score is 'x'; expected a finite number"),
     ],
 )
 def test_one_that_says_nonsense_of_itself(extra, told, tmp_path):
@@ -206,7 +208,7 @@ def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):
         return replace(*paths)
 
     monkeypatch.setattr(os, "replace", fail_the_second_time)
-    with pytest.raises(sl.StorageError, match="what was there before is unchanged"):
+    with pytest.raises(sl.StorageError, match="nothing was changed"):
         sl.IALS(dim=4, epochs=5).fit(data, checkpoint=folder)
     monkeypatch.undo()
     assert read_manifest(folder).extra["epoch"] == 2

@@ -127,7 +127,9 @@ def test_a_failed_fit_leaves_them_out():
 
 
 def test_what_needs_them_before_the_fit_says_so():
-    with pytest.raises(sl.NotFittedError, match="regularization follows from the data; fit the IALS first, or set it"):
+    with pytest.raises(
+        sl.NotFittedError, match="regularization is derived from the data; fit the IALS first, or set regularization"
+    ):
         sl.IALS().objective()
     for name in LEFT_OUT:
         with pytest.raises(sl.SettingError, match=name):
@@ -162,7 +164,7 @@ def shop():
 def test_embeddings_that_shrink_are_warned_of():
     """λ = 0.01 beside α₀ = 1 is in a range that was once advised, and leaves little but popularity."""
     data = shop()
-    with pytest.warns(sl.ShortlistWarning, match=r"dimensions of the items' embeddings have shrunk to about \d"):
+    with pytest.warns(sl.ShortlistWarning, match=r"the item embeddings have collapsed from 64 dimensions to about \d"):
         poor = sl.IALS(dim=64, regularization=0.01, unobserved_weight=1.0, seed=0).fit(data)
     assert effective_rank(poor.item_embeddings_) < 2.5
 

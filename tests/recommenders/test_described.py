@@ -84,12 +84,12 @@ def test_the_score_of_a_machine_is_the_textbook_one():
     items = features(table, numeric="price")
     users = sl.Features.from_frame(who, id="user", multi_valued="taste")
     model = sl.FactorizationMachine(dim=5, epochs=3).fit(data, item_features=items, context_features=users)
-    structure = model._structure
+    layout = model._layout
     V, W = model._of_contexts()[0], model._of_items()[0]
     w0 = model._of_contexts()[1].item()
     for u, i in ((0, 0), (5, 20), (17, 61)):
         entries = []
-        for rows, r, values in ((structure.of_contexts.X, u, V), (structure.of_items.X, i, W)):
+        for rows, r, values in ((layout.of_contexts.X, u, V), (layout.of_items.X, i, W)):
             span = slice(rows.indptr[r], rows.indptr[r + 1])
             entries += zip(rows.values[span].astype(np.float64), values[rows.indices[span]].astype(np.float64))
         score = w0 + sum(x * one[-1] for x, one in entries)
@@ -165,7 +165,7 @@ def test_features_of_a_part_of_the_context():
     model = sl.FactorizationMachine(dim=6, epochs=5).fit(events, context_features=users)
     assert len(model.recommend([("u1", 0), ("u1", 1)], n=4).ids[1]) == 4
     lonely = sl.Features.from_frame({"shop": ["a"], "size": [1]}, id="shop", numeric="size")
-    with pytest.raises(sl.DataError, match="the features are by shop, and contexts have no 'shop'"):
+    with pytest.raises(sl.DataError, match="the features are for shop, but contexts have no column 'shop'"):
         sl.FactorizationMachine(dim=2, epochs=1).fit(events, context_features=lonely)
 
 
@@ -195,7 +195,7 @@ def test_kept_on_disk_with_its_features(kind, tmp_path):
 def test_features_where_they_make_no_sense():
     data, table, _who, _ = planted()
     items = features(table)
-    with pytest.raises(sl.SettingError, match="IALS learns from ids only, so there is no item_features"):
+    with pytest.raises(sl.SettingError, match="IALS learns from ids only and does not accept item_features"):
         sl.IALS().fit(data, item_features=items)
     with pytest.raises(sl.SettingError, match="item_features is of type DataFrame; expected Features"):
         sl.FeatureIALS().fit(data, item_features=table)
@@ -206,7 +206,7 @@ def test_features_where_they_make_no_sense():
         model.add_items(items)
     model = sl.FeatureIALS(dim=2, epochs=1).fit(data, item_features=items)
     other = sl.Features.from_frame({"product": [900], "tags": [["x"]]}, id="product", multi_valued="tags")
-    with pytest.raises(sl.SettingError, match=r"make them with \.encode"):
+    with pytest.raises(sl.SettingError, match=r"make the others with \.encode"):
         model.add_items(other)
     text = sl.Features.from_frame(
         table.with_columns(pl.col("product").cast(pl.String)), id="product", multi_valued="tags"

@@ -22,14 +22,16 @@ def test_devices_that_there_are_not(wrong):
 
 @pytest.mark.parametrize("solver", ["exact", "block", "coordinate"])
 def test_devices_are_for_one_solver(solver):
-    with pytest.raises(sl.SettingError, match="only solver='eigen' can use"):
+    with pytest.raises(sl.SettingError, match="which needs solver='eigen'"):
         sl.IALS(solver=solver, device="cuda")
 
 
 @pytest.mark.parametrize("device", ["torch-cpu", "cuda"])
 def test_without_torch_it_says_so(device, monkeypatch):
     monkeypatch.setattr(torch_half_step, "torch", None)
-    with pytest.raises(sl.SettingError, match=f"device is '{device}', which needs PyTorch.* or take device=\"cpu\""):
+    with pytest.raises(
+        sl.SettingError, match=f"device is '{device}', but PyTorch is not installed.* or use device=\"cpu\""
+    ):
         sl.IALS(**{**CHOSEN, "device": device}).fit(events())
 
 

@@ -65,9 +65,9 @@ def histories(n_columns: int, confidence: bool) -> SparseRows:
 @pytest.mark.parametrize("confidence", [False, True])
 def test_contexts_are_where_the_generic_solver_ends(model, confidence):
     rows = histories(len(model.items_), confidence)
-    structure = model._structure
-    side = structure.strangers(structure.average(model._of_contexts()), rows.n_rows)
-    quadratic, sizes = model._loss.of_strangers(rows, model._trained_items)
+    layout = model._layout
+    side = layout.new_contexts(layout.average(model._of_contexts()), rows.n_rows)
+    quadratic, sizes = model._loss.of_new_contexts(rows, model._trained_items)
     side.regularize(sizes, model.regularization, model.regularization_exponent)
     finish(quadratic, side)
     np.testing.assert_allclose(model._fold_in(rows), side.embeddings(), rtol=2e-3, atol=2e-4)
@@ -124,7 +124,7 @@ def slopes(loss: Callable[[Any], float], at: Any, J: Any, step: float = 1e-2) ->
 def check(model: Any, found: Any, side: Any, loss: Callable[[int, Any], float], sizes: Any) -> None:
     """Found embeddings φ = θJ + rest are where the loss with λ·size^ν·‖θ − prior‖² is flat."""
     side.regularize(np.ones(len(side.embeddings())), 1.0, 1.0)
-    block = next(iter(side.blocks(side.embeddings(), apart=True, last=True)))
+    block = next(iter(side.blocks(side.embeddings(), grouped=True, last=True)))
     J = block.forward(np.eye(block.values.shape[1], dtype=np.float32)).astype(float)
     rest = (side.embeddings() - block.forward(block.values))[0].astype(float)
     prior = np.broadcast_to(block.prior, block.values.shape)[0]
@@ -140,8 +140,8 @@ def check(model: Any, found: Any, side: Any, loss: Callable[[int, Any], float], 
 @pytest.mark.parametrize("confidence", [False, True])
 def test_contexts_are_at_the_minimum_of_the_printed_loss(model, confidence):
     rows = histories(len(model.items_), confidence)
-    structure = model._structure
-    side = structure.strangers(structure.average(model._of_contexts()), structure.contexts[0][1])
+    layout = model._layout
+    side = layout.new_contexts(layout.average(model._of_contexts()), layout.contexts[0][1])
     if hasattr(model.objective(), "shares"):
         sizes = [float((a * left).sum()) for a, left in (strength(rows, r) for r in range(rows.n_rows))]
     else:
@@ -151,8 +151,8 @@ def test_contexts_are_at_the_minimum_of_the_printed_loss(model, confidence):
 
 def test_items_are_at_the_minimum_of_the_printed_loss(model):
     rows = histories(len(model.contexts_), False)
-    structure = model._structure
-    side = structure.new_items(model._of_items(), structure.items[0][1])
+    layout = model._layout
+    side = layout.new_items(model._of_items(), layout.items[0][1])
     if hasattr(model.objective(), "shares"):
         everyone = float(model.objective().weights(model.seen_).sum())
         share = model.objective().omega(model.seen_).new(rows.lengths) / len(model.items_)
@@ -184,9 +184,9 @@ def with_cold_items(made: Any) -> Any:
 def test_items_without_events_count_by_their_features(name, confidence):
     """The pairs of the loss as it was, and those of such items; these are nobody's unobserved ones."""
     model = with_cold_items(COLD[name]())
-    structure, n = model._structure, len(model.items_)
+    layout, n = model._layout, len(model.items_)
     trained = np.zeros(n, np.bool_)
-    trained[structure.item_rows] = True
+    trained[layout.item_rows] = True
     assert (~trained).sum() == 4
     lists = [[11, 12], [0, 3, 11, 13], [14], [1, 2]]
     rows = SparseRows.from_lists([np.array(one) for one in lists], n)
@@ -215,7 +215,7 @@ def test_items_without_events_count_by_their_features(name, confidence):
     else:
         sizes = rows.effective_counts + model.unobserved_weight * trained.sum()
     found = model._fold_in(rows)
-    side = structure.strangers(structure.average(model._of_contexts()), structure.contexts[0][1])
+    side = layout.new_contexts(layout.average(model._of_contexts()), layout.contexts[0][1])
     check(model, found, side, loss, sizes)
 
 

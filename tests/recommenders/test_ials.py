@@ -59,7 +59,7 @@ def test_a_new_item_is_near_those_that_its_contexts_like():
 
 def test_wrong_contexts_of_items():
     model = sl.IALS(dim=2, epochs=1).fit(events())
-    with pytest.raises(sl.UnknownIdError, match=r"unknown context 999.*; pass unknown='skip' to leave them out"):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context 999.*; pass unknown='skip' to drop them"):
         model.fold_in_items([[0, 999]])
     for listed in (np.array([[0, 3]]), (one for one in [[0, 3]]), ([0, 3],)):
         np.testing.assert_array_equal(model.fold_in_items(listed), model.fold_in_items([[0, 3]]))
@@ -104,19 +104,19 @@ def test_an_explanation_names_what_counted_most():
     nothing = model.explain(None, "i03", history=[])
     assert nothing.score == 0
     assert len(nothing) == 0
-    assert "no history" in repr(nothing)
+    assert "the history is empty" in repr(nothing)
     with pytest.raises(sl.UnknownIdError, match="unknown item 'x'"):
         model.explain(0, "x")
     for wrong in ({"context": 0, "history": ["i00"]}, {"context": None}):
-        with pytest.raises(sl.SettingError, match=r"pass either context .* or history=, one of the two"):
+        with pytest.raises(sl.SettingError, match=r"pass either context .* or history=, exactly one of the two"):
             model.explain(item="i03", **wrong)
     with pytest.raises(sl.UnknownIdError, match=r"unknown context.*; explain a context of the training data, or pass"):
         model.explain(12345, "i03")
-    with pytest.raises(sl.UnknownIdError, match=r"unknown item 'zz'.*; leave them out of the history"):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown item 'zz'.*; drop them from the history"):
         model.explain(None, "i03", history=["zz"])
     with pytest.raises(sl.SettingError, match=r"^history is 'i00'; expected a list of item ids, or"):
         model.explain(None, "i03", history="i00")
-    with pytest.raises(sl.DataError, match=r"^history: weights are finite numbers"):
+    with pytest.raises(sl.DataError, match=r"^history: expected weights from 0 to"):
         model.explain(None, "i03", history={"i00": -1})
     with pytest.raises(sl.NotFittedError):
         sl.IALS().explain(0, "i03")
@@ -209,7 +209,7 @@ def test_start_values_beyond_float32_are_refused(solver):
         sl.IALS(dim=3, epochs=2, init_scale=1e20, solver=solver).fit(events())
     start = sl.IALS(dim=3, epochs=1).fit(events())
     start.item_embeddings_ = start.item_embeddings_ * np.float32(1e30)
-    with pytest.raises(sl.SettingError, match="where the fit has a start"):
+    with pytest.raises(sl.SettingError, match="with start=, scale down its embeddings"):
         sl.IALS(dim=3, epochs=2, solver=solver).fit(events(), start=start)
 
 

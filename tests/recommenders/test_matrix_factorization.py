@@ -121,22 +121,22 @@ def test_the_penalty_of_warp_is_text_too(tmp_path):
         ({"objective": "Pairwize()"}, r"objective is 'Pairwize\(\)'; did you mean Pairwise\? expected one of Po"),
         ({"sampler": "Pairwise()"}, r"sampler is 'Pairwise\(\)'; expected one of Uniform, Popularity"),
         ({"weight": 3}, r"weight is 3; expected one of Reciprocal, Linear"),
-        ({"sampler": "Popularity(beta=-1)"}, "beta is -1; expected a number of at least 0"),
-        ({"strength_as": "label"}, r"is 'label', but Pairwise\(.*\) has no labels; take"),
+        ({"sampler": "Popularity(beta=-1)"}, "beta is -1; expected a number ≥ 0"),
+        ({"strength_as": "label"}, r"is 'label', but Pairwise\(.*\) has no labels; use"),
         (
             {"objective": Softmax(), "sampler": AllItems(), "strength_as": "label"},
             r"strength_as is 'label', but Softmax\(temperature=1.0\) has no labels",
         ),
-        ({"sampler": AllItems()}, r"Everything\(.*\) is for Softmax; .* take a sampler such as U"),
+        ({"sampler": AllItems()}, r"AllItems\(.*\) is for Softmax; .* use a sampler such as U"),
         (
             {"objective": Pointwise(), "weight": LambdaRank()},
-            r"LambdaRank\(.*\) weighs pairs of items; Pointwise\(.*\) has none, so leave the weight out",
+            r"LambdaRank\(.*\) weights pairs of items, but Pointwise\(.*\) has none; omit weight",
         ),
-        ({"weight": Reciprocal()}, r"Reciprocal\(\) is of ranks that Rejection estimates; Uniform.* take Rejection"),
-        ({"objective": Softmax(), "sampler": AdaptiveRank()}, r"AdaptiveRank.* for Softmax take Everything\(\)"),
-        ({"objective": Softmax(), "sampler": Rejection()}, r"Rejection.* for Softmax take Everything\(\)"),
-        ({"n_negatives": 0}, "n_negatives is 0; expected a whole number of at least 1"),
-        ({"learning_rate": -0.1}, "learning_rate is -0.1; expected a number of at least 0"),
+        ({"weight": Reciprocal()}, r"Reciprocal\(\) needs the ranks that Rejection.* is Uniform.*; use Rejection"),
+        ({"objective": Softmax(), "sampler": AdaptiveRank()}, r"AdaptiveRank.* for Softmax use AllItems\(\)"),
+        ({"objective": Softmax(), "sampler": Rejection()}, r"Rejection.* for Softmax use AllItems\(\)"),
+        ({"n_negatives": 0}, "n_negatives is 0; expected an integer ≥ 1"),
+        ({"learning_rate": -0.1}, "learning_rate is -0.1; expected a number ≥ 0"),
         ({"item_regularization": -1}, "item_regularization is -1; expected"),
         ({"regularization_exponent": np.nan}, "regularization_exponent is nan; expected"),
         ({"positive_item_exponent": np.inf}, "positive_item_exponent is inf; expected a finite number"),
@@ -157,7 +157,7 @@ def test_what_does_not_go_together_is_refused(settings, told):
 
 def test_presets_check_their_own():
     for make, told in (
-        (lambda: sl.AdaptiveBPR(gamma=0), "gamma is 0; expected a number above 0"),
+        (lambda: sl.AdaptiveBPR(gamma=0), "gamma is 0; expected a number > 0"),
         (lambda: sl.WARP(rounds=0), "rounds is 0; expected"),
         (
             lambda: sl.WARP(penalty="LambdaRank()"),
@@ -165,8 +165,8 @@ def test_presets_check_their_own():
         ),
         (lambda: sl.LambdaMF(metric="hit@5"), "metric is 'hit@5'; expected 'ndcg'"),
         (lambda: sl.LambdaMF(ranks="near"), "ranks is 'near'; expected"),
-        (lambda: sl.SoftmaxMF(temperature=0), "temperature is 0; expected a number above 0"),
-        (lambda: sl.SoftmaxMF(n_negatives=-1), "n_negatives is -1; expected a whole number of at least 0"),
+        (lambda: sl.SoftmaxMF(temperature=0), "temperature is 0; expected a number > 0"),
+        (lambda: sl.SoftmaxMF(n_negatives=-1), "n_negatives is -1; expected an integer ≥ 0"),
         (lambda: sl.SoftmaxMF(exclude="all"), "exclude is 'all'; expected"),
         (lambda: sl.BPR(strength_as="label"), "has no labels"),
     ):
@@ -321,7 +321,7 @@ def test_beginning_from_others():
     np.testing.assert_array_equal(without.item_embeddings_, biased.item_embeddings_[:, :4])
     from_biased = sl.IALS(dim=4, epochs=2).fit(data, start=biased)
     assert from_biased.item_embeddings_.shape[1] == 4
-    with pytest.raises(sl.SettingError, match="start has 4 dimensions, dim is 3"):
+    with pytest.raises(sl.SettingError, match="start has 4 dimensions, but dim is 3"):
         sl.BPR(dim=3).fit(data, start=biased)
 
 
@@ -397,7 +397,7 @@ def test_what_an_optimizer_remembers_must_fit(tmp_path):
     assert len(without) == len(stored.arrays) - 1
     save_model(tmp_path / "c", replace(stored, arrays=without))
     with pytest.raises(
-        sl.StorageError, match=r"is not usable: of item_second it has nothing; expected .* another folder"
+        sl.StorageError, match=r"is not usable: it has no array item_second; expected .* another folder"
     ):
         sl.BPR(**model, epochs=3).fit(data, checkpoint=tmp_path / "c", threads=1)
 
@@ -475,7 +475,9 @@ def test_in_batch_folds_in_by_popularity():
 def test_settings_that_no_longer_fit_the_embeddings(name, value):
     model = sl.BPR(**SMALL).fit(events(), threads=1)
     setattr(model, name, value)
-    with pytest.raises(sl.SettingError, match=f"{name} was .* when this BPR was fitted and is {value}; set it back"):
+    with pytest.raises(
+        sl.SettingError, match=f"{name} was .* when this BPR was fitted and is {value} now; set it back"
+    ):
         model.fold_in([["i03", "i12"]])
 
 
@@ -486,9 +488,9 @@ def test_more_dimensions_from_where_it_was():
 
 
 def test_what_does_not_go_together():
-    with pytest.raises(sl.SettingError, match=r"let Uniform.* exclude the history"):
+    with pytest.raises(sl.SettingError, match=r"but Uniform.* may draw the history; use exclude='history'"):
         sl.MatrixFactorization(sampler=Uniform("positive"), weight=LambdaRank())
-    with pytest.raises(sl.SettingError, match="no lists for cosines with biases"):
+    with pytest.raises(sl.SettingError, match="does not support normalize and biases together"):
         sl.AdaptiveBPR(normalize=True, biases=True)
     with pytest.raises(sl.SettingError, match="margin is 0"):
         sl.WARP(margin=0)

@@ -151,7 +151,7 @@ def test_parts_that_are_not_known():
     assert len(model.score([("u1", 9)], [["i1"]], unknown="average")[0]) == 1
     with pytest.raises(sl.SettingError, match="unknown is 'skip'"):
         model.score([("u1", 9)], [["i1"]], unknown="skip")
-    with pytest.raises(sl.UnknownIdError, match="2 of 3 contexts have a part that is not known, here day 9"):
+    with pytest.raises(sl.UnknownIdError, match="2 of 3 contexts have an unknown part, here day 9"):
         model.recommend([("u1", 9), ("u1", 1), ("u2", 8)])
     assert model.recommend([("u1", "1"), ("u1", 1)], unknown="skip").queries == [("u1", 1)]
     with pytest.raises(sl.SettingError, match=r"write \[\('u1', 1\)\]"):
@@ -160,7 +160,7 @@ def test_parts_that_are_not_known():
     assert model.recommend(asked).queries == [("u1", 1), ("u2", 2)]
     with pytest.raises(sl.SettingError, match="expected user, day"):
         model.recommend(asked.select("user"))
-    with pytest.raises(sl.SettingError, match="which is for contexts of several parts"):
+    with pytest.raises(sl.SettingError, match="which needs contexts of several parts"):
         sl.PARAFAC(dim=2, epochs=1).fit(events()).recommend([0], unknown="average")
     with pytest.raises(sl.SettingError, match="unknown is 'average'"):
         sl.IALS(dim=2, epochs=1).fit(tuples()).recommend([("u1", 9)], unknown="average")
@@ -260,9 +260,9 @@ def test_a_fit_begins_from_another_and_goes_on_with_more_events(kind, tmp_path):
     grown = kind(dim=5, epochs=1).fit(data, start=small)
     cold = kind(dim=5, epochs=1).fit(data)
     assert grown.training_[-1].loss.total < cold.training_[-1].loss.total
-    with pytest.raises(sl.SettingError, match="start has 5 dimensions, dim is 3"):
+    with pytest.raises(sl.SettingError, match="start has 5 dimensions, but dim is 3"):
         kind(dim=3).fit(data, start=grown)
-    with pytest.raises(sl.SettingError, match="expected a fitted recommender of the same kind"):
+    with pytest.raises(sl.SettingError, match="expected a fitted recommender of the same type"):
         kind(dim=3).fit(data, start=sl.IALS(dim=3, epochs=1).fit(data))
     other = sl.Interactions.from_frame({"u": ["x"], "d": [1], "i": ["y"]}, context=["u", "d"], item="i")
     with pytest.raises(sl.DataError, match="start knows none of the"):

@@ -58,13 +58,15 @@ def test_callbacks_hear_of_it(split, capsys):
 
 
 def test_what_is_asked_for_must_not_be_learnt(split):
-    with pytest.raises(sl.DataError, match=r"pairs that the validation asks for .* fit\(split.train, validation=split"):
+    with pytest.raises(
+        sl.DataError, match=r"held-out pairs of the validation split .* fit\(split.train, validation=split"
+    ):
         sl.IALS(dim=2).fit(events(120, 36), validation=split)
     kept = sl.splits.by_time(events(120, 36), test=0.2, repeats="keep")
     assert kept.truth.n_pairs > split.truth.n_pairs  # some were had before
     sl.IALS(dim=2, epochs=1).fit(kept.train, validation=kept)
     with pytest.raises(
-        sl.DataError, match=rf"{split.truth.n_pairs} of the {len(kept.truth)} pairs that the validation"
+        sl.DataError, match=rf"{split.truth.n_pairs} of the {len(kept.truth)} held-out pairs of the validation split"
     ):
         sl.IALS(dim=2).fit(events(120, 36), validation=kept)
 
@@ -73,7 +75,7 @@ def test_wrong_arguments(split):
     model = sl.IALS(dim=2)
     with pytest.raises(sl.SettingError, match="validation is of type float; expected a Split"):
         model.fit(split.train, validation=0.1)
-    with pytest.raises(sl.SettingError, match="expected a metric of accuracy, the higher the better, such as"):
+    with pytest.raises(sl.SettingError, match="expected an accuracy metric, where higher is better, such as"):
         model.fit(split.train, validation=split, metric="gini@20")
     with pytest.raises(sl.SettingError, match="nonsense"):
         model.fit(split.train, validation=split, metric="nonsense@20")
@@ -92,7 +94,7 @@ def test_wrong_arguments(split):
 def test_who_does_not_learn_in_epochs_says_so(split, tmp_path):
     other = sl.IALS(dim=2, epochs=1).fit(split.train)
     for name, value in (("validation", split), ("checkpoint", tmp_path / "x"), ("start", other)):
-        with pytest.raises(sl.SettingError, match=f"EASE does not learn in epochs, so there is no {name}"):
+        with pytest.raises(sl.SettingError, match=f"EASE does not learn in epochs and does not accept {name}"):
             sl.EASE().fit(split.train, **{name: value})
 
 

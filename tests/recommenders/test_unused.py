@@ -87,7 +87,11 @@ UNUSED = [
     (sl.UserKNN, {"similarity": "tfidf", "b": 0.5}, "similarity='bm25'"),
     (sl.MatrixFactorization, {"batch": 7}, "it is for Softmax"),
     (sl.MatrixFactorization, {"batch": 7, "objective": "Pointwise()"}, "it is for Softmax"),
-    (sl.MatrixFactorization, {"objective": "Softmax(0.1)", "sampler": "AllItems()", "n_negatives": 4}, "draws none"),
+    (
+        sl.MatrixFactorization,
+        {"objective": "Softmax(0.1)", "sampler": "AllItems()", "n_negatives": 4},
+        "draws no negatives",
+    ),
     (sl.LogisticMF, {"schedule_epochs": 10, "schedule": "constant"}, "schedule is 'constant'"),
     (sl.BPR, {"bias_regularization": 0.1}, "biases is False"),
     (sl.SquareMF, {"strength_as": "label"}, "every strength is 1"),
@@ -126,15 +130,15 @@ def test_how_to_validate_needs_a_validation():
     for more in ({"patience": 1}, {"metric": "recall@5"}, {"every": 2}):
         with pytest.raises(sl.SettingError, match="changes nothing without validation"):
             sl.IALS(**SMALL).fit(events(), **more)
-        with pytest.raises(sl.SettingError, match=f"no {next(iter(more))}"):
+        with pytest.raises(sl.SettingError, match=f"does not accept {next(iter(more))}"):
             sl.EASE().fit(events(), **more)
 
 
 def test_what_the_data_have_no_use_for_is_warned_of():
     for model, more, what in [
-        (sl.FeatureIALS(**SMALL, feature_strength=3.0), {}, "feature_strength is 3.0.*no features"),
-        (sl.PARAFAC(**SMALL, part_strength=3.0), {}, "part_strength is 3.0.*one part 'user'"),
-        (sl.Tucker(**SMALL, part_dim=2), {}, "part_dim is 2.*one part 'user'"),
+        (sl.FeatureIALS(**SMALL, feature_strength=3.0), {}, "feature_strength is 3.0.*without features"),
+        (sl.PARAFAC(**SMALL, part_strength=3.0), {}, "part_strength is 3.0.*only the part 'user'"),
+        (sl.Tucker(**SMALL, part_dim=2), {}, "part_dim is 2.*only the part 'user'"),
         (
             sl.LogisticMF(**SMALL, init="random"),
             {"start": sl.BPR(**SMALL).fit(events())},
@@ -169,7 +173,7 @@ def test_spaces_are_about_settings_that_matter(name):
 
 
 def test_patience_of_a_search_is_for_models_that_learn_in_epochs():
-    with pytest.raises(sl.SettingError, match="EASE does not learn in epochs, so there is no patience"):
+    with pytest.raises(sl.SettingError, match="EASE does not learn in epochs and does not accept patience"):
         sl.tune("ease", sl.datasets.synthetic(60, 30, 600), trials=1, patience=1, progress=False)
 
 

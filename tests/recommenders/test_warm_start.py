@@ -78,7 +78,7 @@ def test_fewer_dimensions_are_filled_and_more_refused():
     large = sl.IALS(dim=8, epochs=2).fit(data, start=small)
     assert large.training_[-1].loss.total < small.training_[-1].loss.total
     with pytest.raises(
-        sl.SettingError, match=r"start has 8 dimensions, dim is 3.*; set dim to at least 8, or leave start out"
+        sl.SettingError, match=r"start has 8 dimensions, but dim is 3; set dim to 8 or more, or omit start"
     ):
         sl.IALS(dim=3).fit(data, start=large)
 
@@ -92,7 +92,10 @@ def test_what_cannot_be_begun_from():
     with pytest.raises(sl.NotFittedError):
         sl.IALS().fit(data, start=sl.IALS())
     other = sl.Interactions.from_frame({"u": [1], "i": [2]}, context="u", item="i")
-    with pytest.raises(sl.DataError, match=r"start knows none of the 30 items; its ids are like 2, these like 'i00'"):
+    with pytest.raises(
+        sl.DataError,
+        match=r"start knows none of the 30 items: its ids look like 2, those of the interactions like 'i00'",
+    ):
         sl.IALS().fit(data, start=sl.IALS(dim=2, epochs=1).fit(other))
 
 
@@ -162,7 +165,7 @@ def test_contexts_of_several_columns_grow_too():
 def test_wrong_events_leave_the_model_as_it_was():
     model = sl.IALS(dim=2, epochs=1).fit(events())
     before = model.recommend([0]).ids
-    with pytest.raises(sl.DataError, match="partial_fit takes Interactions"):
+    with pytest.raises(sl.DataError, match="partial_fit expects Interactions"):
         model.partial_fit([1])
     with pytest.raises(
         sl.DataError, match="new events' ids of user are String, the model's are Int64; cast the column"
@@ -173,12 +176,12 @@ def test_wrong_events_leave_the_model_as_it_was():
     ):
         model.partial_fit(frame(u=[1], i=[1]))
     with pytest.raises(
-        sl.DataError, match=r"ids of user are UInt64, the model's are Int64; some do not fit; leave.*type$"
+        sl.DataError, match=r"ids of user are UInt64, the model's are Int64; some ids do not fit; drop.*type$"
     ):
         model.partial_fit(frame(u=pl.Series([2**64 - 1], dtype=pl.UInt64), i=["x"]))
     two = sl.Interactions.from_frame({"who": [2], "day": ["x"], "i": ["x"]}, context=["who", "day"], item="i")
     with pytest.raises(
-        sl.DataError, match="ids of user are Int64, String, the model's are Int64; name as many columns"
+        sl.DataError, match="ids of user are Int64, String, the model's are Int64; use the same number of columns"
     ):
         model.partial_fit(two)
     with pytest.raises(sl.SettingError, match="epochs is 0"):

@@ -105,7 +105,7 @@ def test_a_model_of_nothing_that_stage_one_knows_is_refused(data, model):
     frame = data.to_polars()
     other = sl.Interactions.from_frame(frame.with_columns(pl.col("product") + 100), context="user", item="product")
     with pytest.raises(
-        sl.SettingError, match=r"'EASE' knows none of the 30 items.*product 0, its own like product 100"
+        sl.SettingError, match=r"'EASE' knows none of the 30 items.*as product 0, the model .* as product 100"
     ):
         two(model, models=[sl.EASE().fit(other)])
     other = sl.Interactions.from_frame(frame.with_columns(pl.col("user") + "x"), context="user", item="product")
@@ -115,7 +115,7 @@ def test_a_model_of_nothing_that_stage_one_knows_is_refused(data, model):
         stranger.retrieve(["u1"])
     pairs = sl.Interactions.from_frame(frame, context=["user", "when"], item="product")
     for kind in (sl.EASE(), sl.PARAFAC(dim=2, epochs=1)):
-        with pytest.raises(sl.SettingError, match=r"these are like user 'u0', its own like user, when \("):
+        with pytest.raises(sl.SettingError, match=r"ids such as user 'u0', the model has ids such as user, when \("):
             two(model, models=[kind.fit(pairs)]).retrieve(["u1"])
 
 
@@ -202,12 +202,12 @@ def test_features_of_ones_own(data, model):
 @pytest.mark.parametrize(
     ("extra", "told"),
     [
-        (lambda c: [1] * len(c), "gave a list"),
+        (lambda c: [1] * len(c), "returned a list"),
         (lambda c: pl.DataFrame({"a": [1]}), r"1 rows for 8 candidates"),
         (lambda c: {"a": ["x"] * len(c)}, "has type String"),
         (lambda c: {"a": [np.inf] * len(c)}, "infinite"),
-        (lambda c: {"a": c.ranks, "b": c.ranks[:3]}, "columns that make no frame"),
-        (lambda c: {3: c.ranks}, "a column of the name 3"),
+        (lambda c: {"a": c.ranks, "b": c.ranks[:3]}, "columns that do not form a frame"),
+        (lambda c: {3: c.ranks}, "a column named 3"),
     ],
 )
 def test_functions_that_do_not_describe_candidates(model, extra, told):
@@ -242,7 +242,7 @@ def test_some_queries_are_described_as_all_of_them_are(data, model):
 
 @pytest.mark.parametrize("wrong", [[-1], [99], [0.5], 3, [True], [[0]], ["a"]])
 def test_queries_that_there_are_not(data, model, wrong):
-    with pytest.raises(sl.SettingError, match=r"expected numbers from 0 to 2, or True and False for each of 3"):
+    with pytest.raises(sl.SettingError, match=r"expected integers from 0 to 2, or True or False for each of 3 queries"):
         two(model).retrieve(["u1", "u2", "u3"]).select(wrong)
 
 
@@ -250,9 +250,9 @@ def test_features_in_lists(model):
     found = two(model).retrieve(["u1"])
     assert found.with_features([[1, 2]] * 8, ["a", "b"]).column("b").tolist() == [2.0] * 8
     for wrong, told in (
-        ([[1, 2], [3]] * 4, "no numbers in rows"),
-        ([1] * 8, r"of shape \(8,\)"),
-        (["x"], "no numbers"),
+        ([[1, 2], [3]] * 4, "not a matrix of numbers"),
+        ([1] * 8, r"has shape \(8,\)"),
+        (["x"], "not a matrix of numbers"),
     ):
         with pytest.raises(sl.SettingError, match=told):
             found.with_features(wrong, ["a", "b"])

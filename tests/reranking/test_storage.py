@@ -46,7 +46,7 @@ def test_there_and_back(two, split, tmp_path):
         assert again._reranker_state.clicks == two._reranker_state.clicks
         assert again.feature_names_ == two.feature_names_
         assert again.reranker.importance().equals(two.reranker.importance())
-        with pytest.warns(sl.ShortlistWarning, match="pairs that this split asks for"):
+        with pytest.warns(sl.ShortlistWarning, match="held-out pairs of this split"):
             sl.evaluate(again, split, "ndcg@5")
     two.save(tmp_path / "two")  # over itself
     assert answers(sl.load(tmp_path / "two")) == answers(two)
@@ -58,7 +58,7 @@ def test_what_could_not_be_loaded_is_not_saved_over_a_good_model(split, tmp_path
     two.save(tmp_path / "two")
     before = answers(sl.load(tmp_path / "two"))
     first.dim = 3
-    with pytest.raises(sl.StorageError, match=r"this TwoStage: array item_embeddings_ .*; set back settings"):
+    with pytest.raises(sl.StorageError, match=r"this TwoStage: array item_embeddings_ .*; restore settings"):
         two.save(tmp_path / "two")
     assert answers(sl.load(tmp_path / "two")) == before
 
@@ -90,9 +90,9 @@ def test_code_is_passed_again(split, tmp_path):
     mine = Linear()
     two = sl.TwoStage(sl.EASE().fit(split.train), mine, candidates=9, extra=extra).fit(split)
     two.save(tmp_path / "two")
-    with pytest.raises(sl.SettingError, match="its reranker is code, which is not stored"):
+    with pytest.raises(sl.SettingError, match="reranker is Python code, which is not stored"):
         sl.load(tmp_path / "two")
-    with pytest.raises(sl.SettingError, match=r"its extra is code.*TwoStage.load\(path, extra="):
+    with pytest.raises(sl.SettingError, match=r"extra is Python code.*TwoStage.load\(path, extra="):
         sl.TwoStage.load(tmp_path / "two", reranker=mine)
     assert answers(sl.TwoStage.load(tmp_path / "two", reranker=mine, extra=extra)) == answers(two)
     plain = sl.TwoStage(sl.EASE().fit(split.train), sl.LambdaMART(trees=2), candidates=9).fit(split)
@@ -106,7 +106,7 @@ def test_code_is_passed_again(split, tmp_path):
     with pytest.raises(sl.SettingError, match="load it without extra="):
         sl.TwoStage.load(tmp_path / "plain", extra=extra)
     two.first.save(tmp_path / "first")
-    with pytest.raises(sl.StorageError, match="holds a 'EASE', not two stages"):
+    with pytest.raises(sl.StorageError, match="holds a 'EASE', not a TwoStage"):
         sl.TwoStage.load(tmp_path / "first")
 
 

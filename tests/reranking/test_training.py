@@ -46,7 +46,7 @@ def test_candidates_and_labels_of_a_split(kind, n):
         "contexts without a relevant candidate": without,
         "relevant items that stage one did not find": missed,
     }
-    assert f"learnt from {len(expected)} lists" in repr(two)
+    assert f"trained on {len(expected)} lists" in repr(two)
 
 
 def impressions(data, seed=1, n=400):
@@ -145,17 +145,17 @@ def test_what_was_shown_again_counts_with_its_greatest_grade():
     [
         (
             pl.lit("yes"),
-            "'clicked' has type String; expected True and False, 0 and 1, or grades, whole numbers up to 30",
+            "'clicked' has type String; expected True or False, 0 or 1, or integer grades up to 30",
         ),
-        (pl.lit(None), "are null; expected True and False"),
-        (pl.when(pl.col("clicked")).then(1), r"\d+ of \d+ rows are null; .*; fill them, or leave those rows out"),
-        (pl.lit(0.5), r"are such as 0.5; expected True and False"),
-        (pl.lit(-1), r"are such as -1"),
-        (pl.lit(31), r"are such as 31"),
-        (pl.lit(float("nan")), "are (such as nan|null)"),  # which pandas does not tell apart
-        (pl.lit(float("inf")), r"are such as inf"),
-        (pl.lit(0), r"nothing of \d+ shown items was clicked"),
-        (pl.lit(True), r"nothing can be learnt about order.*add what was shown and not clicked.*exclude_seen=False"),
+        (pl.lit(None), "are null; expected True or False"),
+        (pl.when(pl.col("clicked")).then(1), r"\d+ of \d+ rows are null; .*; fill or drop these rows"),
+        (pl.lit(0.5), r"are invalid, such as 0.5; expected True or False"),
+        (pl.lit(-1), r"are invalid, such as -1"),
+        (pl.lit(31), r"are invalid, such as 31"),
+        (pl.lit(float("nan")), "are (invalid, such as nan|null)"),  # which pandas does not tell apart
+        (pl.lit(float("inf")), r"are invalid, such as inf"),
+        (pl.lit(0), r"none of \d+ shown items was clicked"),
+        (pl.lit(True), r"cannot learn an order.*add clicked and not clicked impressions.*exclude_seen=False"),
     ],
 )
 def test_clicks_that_say_nothing(clicked, told):
@@ -166,7 +166,7 @@ def test_clicks_that_say_nothing(clicked, told):
         with pytest.raises(sl.DataError, match=told) as raised:
             two.fit_impressions(made(shown), clicked="clicked")
         assert "on_bad" not in str(raised.value)
-    with pytest.raises(sl.DataError, match=r"column 'user': 1 of \d+ rows are null; fill them, or leave"):
+    with pytest.raises(sl.DataError, match=r"column 'user': 1 of \d+ rows are null; fill or drop"):
         two.fit_impressions(
             pl.concat([impressions(data), impressions(data)[:1].with_columns(user=None)]), clicked="clicked"
         )
@@ -179,7 +179,7 @@ def test_mistakes():
     with pytest.raises(sl.SettingError, match="fit takes a Split whose train"):
         two.fit(data)
     everything = sl.TwoStage(sl.EASE().fit(data), ByFeature("rank"))
-    with pytest.warns(sl.ShortlistWarning, match="it may know the answers") as told:
+    with pytest.warns(sl.ShortlistWarning, match="it may have seen the held-out items") as told:
         everything.fit(split)
     assert told[0].filename == __file__
     shown = impressions(data)

@@ -133,7 +133,7 @@ def test_contexts_of_several_parts(name):
     people = split.truth.contexts.ids()
     together = two.recommend(people, n=5).ids
     assert together == [two.recommend([one], n=5).ids[0] for one in people]
-    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+    with pytest.warns(sl.ShortlistWarning, match="second stage learned"):
         result = sl.evaluate(two, split, ["recall@5"])
     hits = [len(set(ids) & set(split.truth.history(one))) for one, ids in zip(people, together)]
     sizes = [len(set(split.truth.history(one))) for one in people]
@@ -167,10 +167,10 @@ def test_other_stages_one(two, split, model):
     assert other.first is grown
     assert other.training_ == two.training_
     assert other.recommend(["u1"], n=30).ids != two.recommend(["u1"], n=30).ids
-    with pytest.raises(sl.SettingError, match="it lacks 'mean_similarity', 'max_similarity'"):
+    with pytest.raises(sl.SettingError, match="missing: 'mean_similarity', 'max_similarity'"):
         two.with_first(sl.EASE().fit(split.train))
     scored = sl.TwoStage(model, Linear(), models=[sl.EASE().fit(split.train)], candidates=8).fit(split)
-    with pytest.raises(sl.SettingError, match="takes scores of EASE too"):
+    with pytest.raises(sl.SettingError, match="also uses scores of EASE; pass models="):
         scored.with_first(grown)
     assert scored.with_first(grown, models=[sl.EASE().fit(split.events())]).recommend(["u1"]).ids
     described = sl.TwoStage(model, Linear(), item_features=pl.DataFrame({"product": [1, 2], "x": [1.0, 2.0]})).fit(
@@ -178,7 +178,7 @@ def test_other_stages_one(two, split, model):
     )
     later = described.with_first(grown, item_features=pl.DataFrame({"product": [1, 2], "x": [5.0, 9.0]}))
     assert later.recommend(["u1"]).ids
-    with pytest.raises(sl.SettingError, match="it lacks 'item:x'"):
+    with pytest.raises(sl.SettingError, match="missing: 'item:x'"):
         described.with_first(grown, item_features=pl.DataFrame({"product": [1, 2], "y": [5.0, 9.0]}))
 
 
@@ -255,7 +255,7 @@ def test_a_function_that_gives_other_columns_later(model, split):
     two = sl.TwoStage(model, Linear(), candidates=8, extra=lambda c: {names[0]: c.ranks})
     two.fit(split).recommend(["u1"])
     names[0] = "b"
-    with pytest.raises(sl.SettingError, match="it lacks 'extra:a' and it has 'extra:b' besides"):
+    with pytest.raises(sl.SettingError, match="missing: 'extra:a'; unexpected: 'extra:b'"):
         two.recommend(["u1"])
 
 
@@ -270,10 +270,10 @@ class Bad(Linear):
 @pytest.mark.parametrize(
     ("answer", "error", "told"),
     [
-        (lambda s: s[:-1], sl.SettingError, r"Bad.score gave an array of shape \(7,\); expected \(8,\)"),
+        (lambda s: s[:-1], sl.SettingError, r"Bad.score returned an array of shape \(7,\); expected \(8,\)"),
         (lambda s: s * np.nan, sl.DataError, "8 of 8 scores that are not finite"),
-        (lambda s: ["x"] * len(s), sl.SettingError, "not numbers"),
-        (lambda s: np.linspace(-1e39, 1e38, len(s)), sl.DataError, r"not within float32"),
+        (lambda s: ["x"] * len(s), sl.SettingError, "did not return numbers"),
+        (lambda s: np.linspace(-1e39, 1e38, len(s)), sl.DataError, "too large for float32"),
         (lambda s: int("mine"), ValueError, "invalid literal"),  # as it was raised
         (lambda s: {}["mine"], KeyError, "mine"),
     ],
@@ -338,7 +338,7 @@ def test_on_top_of_every_recommender(name, kind, tmp_path):
     two.save(tmp_path / "two")
     again = sl.TwoStage.load(tmp_path / "two", reranker=two.reranker)
     assert again.recommend(people, n=9).ids == two.recommend(people, n=9).ids
-    with pytest.warns(sl.ShortlistWarning, match="second stage learnt"):
+    with pytest.warns(sl.ShortlistWarning, match="second stage learned"):
         result = sl.evaluate(two, split, ["auc", "ndcg@3"])
     assert 0 <= result["auc"] <= 1
     if CASES[name].similar:
@@ -356,5 +356,5 @@ def test_an_index_of_stage_one_finds_the_candidates():
     index = first.index("quantized", probes=10**6, refine=10**6)
     whom = pairs.contexts.ids()[:10]
     assert two.recommend(whom, n=5, index=index).ids == two.recommend(whom, n=5).ids
-    with pytest.raises(sl.SettingError, match="of another model"):
+    with pytest.raises(sl.SettingError, match="belongs to another model"):
         two.recommend(whom, index=sl.IALS(dim=2, epochs=1).fit(split.train).index("exact"))

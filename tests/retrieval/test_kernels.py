@@ -10,10 +10,10 @@ from shortlist.retrieval.order import (
     FILTERED,
     MINUS_INFINITY_KEY,
     NAN_KEY,
-    item_mask,
     key_of,
     keys_numpy,
     make_order,
+    rank_key,
     raw_key_of,
     row_seed,
     ties_numpy,
@@ -54,7 +54,7 @@ def test_ties_are_the_twins():
         order = make_order(3, 100, *how, NONE)
         for q in range(3):
             seed = np.uint64(row_seed(order, q))
-            found = [item_mask(np.int32(-4), i, order.mode, order.priority, seed) for i in items]
+            found = [rank_key(np.int32(-4), i, order.mode, order.priority, seed) for i in items]
             np.testing.assert_array_equal(found, (-4 << 32) + 0xFFFFFFFF - ties_numpy(order, q, items))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import shortlist as sl
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.metrics import cosines
-from shortlist.metrics.popularity_groups import popularity_groups, shares_of_rows
+from shortlist.metrics.popularity_groups import divergence, popularity_groups, shares_of_lists, shares_of_rows
 from shortlist.retrieval.slates import DPP, MMR, SLATES, Calibrated, Catalogue, base
 from shortlist.retrieval.slates import diversity as diversity_slates
 from shortlist.retrieval.slates.base import relevance
@@ -63,7 +63,7 @@ def problems(draw):
 def dense_cosines(catalogue):
     """Of all items; from training pairs they are rounded as those of slates, so that ties are the same."""
     if catalogue.vectors is None:
-        table = cosines.cosine_table(cosines.take_part(np.arange(catalogue.trained.n_columns), catalogue.trained))
+        table = cosines.cosine_table(cosines.listed_items(np.arange(catalogue.trained.n_columns), catalogue.trained))
         return (table + table.T).astype(np.float64)
     norms = np.linalg.norm(catalogue.vectors.astype(np.float64), axis=1)
     units = catalogue.vectors / np.where(norms > 0, norms, 1)[:, None]
@@ -172,7 +172,7 @@ def test_calibrated_kernel_equals_greedy_brute_force():
 def test_divergence(counts, seed):
     wanted = np.random.default_rng(seed).dirichlet([0.3, 1, 1])
     shares = np.array(counts) / sum(counts)
-    expected = sl.metrics.groups.divergence(shares[None], wanted[None])[0]
+    expected = divergence(shares[None], wanted[None])[0]
     assert divergence_from(np.array(counts, np.float64), sum(counts), wanted) == pytest.approx(expected, abs=1e-12)
 
 
@@ -286,10 +286,10 @@ class TestEverySlate:
         about = {"catalogue": self.catalogue(case, with_vectors), "histories": histories}
         for trade_off in (0.0, 0.4):
             with pytest.raises(
-                sl.SettingError, match=rf"pools are int32 from .*{wrong}.*; expected codes of items, 0 to"
+                sl.SettingError, match=rf"codes is int32 from .*{wrong}.*; expected item codes from 0 to"
             ):
                 kind(trade_off).pick(codes, scores, 9, **about)
-        with pytest.raises(sl.SettingError, match="expected all of the same items"):
+        with pytest.raises(sl.SettingError, match="expected the same items in all"):
             kind(0.4).pick(case[0], scores, 9, catalogue=about["catalogue"], histories=rows([[]] * len(codes), 301))
 
     def test_no_training_pairs(self, case, kind, with_vectors):
@@ -353,13 +353,13 @@ def test_alike_items_are_kept_apart():
 def test_with_a_table_where_it_pays(case):
     codes, _, _, catalogue, vectors = case
     dense = Catalogue(rows([range(300)] * 200, 300))
-    few, many = (diversity_slates.near_of(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
+    few, many = (diversity_slates.item_similarity(codes[:size], 9, dense, 2**20, 1) for size in (1, 90))
     assert len(few.table) == 0
     assert few.n_contexts == 200
     assert len(many.table) == len(np.unique(codes))
     assert many.n_contexts == 0
-    assert len(diversity_slates.near_of(codes, 9, catalogue, 1000, 1).table) == 0
-    both = diversity_slates.near_of(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
+    assert len(diversity_slates.item_similarity(codes, 9, catalogue, 1000, 1).table) == 0
+    both = diversity_slates.item_similarity(codes, 9, Catalogue(catalogue.trained, vectors), 2**20, 1)
     assert both.vectors is vectors
     assert not len(both.table) + both.n_contexts
 
@@ -378,8 +378,8 @@ def test_shares_of_the_history_are_met(case):
     apart = []
     for strength in (0.0, 0.2, 1.0):
         picked = Calibrated(strength).pick(codes, scores, 10, catalogue=catalogue, histories=histories)[0]
-        listed = sl.metrics.groups.shares_of_lists(picked, groups)
-        apart.append(sl.metrics.groups.divergence(wanted, listed).mean())
+        listed = shares_of_lists(picked, groups)
+        apart.append(divergence(wanted, listed).mean())
     assert apart[0] > 2 * apart[1] > 2 * apart[2]
 
 
@@ -399,7 +399,7 @@ def test_settings():
             with pytest.raises(sl.SettingError, match=rf"{name} is .*; expected a number from 0 to 1"):
                 kind(wrong)
     for wrong in (0, 1.5, 10_001, True):
-        with pytest.raises(sl.SettingError, match=r"pool is .*; expected a whole number"):
+        with pytest.raises(sl.SettingError, match=r"pool is .*; expected an integer"):
             MMR(0.3, wrong)
 
 

@@ -125,5 +125,5 @@ def test_impossible_numbers_of_rounds_and_items(number):
         lambda: expected_rank(0.5, number),
         lambda: rounds_law(0.5, number),
     ):
-        with pytest.raises(SettingError, match=r"(rounds|n_items) is .*; expected a whole number"):
+        with pytest.raises(SettingError, match=r"(rounds|n_items) is .*; expected an integer"):
             call()

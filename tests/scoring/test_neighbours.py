@@ -137,7 +137,7 @@ def test_strengths_next_to_nothing_have_nothing_in_common():
 @pytest.mark.parametrize("name", ["cosine", "tfidf", "bm25"])
 def test_strengths_that_float32_cannot_square(name):
     dense = np.diag(np.full(4, 1e20)) + 1e20 * np.eye(4, k=1)
-    with pytest.raises(SettingError, match=r"too large: its squares sum to .* take weighting='log'"):
+    with pytest.raises(SettingError, match=r"too large: its squares sum to .* use weighting='log'"):
         nearest(Similarity(name), dense, dense, 2, same=True)
 
 
@@ -209,7 +209,7 @@ def test_keys_are_of_the_columns():
         ({"shrinkage": -1}, "shrinkage is -1"),
         ({"asymmetry": 1.5}, "asymmetry is 1.5; expected a number from 0 to 1"),
         ({"b": 2}, "b is 2.0; expected a number from 0 to 1"),
-        ({"name": "bm25", "shrinkage": 5.0}, "leave them at 0 and 0.5, or take 'tfidf'"),
+        ({"name": "bm25", "shrinkage": 5.0}, "leave them at 0 and 0.5, or use 'tfidf'"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):

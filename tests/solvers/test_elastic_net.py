@@ -136,7 +136,7 @@ def test_the_tolerance_holds_for_everyone_or_there_is_a_warning(seed, l1, l2, po
 def test_too_few_sweeps_are_said():
     rng = np.random.default_rng(6)
     X = (rng.random((60, 30)) < 0.4).astype(float)
-    with pytest.warns(ShortlistWarning, match=r"of 30 elastic nets were not solved .* within 1 sweeps"):
+    with pytest.warns(ShortlistWarning, match=r"of 30 elastic nets did not converge .* within 1 sweeps"):
         solved(X, l1=0.1, l2=0.1, sweeps=1)
 
 

@@ -109,9 +109,9 @@ def problem(
     return made, contexts, items, (objective, by_context)
 
 
-def brute(contexts: Side, items: Side, told: Any) -> float:
+def brute(contexts: Side, items: Side, task: Any) -> float:
     """The loss by the double sum over C × I, or the triple one over S × I, in float64."""
-    objective, rows = told
+    objective, rows = task
     scores = contexts.embeddings().astype(np.float64) @ items.embeddings().astype(np.float64).T
     counts = np.maximum(1, rows.column_counts())
     values = np.ones(len(rows)) if rows.values is None else rows.values
@@ -150,14 +150,14 @@ def both(made: SquareLoss, contexts: Side, items: Side) -> Any:
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=12, deadline=None)
 def test_gradients_hessians_and_losses_are_those_of_the_double_sum(model, loss, seed):
-    made, contexts, items, told = problem(seed, model, loss)
-    expected = brute(contexts, items, told)
+    made, contexts, items, task = problem(seed, model, loss)
+    expected = brute(contexts, items, task)
     value = sum(made.value(contexts.embeddings(), items.embeddings())) + contexts.penalty() + items.penalty()
     assert value == pytest.approx(expected, rel=1e-4, abs=1e-4)
     rng = np.random.default_rng(seed)
-    for apart in (False, True):
+    for grouped in (False, True):
         for side, Phi, quadratic in both(made, contexts, items):
-            for block in side.blocks(Phi, apart=apart):
+            for block in side.blocks(Phi, grouped=grouped):
                 here = quadratic if block.rows is None else quadratic.part(block.rows)
                 now = Phi if block.rows is None else Phi[block.rows]
                 slope = block.back(here.slope(now)) + block.ridge * (block.values - block.prior)
@@ -167,7 +167,7 @@ def test_gradients_hessians_and_losses_are_those_of_the_double_sum(model, loss, 
                 start, losses = block.values.copy(), []
                 for step in (-1, 0, 1):
                     block.values[:] = start + step * towards
-                    losses.append(brute_in(side, block, contexts, items, told))
+                    losses.append(brute_in(side, block, contexts, items, task))
                 block.values[:] = start
                 scale = max(1.0, *map(abs, losses))
                 first, second = (losses[2] - losses[0]) / 4, (losses[2] + losses[0] - 2 * losses[1]) / 4
@@ -188,20 +188,20 @@ def test_gradients_hessians_and_losses_are_those_of_the_double_sum(model, loss, 
                 assert of_rows[r, f] == pytest.approx(here.apply(unit)[r, f], rel=1e-3, abs=1e-4)
 
 
-def brute_in(side: Side, block: Any, contexts: Side, items: Side, told: Any) -> float:
+def brute_in(side: Side, block: Any, contexts: Side, items: Side, task: Any) -> float:
     """The double sum while a block, which may be a copy of a part of its side's values, has moved."""
     if isinstance(side, FeatureSum) and block.values.shape[1] > 1:
         place = place_of(side, block)
         before = side.values.copy()
         side.values[place.columns] = block.values
-        found = brute(contexts, items, told)
+        found = brute(contexts, items, task)
         side.values[:] = before
         return found
-    return brute(contexts, items, told)
+    return brute(contexts, items, task)
 
 
 def place_of(side: FeatureSum, block: Any) -> Any:
-    every = [*side._sets(True), *side._sets(False)]
+    every = [*side._feature_groups(True), *side._feature_groups(False)]
     alike = (one for one in every if one.groups is block.groups and len(one.columns) == len(block.values))
     return next(one for one in alike if one.rows is block.rows)
 
@@ -212,11 +212,11 @@ def place_of(side: FeatureSum, block: Any) -> Any:
 @given(seed=st.integers(0, 10_000), steps=st.integers(1, 4))
 @settings(max_examples=12, deadline=None)
 def test_no_half_step_of_any_block_raises_the_loss(model, loss, method, seed, steps):
-    made, contexts, items, told = problem(seed, model, loss)
-    before = brute(contexts, items, told)
+    made, contexts, items, task = problem(seed, model, loss)
+    before = brute(contexts, items, task)
     for _ in range(2):
         for side, Phi, quadratic in both(made, contexts, items):
-            for block in side.blocks(Phi, apart=method == "cd"):
+            for block in side.blocks(Phi, grouped=method == "cd"):
                 if method == "cd":
                     coordinate_step(block, quadratic, Phi)
                 else:
@@ -224,11 +224,11 @@ def test_no_half_step_of_any_block_raises_the_loss(model, loss, method, seed, st
                 if isinstance(side, FeatureSum) and block.values.shape[1] > 1:
                     side.values[place_of(side, block).columns] = block.values
                 np.testing.assert_allclose(Phi, side.embeddings(), rtol=1e-3, atol=1e-4)
-                after = brute(contexts, items, told)
+                after = brute(contexts, items, task)
                 assert after <= before + 1e-4 * max(1.0, before)
                 before = after
             side.settle()
-            after = brute(contexts, items, told)
+            after = brute(contexts, items, task)
             assert after <= before + 1e-4 * max(1.0, before)
             before = after
 
@@ -238,7 +238,7 @@ def test_no_half_step_of_any_block_raises_the_loss(model, loss, method, seed, st
 def test_enough_steps_end_where_the_gradient_is_nothing(model, loss):
     made, contexts, items, _ = problem(7, model, loss)
     for side, Phi, quadratic in both(made, contexts, items):
-        for block in side.blocks(Phi, apart=False):
+        for block in side.blocks(Phi, grouped=False):
             least_squares_step(block, quadratic, Phi, MANY)
             here = quadratic if block.rows is None else quadratic.part(block.rows)
             slope = here.slope(Phi if block.rows is None else Phi[block.rows])
@@ -250,9 +250,9 @@ def test_enough_steps_end_where_the_gradient_is_nothing(model, loss):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_sweep_of_coordinates_is_gauss_seidel(model, loss):
     """One coordinate after the other, each by the derivatives of the double sum: the same numbers."""
-    made, contexts, items, told = problem(12, model, loss)
+    made, contexts, items, task = problem(12, model, loss)
     for side, Phi, quadratic in both(made, contexts, items):
-        for block in side.blocks(Phi, apart=True):
+        for block in side.blocks(Phi, grouped=True):
             start = block.values.copy()
             coordinate_step(block, quadratic, Phi)
             got = block.values.copy()
@@ -262,7 +262,7 @@ def test_a_sweep_of_coordinates_is_gauss_seidel(model, loss):
                     losses = []
                     for step in (-1, 0, 1):
                         block.values[g, j] = start[g, j] + step
-                        losses.append(brute_in(side, block, contexts, items, told))
+                        losses.append(brute_in(side, block, contexts, items, task))
                     curve = losses[2] + losses[0] - 2 * losses[1]
                     if curve > 1e-6:
                         start[g, j] -= (losses[2] - losses[0]) / 2 / curve
@@ -274,13 +274,13 @@ def test_a_sweep_of_coordinates_is_gauss_seidel(model, loss):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("model", MODELS)
 def test_epochs_bring_the_loss_down(model, loss, method):
-    made, contexts, items, told = problem(3, model, loss)
+    made, contexts, items, task = problem(3, model, loss)
     loop = MultilinearAlternation(made, contexts, items, method, 3)
     losses = [loop.loss().total]
     for _ in range(15):
         loop.epoch()
         losses.append(loop.loss().total)
-    assert losses[-1] == pytest.approx(brute(contexts, items, told), rel=1e-4)
+    assert losses[-1] == pytest.approx(brute(contexts, items, task), rel=1e-4)
     assert (np.diff(losses) <= 1e-5 * losses[0]).all()
     assert losses[-1] < 0.9 * losses[0]
 
@@ -291,13 +291,13 @@ def test_epochs_bring_the_loss_down(model, loss, method):
 def test_more_dimensions_than_the_rank_and_hardly_any_lambda(model, loss, method):
     """No epoch raises the loss, and neither does the end: nothing is known along directions without curvature."""
     for regularization in (0.0, 1e-10, 1e-7):
-        made, contexts, items, told = problem(0, model, loss, dim=17, regularization=regularization)
+        made, contexts, items, task = problem(0, model, loss, dim=17, regularization=regularization)
         kind = PairwiseAlternation if method == "rows" else MultilinearAlternation
         loop = kind(made, contexts, items, "cd" if method == "cd" else "als", 3)
-        losses = [brute(contexts, items, told)]
+        losses = [brute(contexts, items, task)]
         for step in [loop.epoch] * 6 + [loop.finish]:
             step()
-            losses.append(brute(contexts, items, told))
+            losses.append(brute(contexts, items, task))
         assert (np.diff(losses) <= 1e-4 * np.abs(losses[:-1]) + 1e-4).all(), (regularization, losses)
 
 
@@ -307,13 +307,13 @@ def test_more_dimensions_than_the_rank_and_hardly_any_lambda(model, loss, method
 @settings(max_examples=12, deadline=None)
 def test_fast_paths_end_where_the_generic_step_does(model, loss, seed):
     """Steps may differ, since rows take them in the eigenbasis of the Gramian; ends, and the descent, do not."""
-    made, contexts, items, told = problem(seed, model, loss)
+    made, contexts, items, task = problem(seed, model, loss)
     for side, Phi, quadratic in both(made, contexts, items):
-        for block in side.blocks(Phi, apart=True):
+        for block in side.blocks(Phi, grouped=True):
             if quadratic.coupled:
                 continue
             start, rows = block.values.copy(), Phi.copy()
-            before = brute(contexts, items, told)
+            before = brute(contexts, items, task)
             generic_step(block, quadratic, Phi, MANY)
             expected = block.values.copy()
             for steps in (1, 2, MANY):
@@ -323,7 +323,7 @@ def test_fast_paths_end_where_the_generic_step_does(model, loss, seed):
                     Phi[:] = block.values
                 else:
                     least_squares_step(block, quadratic, Phi, steps)
-                assert brute_in(side, block, contexts, items, told) <= before + 1e-4 * max(1.0, before)
+                assert brute_in(side, block, contexts, items, task) <= before + 1e-4 * max(1.0, before)
             np.testing.assert_allclose(block.values, expected, rtol=5e-3, atol=5e-3)
             if isinstance(side, FeatureSum) and block.values.shape[1] > 1:
                 side.values[place_of(side, block).columns] = block.values
@@ -346,4 +346,4 @@ def test_maps_of_features_are_the_ridge_regression(strength):
     wide = np.hstack([np.ones((300, 1)), X])
     A = wide.T @ (own * wide) + np.diag(of_maps[:, 0])
     expected = wide @ np.linalg.lstsq(A, wide.T @ (own * side.parameters[0]), rcond=1e-13)[0]
-    np.testing.assert_allclose(side.told(), expected, atol=2e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(side.feature_means(), expected, atol=2e-5 * np.abs(expected).max())

@@ -14,8 +14,8 @@ from shortlist.solvers.optimizers import (
     OptimizerState,
     apply_part,
     apply_row,
-    recall,
-    remembered,
+    load_arrays,
+    state_arrays,
 )
 
 WIDTH, STEPS = 5, 7
@@ -152,26 +152,26 @@ def test_nothing_is_kept_that_is_not_needed():
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_what_was_remembered_is_recalled(name):
+def test_saved_state_is_loaded(name):
     kind = CODES[name]
     states = OptimizerState.of(kind, (3, WIDTH)), OptimizerState.of(kind, (2, WIDTH))
     for side in states:
         theta = start(len(side.first))
         apply_row(kind, theta, 0, gradients()[0], side, full(RATE), full(RIDGE), 1.0)
-    saved = {key: array.copy() for key, array in remembered(states).items()}
+    saved = {key: array.copy() for key, array in state_arrays(states).items()}
     fresh = OptimizerState.of(kind, (3, WIDTH)), OptimizerState.of(kind, (2, WIDTH))
-    recall(remembered(fresh), saved)
+    load_arrays(state_arrays(fresh), saved)
     for one, other in zip(states, fresh):
         for a, b in zip(one, other):
             np.testing.assert_array_equal(a, b)
 
 
 def test_what_does_not_fit_is_refused():
-    own = remembered((OptimizerState.of(ADAM, (3, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
-    with pytest.raises(ValueError, match=r"of context_first it has nothing; expected float32 \(3, 5\)"):
-        recall(own, {})
-    other = remembered((OptimizerState.of(ADAM, (4, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
-    with pytest.raises(ValueError, match=r"of context_first it has float32 \(4, 5\); expected float32 \(3, 5\)"):
-        recall(own, other)
-    with pytest.raises(ValueError, match=r"of item_counts it has int32"):
-        recall(own, {**own, "item_counts": np.zeros(2, np.int32)})
+    own = state_arrays((OptimizerState.of(ADAM, (3, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
+    with pytest.raises(ValueError, match=r"it has no array context_first; expected float32 \(3, 5\)"):
+        load_arrays(own, {})
+    other = state_arrays((OptimizerState.of(ADAM, (4, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
+    with pytest.raises(ValueError, match=r"its array context_first is float32 \(4, 5\); expected float32 \(3, 5\)"):
+        load_arrays(own, other)
+    with pytest.raises(ValueError, match=r"its array item_counts is int32"):
+        load_arrays(own, {**own, "item_counts": np.zeros(2, np.int32)})

@@ -267,7 +267,7 @@ def test_a_fit_that_diverges_says_so(kind, tmp_path):
     split = sl.splits.by_time(events(), test=0.2)
     for more in ({}, {"validation": split}, {"checkpoint": tmp_path / "c"}):
         model = kind(dim=4, epochs=10, learning_rate=1e3, optimizer="sgd")
-        with pytest.raises(sl.SettingError, match=r"not finite after epoch \d.* take a smaller learning_rate"):
+        with pytest.raises(sl.SettingError, match=r"not finite after epoch \d.* use a smaller learning_rate"):
             model.fit(split.train, threads=2, **more)
         with pytest.raises(sl.NotFittedError):
             model.recommend([0])

@@ -172,6 +172,17 @@ def test_negatives_of_a_batch_are_its_own_items(exclude):
     assert_gradients(t, t.rows.indices.tolist())  # of one batch with all pairs, in whichever order
 
 
+def test_a_batch_has_one_negative_less_than_pairs():
+    """m ≤ B − 1: with one context and no history to exclude, a pair has the batch's other pairs as negatives."""
+    rows = SparseRows.from_lists([np.array([0]), np.array([1]), np.array([2]), np.array([3])], n_columns=5)
+    counts = rows.column_counts()
+    negatives = BatchNegatives(counts)
+    drawn = negatives.draw(np.random.default_rng(0), rows.indices)
+    for positive in rows.indices:
+        assert np.count_nonzero(drawn != positive) == len(rows.indices) - 1
+    assert np.isneginf(negatives.log_q[4])  # an item without pairs is never drawn: no q > 0 there, so always a bias
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -388,15 +399,15 @@ def test_products_of_a_turned_matrix(count, n_out):
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((count, 48), np.float32), rng.standard_normal((count, 32), np.float32)
     out = np.full((n_out, 32), 7, np.float32)
-    row_products.multiply_turned(A, B, count, out, True)
+    row_products.multiply_transposed(A, B, count, out, True)
     want = A[:, :n_out].T @ B
     np.testing.assert_allclose(out, want + 7, atol=1e-4)
-    row_products.multiply_turned(A, B, count, out, False)
+    row_products.multiply_transposed(A, B, count, out, False)
     np.testing.assert_allclose(out, want, atol=1e-4)
-    turned = np.full((48, row_products.whole_tiles(count) + 16), 7, np.float32)
-    row_products.turn(A, turned)
-    np.testing.assert_array_equal(turned[:, :count], A.T)
-    assert not turned[:, count:].any()
+    transposed = np.full((48, row_products.whole_tiles(count) + 16), 7, np.float32)
+    row_products.transpose_padded(A, transposed)
+    np.testing.assert_array_equal(transposed[:, :count], A.T)
+    assert not transposed[:, count:].any()
 
 
 def samplers(t):
@@ -501,7 +512,7 @@ def test_wrong_settings_are_refused():
     fold = SoftmaxFoldIn(
         t.H.astype(np.float32), temperature=1, dim=3, normalize=False, exclude="history", ridge=np.ones(3, np.float32)
     )
-    with pytest.raises(SettingError, match="of 9 items; expected 7"):
+    with pytest.raises(SettingError, match="have 9 items; expected 7"):
         fold(SparseRows.from_lists([np.array([1])], 9), np.ones(1, np.float32))
 
 

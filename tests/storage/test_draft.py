@@ -106,7 +106,7 @@ def test_what_was_linked_and_moved_away_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(Stopped), at_call(after=stop):
         make(target)
     target.rename(kept)
-    with pytest.raises(StorageError, match=r"content' has another name.*pass restart=True"):
+    with pytest.raises(StorageError, match=r"content' has a second hard link.*pass restart=True"):
         make(target)
     assert make(target, restart=True) == 0
     assert kept.read_bytes() == target.read_bytes() == WHOLE
@@ -122,10 +122,10 @@ def test_a_file_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.M
         for k, block in enumerate(BLOCKS):
             draft.append(block, {"k": k})
         target.write_bytes(b"somebody's")
-        with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+        with pytest.raises(StorageError, match="already exists; pass overwrite=True"):
             draft.finish(TAIL)
     assert target.read_bytes() == b"somebody's"
-    with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+    with pytest.raises(StorageError, match="already exists; pass overwrite=True"):
         make(target)
     assert make(target, overwrite=True) == len(BLOCKS)
     check_whole(target)
@@ -174,17 +174,17 @@ def test_refusals(tmp_path: Path) -> None:
     target = tmp_path / "lists"
     begin(target, 2)
     before = {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
-    with pytest.raises(StorageError, match=r"beginning of another file: n was 1 and is 2; .* pass restart=True"):
+    with pytest.raises(StorageError, match=r"draft of another file: n was 1 and is 2; .* pass restart=True"):
         make(target, n=2)
     assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
     target.write_bytes(b"somebody's")
     for restart in (False, True):
-        with pytest.raises(StorageError, match="is there already; pass overwrite=True"):
+        with pytest.raises(StorageError, match="already exists; pass overwrite=True"):
             make(target, restart=restart)
     assert before == {name: (folder_of(target) / name).read_bytes() for name in os.listdir(folder_of(target))}
     assert make(target, overwrite=True) == 2
     check_whole(target)
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="already exists"):
         make(target)
     assert make(target, overwrite=True, restart=True) == 0
     check_whole(target)
@@ -203,7 +203,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     with opened(target, HEAD, {"n": 1}, overwrite=False, restart=False) as draft:
         draft.append(BLOCKS[0], {"k": 0})
         for restart in (False, True):
-            with pytest.raises(StorageError, match="being made by another process"):
+            with pytest.raises(StorageError, match="being written by another process"):
                 make(target, restart=restart)
     assert make(target) == 1
     check_whole(target)
@@ -219,7 +219,7 @@ def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: in
 
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, "flock", no_locks)
-        with pytest.raises(StorageError, match=rf"cannot be locked against other processes: {os.strerror(code)}; name"):
+        with pytest.raises(StorageError, match=rf"cannot be locked against other processes: {os.strerror(code)}; "):
             make(target)
     assert os.listdir(tmp_path) == []
     begin(target, 2)
@@ -245,7 +245,7 @@ def test_who_comes_second_takes_nothing_from_the_first(tmp_path: Path, monkeypat
         mkdir(self, *args, **kwargs)
 
     monkeypatch.setattr(Path, "mkdir", meanwhile)
-    with pytest.raises(StorageError, match="being made by another process"):
+    with pytest.raises(StorageError, match="being written by another process"):
         make(target)
     for k, block in enumerate(BLOCKS):
         others[1].append(block, {"k": k})
@@ -279,7 +279,7 @@ def test_a_journal_that_was_removed_is_not_held(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, "flock", removed)
-        with pytest.raises(StorageError, match="being made by another process"):
+        with pytest.raises(StorageError, match="being written by another process"):
             make(target)
     assert make(target) == 0
     check_whole(target)
@@ -299,7 +299,7 @@ def test_an_empty_journal_is_nobodys(tmp_path: Path) -> None:
     begin(target, 2)
     (folder_of(target) / "journal").write_bytes(b"")
     target.write_bytes(b"older")
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="already exists"):
         make(target)
     assert os.listdir(tmp_path) == ["lists"]
 
@@ -321,7 +321,7 @@ def test_what_was_changed_is_refused(tmp_path: Path, name: str) -> None:
                 make(target)
     path.unlink()
     if name == "content":
-        with pytest.raises(StorageError, match="is gone; pass restart=True"):
+        with pytest.raises(StorageError, match="is missing; pass restart=True"):
             make(target)
     assert make(target, restart=True) == 0
     check_whole(target)
@@ -332,7 +332,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
     folder_of(target).mkdir()
     (folder_of(target) / "diary").write_text("mine")
     for restart in (False, True):
-        with pytest.raises(StorageError, match=r"holds other things \('diary'\)"):
+        with pytest.raises(StorageError, match=r"contains other files \('diary'\)"):
             make(target, restart=restart)
     assert os.listdir(folder_of(target)) == ["diary"]
 

@@ -58,7 +58,7 @@ def test_a_footer_comes_out_as_it_was() -> None:
     for end in range(len(footer)):
         with pytest.raises(ValueError):
             parse(footer[:end])
-    with pytest.raises(ValueError, match="1 bytes are left behind its end"):
+    with pytest.raises(ValueError, match="1 bytes follow after its end"):
         parse(footer + b"\0")
 
 
@@ -76,7 +76,7 @@ def test_anything_else_is_refused_or_read(raw: bytes) -> None:
     [
         (b"\x1d\x00\x00", "of the type 13"),
         (b"\x16" + b"\xff" * 10 + b"\x00\x00", "longer than 64 bits"),
-        (b"\x15\x02\x05\x02\x02\x00", "field 1 is there twice"),
+        (b"\x15\x02\x05\x02\x02\x00", "field 1 occurs twice"),
         (b"\x1c" * 100, "nested deeper"),
         (b"\x19\xf5\xff\xff\xff\xff\x0f", "ends too early"),
     ],

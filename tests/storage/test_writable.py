@@ -22,6 +22,6 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
 def test_places_that_cannot_be_saved_to(place, tmp_path):
     (tmp_path / "file").write_text("dear")
     os.symlink(tmp_path / "nowhere" / "else", tmp_path / "dangling")
-    with pytest.raises(StorageError, match=r"cannot save to '.*': .*; name another directory"):
+    with pytest.raises(StorageError, match=r"cannot save to '.*': .*; choose another directory"):
         check_writable(tmp_path / place)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["dangling", "file"]

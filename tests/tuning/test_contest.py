@@ -27,7 +27,7 @@ from shortlist.tuning.tuned_comparison import (
     TunedComparison,
     TunedModel,
     compare_tuned,
-    judged,
+    rank_models,
     validation_within,
 )
 
@@ -122,7 +122,7 @@ def test_fits_are_timed_without_compilation(tuned, monkeypatch):
 def test_a_real_difference():
     noise = np.random.default_rng(0).normal(0, 0.01, 200)
     base = np.linspace(0.2, 0.8, 200)
-    result = judged([row("A", base - 0.1), row("B", base + noise), row("C", base - 0.3)], "ndcg@20")
+    result = rank_models([row("A", base - 0.1), row("B", base + noise), row("C", base - 0.3)], "ndcg@20")
     assert [one.name for one in result.rows] == ["B", "A", "C"]
     assert [one.verdict for one in result.rows] == ["best", "worse", "worse"]
     assert result.winner.name == "B"
@@ -136,13 +136,13 @@ def test_no_real_difference_goes_to_the_faster():
     rng = np.random.default_rng(0)
     base = rng.random(200)
     rows = [row("Slow", base + rng.normal(0.001, 0.2, 200), 9.0), row("Fast", base, 2.0), row("Bad", base - 0.5, 0.1)]
-    result = judged(rows, "ndcg@20")
+    result = rank_models(rows, "ndcg@20")
     verdicts = {one.name: one.verdict for one in result.rows}
     assert verdicts["Bad"] == "worse"
     assert sorted([verdicts["Slow"], verdicts["Fast"]]) == ["best", "no real difference"]
     assert result.winner.name == "Fast"
-    assert result.verdict.startswith("none: ")
-    assert "cannot be told apart (ndcg@20" in result.verdict
+    assert result.verdict.startswith("no real difference between ")
+    assert " (ndcg@20" in result.verdict
     assert result.verdict.endswith("Fast is the faster to train")
 
 
@@ -150,17 +150,17 @@ def test_a_little_faster_is_no_reason():
     rng = np.random.default_rng(0)
     base = rng.random(200)
     better = base + np.tile([0.2, -0.19], 100)
-    result = judged([row("Better", better, 1.5), row("Faster", base, 1.0)], "ndcg@20")
+    result = rank_models([row("Better", better, 1.5), row("Faster", base, 1.0)], "ndcg@20")
     assert [one.verdict for one in result.rows] == ["best", "no real difference"]
     assert result.winner.name == "Better"
-    assert result.verdict.endswith("Better has the highest ndcg@20, and none of them is much faster to train")
+    assert result.verdict.endswith("Better has the highest ndcg@20, and the other is not much faster to train")
 
 
 def test_three_that_cannot_be_told_apart():
     rng = np.random.default_rng(0)
     base = rng.random(200)
     rows = [row(name, base + rng.normal(0, 0.2, 200), seconds) for name, seconds in (("A", 9), ("B", 4), ("C", 1))]
-    result = judged(rows, "ndcg@20")
+    result = rank_models(rows, "ndcg@20")
     assert result.verdict.endswith("C is the fastest to train")
     assert all(name in result.verdict.split("cannot")[0] for name in "ABC")
 
@@ -168,31 +168,31 @@ def test_three_that_cannot_be_told_apart():
 def test_one_between_two_that_cannot_be_told_apart():
     base = np.random.default_rng(0).random(200)
     rows = [row("A", base, 9.0), row("Close", base - 0.01, 5.0), row("Noisy", base + np.tile([0.5, -0.54], 100), 1.0)]
-    result = judged(rows, "ndcg@20")
+    result = rank_models(rows, "ndcg@20")
     assert [(one.name, one.verdict) for one in result.rows] == [
         ("A", "best"),
         ("Close", "worse"),
         ("Noisy", "no real difference"),
     ]
-    assert result.verdict.startswith("none: A and Noisy cannot be told apart (ndcg@20 -0.0200, ")
+    assert result.verdict.startswith("no real difference between A and Noisy (ndcg@20 -0.0200, ")
     assert result.winner.name == "Noisy"
 
 
 def test_equal_ones_are_equal():
-    result = judged([row("A", [0.5] * 20, 2.0), row("B", [0.5] * 20, 1.0)], "ndcg@20")
+    result = rank_models([row("A", [0.5] * 20, 2.0), row("B", [0.5] * 20, 1.0)], "ndcg@20")
     assert result.winner.name == "B"
-    assert "cannot be told apart" in result.verdict
+    assert "no real difference" in result.verdict
 
 
 def test_too_few_contexts_to_tell():
-    result = judged([row("A", [0.1] * 9, 0.1), row("B", [0.9] * 9, 5.0)], "ndcg@20")
+    result = rank_models([row("A", [0.1] * 9, 0.1), row("B", [0.9] * 9, 5.0)], "ndcg@20")
     assert result.winner.name == "B"  # not the faster one: nothing says that they are alike
     assert result.verdict.startswith("too few contexts to tell (9): B has the highest ndcg@20")
     assert [one.verdict for one in result.rows] == ["best", "too few contexts to tell"]
 
 
 def test_who_was_left_out_comes_last():
-    result = judged(
+    result = rank_models(
         [TunedModel(name="EASE", reason="too large"), row("A", [0.1] * 20), row("B", [0.9] * 20)], "ndcg@20"
     )
     assert [one.name for one in result.rows] == ["B", "A", "EASE"]
@@ -202,18 +202,18 @@ def test_who_was_left_out_comes_last():
 
 
 def test_only_one_is_left():
-    result = judged([TunedModel(name="EASE", reason="too large"), row("A", [0.1] * 20)], "ndcg@20")
+    result = rank_models([TunedModel(name="EASE", reason="too large"), row("A", [0.1] * 20)], "ndcg@20")
     assert result.winner.name == "A"
     assert result.comparison is None
-    assert "only one" in result.verdict
+    assert "only recommender" in result.verdict
     with pytest.raises(DataError, match="EASE: too large"):
-        judged([TunedModel(name="EASE", reason="too large")], "ndcg@20")
+        rank_models([TunedModel(name="EASE", reason="too large")], "ndcg@20")
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 9)), min_size=1, max_size=6))
 def test_the_frontier(figures):
     rows = [row(f"M{k}", [mean] * 3, seconds) for k, (mean, seconds) in enumerate(figures)]
-    result = judged(rows, "ndcg@20")
+    result = rank_models(rows, "ndcg@20")
     on = {one.name for one in result.rows if one.frontier}
     best, fastest = max(m for m, _ in figures), min(s for _, s in figures)
     assert {f"M{k}" for k, (_, s) in enumerate(figures) if s == fastest} <= on
@@ -281,20 +281,20 @@ def test_who_fails_is_left_out_and_the_others_go_on(tuned, monkeypatch):
 
 def test_a_wrong_setting_is_no_reason_to_go_on(monkeypatch):
     def tune(*_, **__):
-        raise SettingError("a study of something else")
+        raise SettingError("the study of another search")
 
     monkeypatch.setattr(home, "tune", tune)
-    with pytest.raises(SettingError, match="something else"):
+    with pytest.raises(SettingError, match="another search"):
         compare_tuned(splits.by_time(events(), 0.2, repeats="keep"), models=["ease"])
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"models": ["nonsense"]}, "no recommender"),
-        ({"models": ["ease", EASE]}, "take part once"),
+        ({"models": ["nonsense"]}, "unknown recommender"),
+        ({"models": ["ease", EASE]}, "expected each recommender only once"),
         ({"models": [3]}, "expected names"),
-        ({"metric": "coverage@20"}, "metric of accuracy"),
+        ({"metric": "coverage@20"}, "expected an accuracy metric"),
         ({"metrics": "nonsense"}, "nonsense"),
     ],
 )
@@ -379,13 +379,13 @@ def test_a_validation_split_holds_nothing_of_the_test(seed, kind):
 def test_too_little_for_a_validation_says_where():
     frame = pl.DataFrame({"u": [1, 1, 2, 2], "i": [1, 2, 1, 2], "t": [1, 4, 2, 3]})
     data = sl.Interactions.from_frame(frame, context="u", item="i", time="t")
-    with pytest.raises(DataError, match="for the validation split"):
+    with pytest.raises(DataError, match="cannot split off a validation part"):
         validation_within(splits.by_time(data, 0.25))
 
 
 def test_the_test_is_not_for_choosing_settings():
     split = sl.splits.by_time(events(), test=0.2)
-    with pytest.raises(sl.DataError, match="pairs that the test asks for are in the validation; make it a split of"):
+    with pytest.raises(sl.DataError, match="pairs of the test part; make it a split of"):
         compare_tuned(split, models=["ease"], validation=split, trials=1)
     with pytest.raises(sl.SettingError, match=r"validation is of type Interactions; expected a Split of split\.train"):
         compare_tuned(split, models=["ease"], validation=split.train, trials=1)

@@ -139,7 +139,7 @@ def test_what_always_kills_the_process_is_given_up(tmp_path):
         crash(split, path, attempt)
     tuned = sl.tune("itemknn", split, trials=3, study=path, refit=False)
     assert [one.state for one in tuned.trials] == ["failed", "complete", "complete"]
-    assert "cut off 3 times" in tuned.trials[0].reason
+    assert "interrupted 3 times" in tuned.trials[0].reason
 
 
 def crash(split, path, attempt):
@@ -176,7 +176,7 @@ def test_a_trial_that_comes_further_each_time_is_never_given_up(tmp_path, monkey
 
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "report", dying)
-            patch.setattr(Search, "_leave", lambda *_: None)
+            patch.setattr(Search, "_suspend", lambda *_: None)
             with pytest.raises(DeadError):
                 sl.tune(sl.IALS(epochs=12), split, **arguments)
     tuned = sl.tune(sl.IALS(epochs=12), split, **arguments)
@@ -227,7 +227,7 @@ def test_time_that_is_over_leaves_trials_to_be_gone_on_with(tmp_path, monkeypatc
     arguments = {"space": {"dim": None}, "trials": 6, "study": path, "refit": False, "patience": 9}
     looks = iter([False] * 13)
     with monkeypatch.context() as patch:
-        patch.setattr(Search, "_over", lambda self: next(looks, True))
+        patch.setattr(Search, "_should_stop", lambda self: next(looks, True))
         first = sl.tune(sl.IALS(epochs=9), split, **arguments)
     assert [one.state for one in first.trials] == ["complete", "unfinished", "not started", "not started"]
     assert len(first.trials[1].curve) == 3
@@ -242,7 +242,7 @@ def test_time_that_is_over_leaves_trials_to_be_gone_on_with(tmp_path, monkeypatc
 
 def test_no_time_at_all(tmp_path):
     split = sl.splits.by_time(events(80, 24), test=0.2)
-    with pytest.raises(sl.DataError, match="no trial came to its end; give it more time"):
+    with pytest.raises(sl.DataError, match="no trial was completed; allow more time"):
         sl.tune("ials", split, seconds=1e-9)
 
 

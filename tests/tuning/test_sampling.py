@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import shortlist as sl
 from shortlist.tuning import Choice, Increasing, Integer, Real, Trial, When
-from shortlist.tuning.proposals import CARRIED, MedianPruning, Proposals, growing, importance
+from shortlist.tuning.proposals import CARRIED, MedianPruning, Proposals, importance, increasing_setting
 
 SPACE = {
     "dim": Increasing(2, 4, 8),
@@ -124,10 +124,10 @@ def test_what_depends_on_a_setting_that_is_not_searched():
 
 
 def test_only_one_setting_grows():
-    assert growing(SPACE) == "dim"
-    assert growing({"a": Real(0, 1)}) is None
-    with pytest.raises(sl.SettingError, match="a and b grow; expected one setting at most that does"):
-        growing({"a": Increasing(1), "b": Increasing(2)})
+    assert increasing_setting(SPACE) == "dim"
+    assert increasing_setting({"a": Real(0, 1)}) is None
+    with pytest.raises(sl.SettingError, match="a and b are Increasing; expected at most one such setting"):
+        increasing_setting({"a": Increasing(1), "b": Increasing(2)})
 
 
 def curves(*all_of_them: list[float], every: int = 1) -> list[Trial]:
@@ -139,24 +139,24 @@ def curves(*all_of_them: list[float], every: int = 1) -> list[Trial]:
 
 def test_a_curve_is_compared_after_as_many_epochs():
     others = curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], every=5)
-    assert not MedianPruning(others).hopeless({5: 0.19})  # .19 is below what they had after 10 epochs, not after 5
-    assert MedianPruning(others).hopeless({5: 0.01, 10: 0.01})
+    assert not MedianPruning(others).should_prune({5: 0.19})  # .19 is below what they had after 10 epochs, not after 5
+    assert MedianPruning(others).should_prune({5: 0.01, 10: 0.01})
 
 
 def test_a_curve_below_the_median_is_given_up():
     pruning = MedianPruning(curves([0.1, 0.2, 0.3], [0.1, 0.3, 0.4], [0.2, 0.4, 0.5], [0.2, 0.5, 0.6], [0.3, 0.6]))
-    assert not pruning.hopeless({1: 0.0})  # too early to tell
-    assert pruning.hopeless({1: 0.0, 2: 0.39})
-    assert not pruning.hopeless({1: 0.0, 2: 0.41})
-    assert not pruning.hopeless({1: 0.5, 2: 0.1})  # its best was good
-    assert pruning.hopeless({1: 0.1, 2: 0.42, 3: 0.44})
-    assert not pruning.hopeless({1: 0.1, 2: 0.42, 3: 0.46})  # the median of the four that came so far is .45
-    assert not pruning.hopeless({7: 0.0})  # nobody has come so far
+    assert not pruning.should_prune({1: 0.0})  # too early to tell
+    assert pruning.should_prune({1: 0.0, 2: 0.39})
+    assert not pruning.should_prune({1: 0.0, 2: 0.41})
+    assert not pruning.should_prune({1: 0.5, 2: 0.1})  # its best was good
+    assert pruning.should_prune({1: 0.1, 2: 0.42, 3: 0.44})
+    assert not pruning.should_prune({1: 0.1, 2: 0.42, 3: 0.46})  # the median of the four that came so far is .45
+    assert not pruning.should_prune({7: 0.0})  # nobody has come so far
 
 
 def test_nothing_is_given_up_before_there_is_enough_to_compare_with():
-    assert not MedianPruning(curves([0.5, 0.5], [0.6, 0.6], [0.7, 0.7])).hopeless({1: 0.0, 2: 0.0})
-    assert not MedianPruning([]).hopeless({1: 0.0, 2: 0.0, 3: 0.0})
+    assert not MedianPruning(curves([0.5, 0.5], [0.6, 0.6], [0.7, 0.7])).should_prune({1: 0.0, 2: 0.0})
+    assert not MedianPruning([]).should_prune({1: 0.0, 2: 0.0, 3: 0.0})
 
 
 def test_importance_tells_what_mattered():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import shortlist as sl
 from recommenders.factorizations import events
-from shortlist.tuning.validation import sampled, validation_of
+from shortlist.tuning.validation import sample_contexts, validation_split
 
 SPLITS = {
     "time": sl.splits.by_time(events(60, 24), test=0.2),
@@ -23,7 +23,7 @@ SPLITS = {
 @given(kind=st.sampled_from(list(SPLITS)), n=st.integers(1, 100), seed=st.integers(0, 5))
 def test_a_sample_asks_the_same_of_fewer(kind, n, seed):
     split = SPLITS[kind]
-    part = sampled(split, n, seed)
+    part = sample_contexts(split, n, seed)
     assert part.truth.n_contexts == part.history.n_contexts == min(n, split.truth.n_contexts)
     assert part.train is split.train
     assert (part.repeats, part.fold_in) == (split.repeats, split.fold_in)
@@ -37,7 +37,7 @@ def test_a_sample_asks_the_same_of_fewer(kind, n, seed):
 def test_figures_of_a_sample_are_those_of_its_contexts(kind):
     split = SPLITS[kind]
     model = sl.EASE().fit(split.train)
-    part = sampled(split, 9, 3)
+    part = sample_contexts(split, 9, 3)
     every, few = (sl.evaluate(model, one, "ndcg@5") for one in (split, part))
     place = split.truth.contexts.encode(part.truth.contexts.ids())
     np.testing.assert_array_equal(few.of("ndcg@5"), every.of("ndcg@5")[place])
@@ -45,7 +45,7 @@ def test_figures_of_a_sample_are_those_of_its_contexts(kind):
 
 def test_a_sample_is_drawn_by_its_seed():
     split = SPLITS["time"]
-    drawn = [sampled(split, 10, seed).truth.contexts.ids() for seed in (0, 0, 1)]
+    drawn = [sample_contexts(split, 10, seed).truth.contexts.ids() for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -78,8 +78,8 @@ def test_all_events_of_a_split_with_weights():
 
 def test_events_are_split_by_time_where_they_have_times():
     timed = events(60, 24)
-    assert validation_of(timed, 0).protocol.startswith("time")
+    assert validation_split(timed, 0).protocol.startswith("time")
     plain = sl.Interactions.from_frame(
         timed.to_polars().select(pl.nth(0), pl.nth(1)), context=timed.columns.context, item=timed.columns.item
     )
-    assert validation_of(plain, 0).protocol.startswith("chance")
+    assert validation_split(plain, 0).protocol.startswith("chance")

@@ -1,4 +1,4 @@
-"""The `shortlist` command. Nothing heavy is imported until a command needs it, so that `--help` answers at once."""
+"""The `shortlist` command. Heavy packages are imported only when a command needs them, so `--help` is instant."""
 
 from shortlist.cli.app import app, main
 

@@ -1,4 +1,4 @@
-"""The command with its subcommands, and what stands around every one of them."""
+"""The `shortlist` command: its subcommands, global options and error handling."""
 
 import difflib
 import os
@@ -24,12 +24,12 @@ from shortlist.cli.warmup import warmup
 
 
 class ErrorHandlingGroup(TyperGroup):
-    """Turns whatever a command raises into a message and an exit code."""
+    """A command group that turns exceptions into messages and exit codes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what stands before the subcommand."""
+        """Parse the arguments before the subcommand."""
         before = args[: args.index("--")] if "--" in args else args
-        ctx.obj = Session(json="--json" in before)  # known before any command is, for errors of usage
+        ctx.obj = Session(json="--json" in before)  # set early: usage errors need it before any command runs
         with guarded(ctx.obj):
             return super().parse_args(ctx, args)
 
@@ -39,7 +39,7 @@ class ErrorHandlingGroup(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the subcommand; for a wrong name, say which is near, as newer versions of Typer do themselves."""
+        """Find the subcommand. For an unknown name, suggest a similar one (newer versions of Typer already do)."""
         try:
             return super().resolve_command(ctx, args)
         except UsageError as error:
@@ -50,28 +50,28 @@ class ErrorHandlingGroup(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose repeatable arguments may come from the file of `--config` too."""
+    """A command whose repeatable arguments may also come from the `--config` file."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what is typed; where it may be an id that looks like an option, say how to write that."""
+        """Parse the arguments. If an unknown option may be an id that starts with -, explain how to pass it."""
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:
             option = getattr(error, "option_name", None)
-            takes_ids = any(one.nargs == -1 and one.param_type_name == "argument" for one in self.params)
+            takes_ids = any(param.nargs == -1 and param.param_type_name == "argument" for param in self.params)
             if option and takes_ids and not getattr(error, "possibilities", None):
-                hint = f"Ids that begin with - stand at the end, after --: shortlist {ctx.info_name} MODEL -- {option}"
+                hint = f"Put ids that start with - at the end, after --: shortlist {ctx.info_name} MODEL -- {option}"
                 error.message = f"{error.message.rstrip('.')}. {hint}"
             raise
 
     def make_parser(self, ctx: Any) -> Any:
-        """A parser for which an argument that is not there is absent; Typer's would say that it is empty."""
+        """Return a parser that omits missing arguments. Typer's own parser reports them as empty tuples."""
         parser = super().make_parser(ctx)
         parse = parser.parse_args
 
         def parse_args(args: list[str]) -> Any:
-            found, rest, order = parse(args)
-            return {name: value for name, value in found.items() if value != ()}, rest, order
+            values, rest, order = parse(args)
+            return {name: value for name, value in values.items() if value != ()}, rest, order
 
         parser.parse_args = parse_args  # type: ignore[method-assign]
         return parser
@@ -96,18 +96,18 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     ctx: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Item recommendation from implicit feedback: from a file of events to the best few items for anyone.
+    """Recommend items from implicit feedback: read events, fit models, and get the best items for each user.
 
-    Begin with the bundled data:
+    Start with the bundled data:
 
       shortlist demo
 
-    Where something does not work, see what is wrong here:
+    If something does not work, check the installation:
 
       shortlist doctor
     """
@@ -119,14 +119,14 @@ for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, 
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line program."""
     if sys.stderr is None:  # closed, as in 2>&-
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
         sys.stderr.write("error: standard output is closed\n")
         sys.exit(1)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # an id that the terminal cannot show is no reason to stop
+        if hasattr(stream, "reconfigure"):  # escape characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="shortlist")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from shortlist.data.vocabulary import Id, Vocabulary
 
-_ONE_A_LINE = (".txt", ".ids", "")
+_ONE_PER_LINE = (".txt", ".ids", "")
 
 
 def batch(
@@ -28,7 +28,7 @@ def batch(
         str,
         typer.Option(
             metavar="FILE",
-            help="The file to write: .parquet, .csv, .tsv or .jsonl. Until it is whole, FILE.parts is worked in.",
+            help="Output file: .parquet, .csv, .tsv or .jsonl. Unfinished work is kept in FILE.parts.",
         ),
     ],
     n: opt.Count = 100,
@@ -36,8 +36,8 @@ def batch(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="For whom, everybody by default: a CSV, TSV, Parquet or JSONL file with the columns of the contexts, "
-            "or a .txt file, or a pipe, with one id a line.",
+            help="File of contexts (users): a CSV, TSV, Parquet or JSONL file with the context columns, or a .txt file "
+            "or a pipe with one id per line. Default: all contexts of the model.",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +45,7 @@ def batch(
         bool,
         typer.Option(
             "--lists",
-            help="A row for each context, with a list of items and one of scores, instead of a row for each item.",
+            help="Write one row per context, with a list of items and a list of scores, instead of one row per item.",
         ),
     ] = False,
     allow: Allow = None,
@@ -56,18 +56,20 @@ def batch(
     diversity: Diversity = None,
     strength: Strength = None,
     pool: Pool = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew instead of going on where an earlier command was cut off.")
+        bool, typer.Option("--restart", help="Start over instead of resuming an interrupted run.")
     ] = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """The best items for everybody, written to a file ahead of time.
+    """Write the best items for many contexts (users) to a file.
 
-    In blocks, so that it needs little memory. Cut off at any moment, the same command goes on from there. For example:
+    Works in blocks, so it needs little memory. After an interruption, run the same command again to resume.
+
+    For example:
 
       shortlist batch models/shop --out lists.parquet -n 50
     """
@@ -76,7 +78,7 @@ def batch(
     from shortlist.recommenders.registry import load
     from shortlist.storage.draft import folder_of
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     list_file(Path(out), nested=lists)
     folder = folder_of(Path(out))
     recommender = load(model)
@@ -87,8 +89,8 @@ def batch(
             n,
             contexts=None if contexts is None else read_contexts(contexts, recommender.contexts_, unknown),
             exclude_seen=not keep_seen,
-            allow=item_filter(recommender, "allow", allow, ctx, say),
-            deny=item_filter(recommender, "deny", deny, ctx, say),
+            allow=item_filter(recommender, "allow", allow, ctx, output),
+            deny=item_filter(recommender, "deny", deny, ctx, output),
             unknown=unknown.value,
             slate=slate_of(slate, diversity, strength, pool),
             format="lists" if lists else "long",
@@ -98,11 +100,11 @@ def batch(
             threads=threads,
         )
     except KeyboardInterrupt:
-        kept = f"what is finished is in {folder}; the same command goes on from there"
+        kept = f"finished work is in {folder}; run the same command again to resume"
         raise KeyboardInterrupt(kept if folder.is_dir() else "nothing was written") from None
     size = done.path.stat().st_size
-    if say.json:
-        skipped = [list(one) if isinstance(one, tuple) else one for one in done.skipped]
+    if output.json:
+        skipped = [list(context) if isinstance(context, tuple) else context for context in done.skipped]
         document: dict[str, Any] = {
             "path": out,
             "contexts": done.contexts,
@@ -113,30 +115,30 @@ def batch(
             "bytes": size,
             "seconds": done.seconds,
         }
-        say.document(document)
+        output.document(document)
         return
     if done.skipped:
         first = ",".join(map(str, done.skipped[0])) if isinstance(done.skipped[0], tuple) else str(done.skipped[0])
-        say.note(f"not known and left out: {count(len(done.skipped), 'context')}, such as {first}")
+        output.note(f"skipped {count(len(done.skipped), 'unknown context')}, such as {first}")
     lines: list[tuple[str, object]] = [
         ("contexts", f"{done.contexts:,}"),
         ("recommendations", f"{done.rows:,}"),
     ]
     if done.short:
-        lines.append(("with fewer items", f"{count(done.short, 'context')}, where the filters left fewer"))
+        lines.append(("short lists", f"{count(done.short, 'context')} with fewer than {n} items after filtering"))
     if done.resumed:
-        lines.append(("from before", f"{count(done.resumed, 'context')}"))
-    say.facts([*lines, ("seconds", f"{done.seconds:.1f}"), ("written to", f"{out}, {size / 1e6:,.1f} MB")])
+        lines.append(("resumed", f"{count(done.resumed, 'context')} already done before"))
+    output.facts([*lines, ("seconds", f"{done.seconds:.1f}"), ("written to", f"{out}, {size / 1e6:,.1f} MB")])
 
 
 def read_contexts(path: str, vocabulary: "Vocabulary", unknown: opt.UnknownContext) -> "list[Id] | pl.DataFrame":
-    """The contexts in a file: of a table its columns of that name, of a text file (or a pipe) its lines."""
-    place = Path(path)
-    if place.suffix.lower() in _ONE_A_LINE and place.exists() and not place.is_dir():
-        found = [_of_line(path, number, line, vocabulary, unknown) for number, line in lines_of(path)]
-        if not found:
-            raise DataError(f"{path} is empty; expected one context a line")
-        return found
+    """Read contexts from a file: the context columns of a table, or the lines of a text file or a pipe."""
+    file = Path(path)
+    if file.suffix.lower() in _ONE_PER_LINE and file.exists() and not file.is_dir():
+        contexts = [_from_line(path, number, line, vocabulary, unknown) for number, line in lines_of(path)]
+        if not contexts:
+            raise DataError(f"{path} is empty; expected one context per line")
+        return contexts
     import polars as pl
 
     from shortlist.data.encode import Columns
@@ -147,21 +149,21 @@ def read_contexts(path: str, vocabulary: "Vocabulary", unknown: opt.UnknownConte
     frame = build_from_files(files, Columns(names, names[0]), "raise").contexts.frame
     if files.format not in ("csv", "tsv"):
         return frame
-    # Ids have no types there, 7 and '7' are the same, and a column of which one cell is no number is text.
+    # Ids in CSV files have no types: 7 and '7' are the same. A column with one non-number is read as text.
     text = {name for name, dtype in vocabulary.frame.schema.items() if dtype == pl.String}
     if any(dtype == pl.String and name not in text for name, dtype in frame.schema.items()):
         return [vocabulary.typed(row) for row in frame.cast(pl.String).rows()]
     return frame.with_columns(pl.col(*text).cast(pl.String)) if text else frame
 
 
-def _of_line(path: str, number: int, line: str, vocabulary: "Vocabulary", unknown: opt.UnknownContext) -> "Id":
+def _from_line(path: str, number: int, line: str, vocabulary: "Vocabulary", unknown: opt.UnknownContext) -> "Id":
     names = vocabulary.names
     parts = line.split(",") if vocabulary.is_tuple else [line]
     if len(parts) == len(names):
         return vocabulary.typed(parts)
     if unknown is opt.UnknownContext.SKIP:
-        return line  # which is nobody
+        return line  # matches no context
     raise DataError(
-        f"{path}: line {number:,} {line!r:.80} has {len(parts)} part{'s' * (len(parts) > 1)}; expected "
-        f"{len(names)} with commas between, {','.join(names)}; mend it, or pass unknown='skip' to leave it out"
+        f"{path}: line {number:,} {line!r:.80} has {count(len(parts), 'part')}; expected "
+        f"{len(names)}, separated by commas ({','.join(names)}); fix it, or pass unknown='skip' to drop it"
     )

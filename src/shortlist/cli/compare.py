@@ -12,11 +12,11 @@ from shortlist._phrases import count
 from shortlist.cli import completion
 from shortlist.cli import options as opt
 from shortlist.cli.events import EventSource, LoadedEvents
-from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
+from shortlist.cli.fit import check_target, fit_tuned, training_events
 from shortlist.cli.next_steps import fit_commands, lines
 from shortlist.cli.output import Output
 from shortlist.cli.split_options import By, FoldIn, Repeated, SplitOptions, Test, show_split, split_document
-from shortlist.cli.tune import how_to_go_on, in_seconds
+from shortlist.cli.tune import in_seconds, resume_hint
 from shortlist.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SEARCH = "Search"
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """Who takes part, and what each of them may take."""
+    """The models to compare, and the search budget of each."""
 
     models: tuple[str, ...]
     trials: int | None
@@ -38,8 +38,8 @@ class SearchBudget:
 
 
 _QUICK = SearchBudget(("popularity", "itemknn", "ease", "ials"), 40, 30.0)
-_USUAL = SearchBudget(("popularity", "itemknn", "userknn", "ease", "slim", "ials"), None, 180.0)
-_THOROUGH = replace(_USUAL, seconds=1200.0)
+_DEFAULT = SearchBudget(("popularity", "itemknn", "userknn", "ease", "slim", "ials"), None, 180.0)
+_THOROUGH = replace(_DEFAULT, seconds=1200.0)
 
 
 def compare(
@@ -59,8 +59,8 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default {', '.join(_USUAL.models)}; popularity "
-            "always takes part.",
+            help=f"Model to compare: {', '.join(opt.MODELS)}; may be repeated. Default: {', '.join(_DEFAULT.models)}. "
+            "Popularity is always included.",
             show_default=False,
             autocompletion=completion.models,
         ),
@@ -69,7 +69,8 @@ def compare(
         bool,
         typer.Option(
             "--quick",
-            help=f"Only {', '.join(_QUICK.models)}, with 30 seconds or 40 trials each, ials with dim 64.",
+            help=f"Compare only {', '.join(_QUICK.models)}, with at most 30 seconds and 40 trials each, and ials "
+            "only with dim=64.",
             rich_help_panel=_SEARCH,
         ),
     ] = False,
@@ -77,7 +78,7 @@ def compare(
         bool,
         typer.Option(
             "--thorough",
-            help="20 minutes each instead of 3, and more settings: ials up to dim 512.",
+            help="Search 20 minutes per model instead of 3, in larger spaces: ials up to dim=512.",
             rich_help_panel=_SEARCH,
         ),
     ] = False,
@@ -85,14 +86,17 @@ def compare(
         int | None,
         typer.Option(
             min=1,
-            help="How many settings to try for each model, those of earlier calls included.",
+            help="Number of settings to try per model, including earlier runs with the same --study. Default: no "
+            "limit (40 with --quick).",
             rich_help_panel=_SEARCH,
+            show_default=False,
         ),
     ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="How long to search for each model, earlier calls included.",
+            help="Search time per model in minutes, including earlier runs with the same --study. Default: 3, or no "
+            "limit with --trials.",
             rich_help_panel=_SEARCH,
             show_default=False,
         ),
@@ -101,31 +105,31 @@ def compare(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Every trial is kept in a file for each model, and the same command goes on from there after a break.",
+            help="Folder for the trials, one file per model. Run the same command again to resume.",
             rich_help_panel=_SEARCH,
             show_default=False,
         ),
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="By which models are told apart, and settings found.", autocompletion=completion.metric),
+        typer.Option(help="Metric to optimise, and to compare the models by.", autocompletion=completion.metric),
     ] = "ndcg@20",
     metrics: Annotated[
         str,
-        typer.Option(help="To be shown beside it, with commas between.", autocompletion=completion.metrics),
+        typer.Option(help="Metrics to show, comma-separated.", autocompletion=completion.metrics),
     ] = "recall@20,ndcg@20",
     split: By = None,
     test: Test = None,
     repeats: Repeated = None,
     fold_in: FoldIn = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the search, of random splits and of the order of equal scores.")
+        int, typer.Option(min=0, help="Seed for the search, for random splits and for the order of equal scores.")
     ] = 0,
     out: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Fit the winner to all events and save it to this directory; a Shortlist model that is there is "
+            help="Fit the best model to all events and save it to this directory. An existing Shortlist model there is "
             "replaced.",
             show_default=False,
         ),
@@ -135,9 +139,10 @@ def compare(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    r"""Which model to take: tune each with the same budget, measure all on events they have not seen.
+    r"""Find the best model: tune several models with the same budget, then compare them on held-out test events.
 
-    Settings are found on a part of the training events; the test is asked for once. Differences are told from chance.
+    Settings are tuned on a part of the training events. The test events are used only once, at the end. Prints which
+    differences are larger than chance.
 
     For example:
 
@@ -152,38 +157,38 @@ def compare(
     from shortlist.tuning.optuna_adapter import optuna
     from shortlist.tuning.tuned_comparison import compare_tuned, validation_within
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     source = EventSource.of(ctx.params)
     splitting = SplitOptions(split, test, repeats, fold_in, seed)
     if quick and thorough:
-        raise typer.BadParameter("one of the two", param_hint="--quick and --thorough")
-    effort = _QUICK if quick else _THOROUGH if thorough else _USUAL
+        raise typer.BadParameter("cannot be combined", param_hint="--quick and --thorough")
+    budget = _QUICK if quick else _THOROUGH if thorough else _DEFAULT
     if trials is not None or minutes is not None:
-        effort = replace(effort, trials=trials, seconds=in_seconds(minutes))
-    kinds = [recommender_class(name) for name in model or effort.models]
-    FitOptions(metric=metric)  # refuses what makes no sense
+        budget = replace(budget, trials=trials, seconds=in_seconds(minutes))
+    model_classes = [recommender_class(name) for name in model or budget.models]
+    FitOptions(metric=metric)  # raises an error for invalid values
     parse_metrics(metrics)
     if out is not None:
         check_target(out)
     check_folder(study)
-    optuna()  # or an error that says how to get it
-    found = source.read(say)
-    parts = splitting.split(found, data, say)
-    inner = _published_validation(found, parts)
-    if inner is None:
-        inner = validation_within(parts, fold_in=fold_in, seed=seed)
-    say.note(f"settings are found on the split of the training part by {inner.protocol}")
-    entrants, spaces = _entered(kinds, quick=quick, thorough=thorough)
+    optuna()  # raises an error that says how to install it
+    loaded = source.read(output)
+    parts = splitting.split(loaded, data, output)
+    validation = _published_validation(loaded, parts)
+    if validation is None:
+        validation = validation_within(parts, fold_in=fold_in, seed=seed)
+    output.note(f"settings are tuned on the training events, split by {validation.protocol}")
+    models, spaces = _models_and_spaces(model_classes, quick=quick, thorough=thorough)
     try:
         result = compare_tuned(
             parts,
-            models=entrants,
+            models=models,
             spaces=spaces,
-            validation=inner,
+            validation=validation,
             metric=metric,
             metrics=metrics,
-            trials=effort.trials,
-            seconds=effort.seconds,
+            trials=budget.trials,
+            seconds=budget.seconds,
             study=study,
             seed=seed,
             threads=threads,
@@ -191,22 +196,22 @@ def compare(
         )
         refit_seconds = None
         if out is not None:
-            best, events = result.winner, to_learn_from(found, say)
-            kind = recommender_class(best.name)
-            recommender, refit_seconds = fit_tuned(kind, best.settings, best.start, events, say, threads)
+            best, events = result.winner, training_events(loaded, output)
+            model_class = recommender_class(best.name)
+            recommender, refit_seconds = fit_tuned(model_class, best.settings, best.start, events, output, threads)
             recommender.save(out)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(study, "FOLDER")) from None
+        raise KeyboardInterrupt(resume_hint(study, "FOLDER")) from None
     winner = result.winner
-    place = out or f"models/{winner.name.lower()}"
-    kind = recommender_class(winner.name)
-    commands = fit_commands(source, kind, winner.settings, winner.start, winner.searched, place)
-    if say.json:
-        say.document(
+    target = out or f"models/{winner.name.lower()}"
+    model_class = recommender_class(winner.name)
+    commands = fit_commands(source, model_class, winner.settings, winner.start, winner.searched, target)
+    if output.json:
+        output.document(
             {
-                "data": found.summary(),
+                "data": loaded.summary(),
                 "split": split_document(parts),
-                "validation": split_document(inner),
+                "validation": split_document(validation),
                 **_document(result),
                 "refit_seconds": refit_seconds,
                 "path": out,
@@ -214,81 +219,89 @@ def compare(
             }
         )
         return
-    show_split(parts, say)
-    say.line()
-    show_contest(result, say)
-    say.line()
-    say.line(result.verdict[0].upper() + result.verdict[1:] + ".")
-    say.line()
+    show_split(parts, output)
+    output.line()
+    show_comparison(result, output)
+    output.line()
+    output.line(result.verdict[0].upper() + result.verdict[1:] + ".")
+    output.line()
     if refit_seconds is not None:
-        say.line(f"{winner.name} was fitted to all events in {refit_seconds:.1f} s and saved to {out}. The same again:")
+        output.line(
+            f"Fitted {winner.name} to all events in {refit_seconds:.1f} s and saved it to {out}. To repeat this:"
+        )
     else:
-        say.line(f"To fit {winner.name} with its best settings to all events:")
-    say.line()
+        output.line(f"To fit {winner.name} with its best settings to all events:")
+    output.line()
     for command in commands:
-        for one in lines(command):
-            say.line(one)
+        for line in lines(command):
+            output.line(line)
 
 
 def check_folder(path: str | None) -> None:
-    """Refuse, before any work is done, a place where no folder with files can be."""
+    """Raise an error if this folder cannot be written to."""
     from shortlist.storage import check_writable
 
     if path is None:
         return
     if os.path.lexists(path) and not os.path.isdir(path):
-        raise StorageError(f"--study: '{path}' is no folder; name one, for a file of each model's trials")
+        raise StorageError(f"--study: '{path}' is not a folder; choose a folder for the trials of all models")
     check_writable(Path(path) / "trials")
 
 
-def _entered(
-    kinds: "Sequence[type[Recommender]]", *, quick: bool, thorough: bool
+def _models_and_spaces(
+    model_classes: "Sequence[type[Recommender]]", *, quick: bool, thorough: bool
 ) -> "tuple[list[type[Recommender] | Recommender], dict[str, dict[str, Dimension | None]]]":
-    """The models as they take part, and what is searched of them otherwise than usual."""
+    """Return the models to compare, and changes to their search spaces."""
     from shortlist.recommenders.alternating import Alternating
     from shortlist.recommenders.search_space import Choice, Increasing
 
-    entrants: list[type[Recommender] | Recommender] = list(kinds)
+    models: list[type[Recommender] | Recommender] = list(model_classes)
     spaces: dict[str, dict[str, Dimension | None]] = {}
-    for k, kind in enumerate(kinds):
-        if quick and issubclass(kind, Alternating):
-            entrants[k] = kind(dim=64)
-            spaces[kind.__name__] = {"dim": None}
-        elif thorough and issubclass(kind, Alternating):
-            spaces[kind.__name__] = {"dim": Increasing(64, 128, 256, 512)}
-        elif thorough and kind.__name__ == "SLIM":
-            spaces[kind.__name__] = {"positive": Choice(True, False)}
-    return entrants, spaces
+    for k, model_class in enumerate(model_classes):
+        if quick and issubclass(model_class, Alternating):
+            models[k] = model_class(dim=64)
+            spaces[model_class.__name__] = {"dim": None}
+        elif thorough and issubclass(model_class, Alternating):
+            spaces[model_class.__name__] = {"dim": Increasing(64, 128, 256, 512)}
+        elif thorough and model_class.__name__ == "SLIM":
+            spaces[model_class.__name__] = {"positive": Choice(True, False)}
+    return models, spaces
 
 
-def _published_validation(found: LoadedEvents, split: "Split") -> "Split | None":
-    """The one that was published with the test, where that is what is asked for."""
-    return found.validation if split is found.split else None
+def _published_validation(loaded: LoadedEvents, split: "Split") -> "Split | None":
+    """Return the published validation split if the test split is the published one."""
+    return loaded.validation if split is loaded.split else None
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
-def show_contest(result: "TunedComparison", say: Output) -> None:
-    """How good each is and what its lists are like; which differences are real and what each costs."""
+def show_comparison(result: "TunedComparison", output: Output) -> None:
+    """Print the metrics of all models, their differences to the best one, and their fit times."""
     from shortlist.tuning.tuned_comparison import interval
 
     rows = [(row, row.result) for row in result.rows if row.result is not None]
     first = rows[0][1]
     metrics = [*first.accuracy, *first.beyond_accuracy]
-    say.title(f"Means over {count(first.contexts.height, 'context')} ± standard error, and what the lists are like")
-    say.table(
+    output.title(f"Means over {count(first.contexts.height, 'context')} ± standard error (without ±: descriptive only)")
+    output.table(
         ["model", *metrics],
         [
-            [row.name, *map(own.figure, own.accuracy), *(f"{own[name]:.4f}" for name in own.beyond_accuracy)]
-            for row, own in rows
+            [
+                row.name,
+                *map(scores.figure, scores.accuracy),
+                *(f"{scores[name]:.4f}" for name in scores.beyond_accuracy),
+            ]
+            for row, scores in rows
         ],
         right=metrics,
     )
-    say.line()
-    sure = "" if result.comparison is None else f", {result.comparison.confidence:.0%} interval"
-    say.title(f"Differences to the best in {result.metric}{sure}; * none as good fits faster")
-    say.table(
+    output.line()
+    confidence = "" if result.comparison is None else f", {result.comparison.confidence:.0%} interval"
+    output.title(
+        f"Differences to the best in {result.metric}{confidence}; * the fastest of the models that are as good"
+    )
+    output.table(
         ["model", "to best", "interval", "verdict", "trials", "fit s", ""],
         [
             [
@@ -306,7 +319,7 @@ def show_contest(result: "TunedComparison", say: Output) -> None:
     )
     for row in result.rows:
         if row.reason is not None:
-            say.line(f"{row.name} was left out: {row.reason}")
+            output.line(f"{row.name} was skipped: {row.reason}")
 
 
 def _document(result: "TunedComparison") -> dict[str, Any]:
@@ -320,9 +333,9 @@ def _document(result: "TunedComparison") -> dict[str, Any]:
 
 
 def _row(row: "TunedModel") -> dict[str, Any]:
-    figures: dict[str, Any] | None = None
+    metrics: dict[str, Any] | None = None
     if row.result is not None:
-        figures = {name: {"mean": row.result[name], "stderr": row.result.stderr[name]} for name in row.result}
+        metrics = {name: {"mean": row.result[name], "stderr": row.result.stderr[name]} for name in row.result}
     names = ("settings", "start", "difference", "low", "high", "verdict", "frontier", "validation", "trials")
-    told = {name: getattr(row, name) for name in (*names, "search_seconds", "fit_seconds", "reason")}
-    return {"model": row.name, "metrics": figures, **told}
+    facts = {name: getattr(row, name) for name in (*names, "search_seconds", "fit_seconds", "reason")}
+    return {"model": row.name, "metrics": metrics, **facts}

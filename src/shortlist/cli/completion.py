@@ -1,6 +1,7 @@
-"""What a shell offers for the values of options. Nothing is imported for it: an answer must come at once.
+"""Shell completion of option values.
 
-So the names stand here once more; tests keep them and those of the registry, the metrics and the data alike.
+Completion must be instant, so this module imports nothing heavy and repeats the names of models, settings, metrics and
+data. Tests compare them with the originals.
 """
 
 import os
@@ -28,7 +29,7 @@ SETTINGS = {
     ),
     "parafac": (*_MULTILINEAR, "part_strength"),
     "tucker": (*_MULTILINEAR, "part_strength", "first_dim", "part_dim"),
-    "factorizationmachine": (*_MULTILINEAR, "context_ids", "item_ids", "within"),
+    "factorizationmachine": (*_MULTILINEAR, "context_ids", "item_ids", "same_side_pairs"),
     "featureials": (*_FACTORIZATION, "solver", "steps", "feature_strength"),
     "ease": ("regularization", "weighting"),
     "slim": ("weighting", "l1", "l2", "positive", "tolerance", "sweeps"),
@@ -58,11 +59,11 @@ LAYOUTS = (
 
 
 def data(incomplete: str) -> list[str]:
-    """Bundled data; where a file begins so too, nothing: then the shell completes files."""
+    """Complete bundled data. Return nothing if a file matches, so that the shell completes files."""
     place = Path(incomplete)
     folder, start = (place, "") if incomplete.endswith(os.sep) else (place.parent, place.name)
     try:
-        if any(one.name.startswith(start) for one in folder.iterdir()):
+        if any(path.name.startswith(start) for path in folder.iterdir()):
             return []
     except OSError:
         pass
@@ -70,46 +71,46 @@ def data(incomplete: str) -> list[str]:
 
 
 def bundled(incomplete: str) -> list[str]:
-    """The names of bundled data."""
-    return [one for one in BUNDLED if one.startswith(incomplete)]
+    """Complete the names of bundled data."""
+    return [name for name in BUNDLED if name.startswith(incomplete)]
 
 
 def layouts(incomplete: str) -> list[str]:
-    """The public layouts."""
-    return [one for one in LAYOUTS if one.startswith(incomplete)]
+    """Complete public layouts."""
+    return [name for name in LAYOUTS if name.startswith(incomplete)]
 
 
 def models(incomplete: str) -> list[str]:
-    """The recommenders."""
-    return [one for one in SETTINGS if one.startswith(incomplete.lower())]
+    """Complete model names."""
+    return [name for name in SETTINGS if name.startswith(incomplete.lower())]
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The settings of the models that are named so far; with their model where there are several, or where it is typed.
+    """Complete `NAME=` for the settings of the models given so far, and `MODEL.NAME=` if there are several.
 
-    After the `=` it is up to the user.
+    Values after the `=` are not completed.
     """
     named = ctx.params.get("model") or ["ials"]
-    chosen = [one.lower() for one in ([named] if isinstance(named, str) else named)]
+    chosen = [model.lower() for model in ([named] if isinstance(named, str) else named)]
     owner, dot, _ = incomplete.rpartition(".")
     if "=" in incomplete or (dot and owner.lower() not in chosen):
         return []
     qualified = bool(dot) or len(chosen) > 1
-    found = [
-        f"{owner if dot else one}.{name}=" if qualified else f"{name}="
-        for one in chosen
-        if not dot or one == owner.lower()
-        for name in SETTINGS.get(one, ())
+    candidates = [
+        f"{owner if dot else model}.{name}=" if qualified else f"{name}="
+        for model in chosen
+        if not dot or model == owner.lower()
+        for name in SETTINGS.get(model, ())
     ]
-    return [one for one in found if one.startswith(incomplete)]
+    return [candidate for candidate in candidates if candidate.startswith(incomplete)]
 
 
 def metric(incomplete: str) -> list[str]:
-    """One metric of accuracy."""
-    return [one for one in ACCURACY if one.startswith(incomplete)]
+    """Complete one accuracy metric."""
+    return [name for name in ACCURACY if name.startswith(incomplete)]
 
 
 def metrics(incomplete: str) -> list[str]:
-    """The metrics, after those that are typed already."""
+    """Complete the last metric of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
-    return [before + comma + one for one in METRICS if one.startswith(last) and one not in before.split(",")]
+    return [before + comma + name for name in METRICS if name.startswith(last) and name not in before.split(",")]

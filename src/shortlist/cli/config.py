@@ -1,18 +1,18 @@
-"""`--config FILE`: options from a TOML file, as if they were typed; what is typed wins.
+"""`--config FILE`: read options from a TOML file. Options on the command line win.
 
-    threads = 2                 # for every command that has such an option
+    threads = 2                 # for every command with this option
     context = "user"
 
-    [fit]                       # for one command: its options by their long names, its arguments by theirs
+    [fit]                       # for one command: long option names and argument names
     data = "events.csv"
     item = "product"
     out = "models/shop"
 
-    [fit.set]                   # settings of the model, or of several: [evaluate.set.ials]
+    [fit.set]                   # model settings; with several models: [evaluate.set.ials]
     dim = 128
 
-Paths are taken as if typed, so relative ones from the current folder. Values go through the same checks as typed ones.
-Nothing is evaluated.
+Relative paths start from the current folder. Values pass the same checks as on the command line. Nothing in the file is
+executed.
 """
 
 import difflib
@@ -29,8 +29,8 @@ _MOST_BYTES = 1 << 20
 _MOST_BITS = 128
 _SETTINGS = "set"
 _NOT_IN_FILES = ("config", "help")
-_METRICS = "metrics"  # typed with commas between, so a list is as good
-_IDS = ("allow", "deny")  # so too, but ids may hold commas: a list of them is handed on as it is
+_METRICS = "metrics"  # comma-separated on the command line, so a list is accepted too
+_IDS = ("allow", "deny")  # a list is accepted too, and kept as a list, because ids may contain commas
 _WORDS: list[tuple[Any, str]] = [
     (bool, "true or false"),
     (str, "text"),
@@ -43,40 +43,44 @@ _WORDS: list[tuple[Any, str]] = [
 
 
 def read_config(ctx: typer.Context, value: str | None) -> str | None:
-    """Make what the file says the defaults of the command that runs."""
+    """Use the values of the file as defaults of the current command."""
     if value is None or ctx.resilient_parsing:
         return value
-    parameters = {name: _by_key(command) for name, command in ctx.find_root().command.commands.items()}  # type: ignore[attr-defined]
-    here, found = str(ctx.info_name), _parsed(value)
-    shared = {key: content for key, content in found.items() if key not in parameters}
-    tables = {key: content for key, content in found.items() if key in parameters}
+    parameters = {name: _by_key(subcommand) for name, subcommand in ctx.find_root().command.commands.items()}  # type: ignore[attr-defined]
+    command, content = str(ctx.info_name), _parsed(value)
+    shared = {key: entry for key, entry in content.items() if key not in parameters}
+    tables = {key: entry for key, entry in content.items() if key in parameters}
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise _refused(f"{value}: {name!r} is {_kind(table)}; expected a table of that command's options, [{name}]")
-        _refuse_strange(table, parameters[name], f"{value}: [{name}] has no key", "its keys are")
-    _refuse_strange(
+            raise _refused(
+                f"{value}: {name!r} is {_kind(table)}; expected a table [{name}] of options for that command"
+            )
+        _refuse_unknown(table, parameters[name], f"{value}: [{name}] has no key", "its keys are")
+    _refuse_unknown(
         shared,
         [*parameters, *(key for keys in parameters.values() for key in keys)],
-        f"{value}: there is no command and no option",
-        "for all commands there are",
+        f"{value}: unknown command or option",
+        "the known ones are",
     )
-    options = {_plain(key) for keys in parameters.values() for key, one in keys.items() if one.opts[0].startswith("-")}
-    own = parameters[here]
+    options = {_plain(key) for keys in parameters.values() for key, param in keys.items() if _is_option(param)}
+    accepted = parameters[command]
     values = {
-        _plain(key): content
-        for key, content in shared.items()
-        # MODEL is an argument of some commands and --model an option of others: the key for all is the option
-        if _plain(key) in own and (own[_plain(key)].opts[0].startswith("-") or _plain(key) not in options)
+        _plain(key): entry
+        for key, entry in shared.items()
+        # MODEL is an argument of some commands, --model an option of others. A shared key means the option.
+        if _plain(key) in accepted and (_is_option(accepted[_plain(key)]) or _plain(key) not in options)
     }
-    values |= {_plain(key): content for key, content in tables.get(here, {}).items()}
-    settings = _settings(values.pop(_SETTINGS, []), value, here)
+    values |= {_plain(key): entry for key, entry in tables.get(command, {}).items()}
+    settings = _settings(values.pop(_SETTINGS, []), value, command)
     lists = {
-        key: [_typed(one, f"{value}: {key}") for one in values.pop(key)]
+        key: [_typed(entry, f"{value}: {key}") for entry in values.pop(key)]
         for key in _IDS
         if isinstance(values.get(key), list)
     }
     ctx.obj.stored = ConfigFile(value, settings, lists)
-    ctx.default_map = {own[key].name: _checked(ctx, own[key], content, key, value) for key, content in values.items()}
+    ctx.default_map = {
+        accepted[key].name: _checked(ctx, accepted[key], entry, key, value) for key, entry in values.items()
+    }
     return value
 
 
@@ -91,23 +95,23 @@ def _parsed(path: str) -> dict[str, Any]:
     if len(raw) > _MOST_BYTES:
         raise _refused(f"{path} has more than {_MOST_BYTES:,} bytes; expected a small TOML file of options")
     try:
-        found = tomllib.loads(raw.decode("utf-8-sig") + "\n")  # so that an error in the last line has its number too
+        content = tomllib.loads(raw.decode("utf-8-sig") + "\n")  # with \n, errors in the last line have a line number
     except UnicodeDecodeError:
         raise _refused(f"{path} is not UTF-8 text; expected a TOML file") from None
     except RecursionError:
         raise _refused(f"{path} is nested too deeply; expected a small TOML file of options") from None
     except tomllib.TOMLDecodeError as error:
-        hint = '; text needs quotes, as in item = "product"' if "Invalid value" in str(error) else ""
+        hint = '; put text in quotes, such as item = "product"' if "Invalid value" in str(error) else ""
         raise _refused(f"{path} is not TOML: {error}{hint}") from None
-    except ValueError:  # of Python, which reads no integer of more than some thousand digits
+    except ValueError:  # Python refuses integers of thousands of digits
         raise _too_long(path) from None
-    if _has_long_integer(found):
+    if _has_long_integer(content):
         raise _too_long(path)
-    return found
+    return content
 
 
 def _has_long_integer(content: Any) -> bool:
-    """Whether an integer is too long for anything: of thousands of digits, Python would not even print it."""
+    """Return whether any integer is too long. Python refuses to print integers of thousands of digits."""
     if isinstance(content, int):
         return content.bit_length() > _MOST_BITS
     members = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
@@ -115,24 +119,28 @@ def _has_long_integer(content: Any) -> bool:
 
 
 def _too_long(path: str) -> typer.BadParameter:
-    return _refused(f"{path} has an integer of more than {_MOST_BITS} bits; a longer id must be text, in quotes")
+    return _refused(f"{path} has an integer of more than {_MOST_BITS} bits; put longer ids in quotes")
 
 
 def _by_key(command: Any) -> dict[str, Any]:
-    """A command's parameters by their keys: the long name of an option, the name of an argument."""
+    """Return a command's parameters by key: the long name of an option, or the name of an argument."""
     keyed = {}
-    for one in command.params:
-        key = _plain(max(one.opts, key=len).lstrip("-"))
+    for param in command.params:
+        key = _plain(max(param.opts, key=len).lstrip("-"))
         if key not in _NOT_IN_FILES:
-            keyed[key] = one
+            keyed[key] = param
     return keyed
+
+
+def _is_option(param: Any) -> bool:
+    return bool(param.opts[0].startswith("-"))
 
 
 def _plain(key: str) -> str:
     return key.replace("-", "_")
 
 
-def _refuse_strange(keys: Iterable[str], known: Iterable[str], complaint: str, introduction: str) -> None:
+def _refuse_unknown(keys: Iterable[str], known: Iterable[str], complaint: str, introduction: str) -> None:
     known = list(dict.fromkeys(known))
     for key in keys:
         if _plain(key) not in known:
@@ -142,16 +150,16 @@ def _refuse_strange(keys: Iterable[str], known: Iterable[str], complaint: str, i
 
 
 def _checked(ctx: typer.Context, parameter: Any, content: Any, key: str, path: str) -> Any:
-    """The value as it would have been typed, once it has passed the checks that it would have had to pass then."""
+    """Return the value as it would be typed, after the checks of the command line."""
     if getattr(parameter, "is_flag", False):
         if not isinstance(content, bool):
             raise _refused(f"{path}: {key} is {_kind(content)}; expected true or false")
         return content
     if getattr(parameter, "multiple", False) or parameter.nargs == -1:
-        several = content if isinstance(content, list) else [content]
-        value: Any = [_typed(one, f"{path}: {key}") for one in several]
+        entries = content if isinstance(content, list) else [content]
+        value: Any = [_typed(entry, f"{path}: {key}") for entry in entries]
     elif key == _METRICS and isinstance(content, list):
-        value = ",".join(_typed(one, f"{path}: {key}") for one in content)
+        value = ",".join(_typed(entry, f"{path}: {key}") for entry in content)
     else:
         value = _typed(content, f"{path}: {key}")
     try:
@@ -162,21 +170,21 @@ def _checked(ctx: typer.Context, parameter: Any, content: Any, key: str, path: s
 
 
 def _typed(content: Any, where: str) -> str:
-    """A value as text."""
+    """Return a value as text."""
     if isinstance(content, bool) or not isinstance(content, str | int | float | date | time):
         raise _refused(f"{where} is {_kind(content)}; expected text or a number")
     return str(content)
 
 
 def _settings(content: Any, path: str, command: str) -> list[str]:
-    """`--set`, from a list of NAME=VALUE or from tables."""
+    """Return the values for `--set`, from a list of NAME=VALUE or from tables."""
     if isinstance(content, dict):
         return list(_from_tables(content, f"{path}: [{command}.{_SETTINGS}]"))
-    several = content if isinstance(content, list) else [content]
-    strange = [one for one in several if not isinstance(one, str)]
-    if strange:
-        raise _refused(f'{path}: set is {_kind(strange[0])}; expected a table, or a list such as ["dim=64"]')
-    return several
+    entries = content if isinstance(content, list) else [content]
+    invalid = [entry for entry in entries if not isinstance(entry, str)]
+    if invalid:
+        raise _refused(f'{path}: set is {_kind(invalid[0])}; expected a table, or a list such as ["dim=64"]')
+    return entries
 
 
 def _from_tables(table: Mapping[str, Any], where: str, owner: str = "") -> Iterable[str]:
@@ -190,7 +198,7 @@ def _from_tables(table: Mapping[str, Any], where: str, owner: str = "") -> Itera
 
 
 def _kind(content: Any) -> str:
-    """What a value is, in words."""
+    """Describe a value and its type."""
     word = next((word for kind, word in _WORDS if isinstance(content, kind)), type(content).__name__)
     return word if isinstance(content, dict | list) else f"{content!r:.60} ({word})"
 

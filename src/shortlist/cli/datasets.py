@@ -25,17 +25,17 @@ def datasets(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="One of them.", show_default=False, autocompletion=completion.bundled),
+        typer.Argument(metavar="NAME", help="Data set to show.", show_default=False, autocompletion=completion.bundled),
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write its events to this .parquet or .csv file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     config: opt.Config = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """The data that comes with Shortlist: what there is, by whom, its events as a file; and layouts of public data.
+    """List the bundled data sets and the layouts of public data; show one data set, or write its events to a file.
 
     For example:
 
@@ -47,23 +47,23 @@ def datasets(
 
     from shortlist.data import datasets as bundled
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     if name is None:
         if out is not None:
             raise typer.BadParameter(
-                "say which data set to write: shortlist datasets NAME --out FILE", param_hint="NAME"
+                "missing; pass the data set to write: shortlist datasets NAME --out FILE", param_hint="NAME"
             )
         every = bundled.available()
-        if say.json:
+        if output.json:
             layouts = [{"name": layout, "description": words} for layout, words in bundled.layouts().items()]
-            say.document({"datasets": [asdict(info) for info in every], "layouts": layouts})
+            output.document({"datasets": [asdict(info) for info in every], "layouts": layouts})
             return
         for info in every:
-            say.title(info.name)
-            say.facts([("title", info.title), ("licence", info.licence), ("attribution", info.attribution)])
-        say.line()
-        say.title("Layouts of public data that fit, evaluate and inspect read as it was published")
-        say.facts(list(bundled.layouts().items()))
+            output.title(info.name)
+            output.facts([("title", info.title), ("licence", info.licence), ("attribution", info.attribution)])
+        output.line()
+        output.title("Layouts of public data that Shortlist reads as published")
+        output.facts(list(bundled.layouts().items()))
         return
     if out is not None:
         _check_target(Path(out), force)
@@ -77,12 +77,12 @@ def datasets(
         "weight": columns.weight,
         "time": columns.time,
     }
-    if say.json:
+    if output.json:
         content = {**asdict(data.info), "columns": parts, **summary(data.interactions)}
-        say.document(content if out is None else {**content, "path": out})
+        output.document(content if out is None else {**content, "path": out})
         return
-    say.title(data.info.name)
-    say.facts(
+    output.title(data.info.name)
+    output.facts(
         [
             ("title", data.info.title),
             ("events", described(data.interactions)),
@@ -100,11 +100,11 @@ def _check_target(path: Path, force: bool) -> None:
     if path.is_dir():
         raise StorageError(f"'{path}' is a directory; name a file")
     if path.exists() and not force:
-        raise StorageError(f"'{path}' is there already; pass --force to replace it")
+        raise StorageError(f"'{path}' already exists; pass --force to replace it")
 
 
 def _events(events: "Interactions") -> "pl.DataFrame":
-    """The events with their columns; weights that are whole numbers without '.0'."""
+    """Return the events as a frame. Integer weights get an integer type, so they are written without '.0'."""
     import polars as pl
 
     frame = events.to_polars()
@@ -115,7 +115,7 @@ def _events(events: "Interactions") -> "pl.DataFrame":
 
 
 def _write(frame: "pl.DataFrame", path: Path) -> None:
-    """Write to a sibling, then rename: the file is there whole or not at all."""
+    """Write to a temporary file next to the target, then rename it, so the target is never incomplete."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         if path.suffix.lower() == ".csv":

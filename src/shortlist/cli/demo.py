@@ -1,4 +1,4 @@
-"""`shortlist demo`: from the bundled data to recommendations, with nothing to prepare."""
+"""`shortlist demo`: from bundled data to recommendations, without preparation."""
 
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +26,7 @@ def demo(
     out: Annotated[
         str,
         typer.Option(
-            metavar="DIR", help="Directory to save the best model to; a Shortlist model that is there is replaced."
+            metavar="DIR", help="Directory for the best model. An existing Shortlist model there is replaced."
         ),
     ] = "models/online-retail",
     config: opt.Config = None,
@@ -34,7 +34,7 @@ def demo(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Fit, compare and use three models on bundled data: a year of a gift shop's orders.
+    """Fit and compare three models on bundled data (a year of a gift shop's orders), then make recommendations.
 
     For example:
 
@@ -43,19 +43,19 @@ def demo(
     from shortlist.data import datasets, splits
     from shortlist.evaluation.evaluate import DEFAULT_METRICS
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     check_target(out)
     data = datasets.load("online-retail")
-    say.note(f"{data.info.title}: {described(data.interactions)}")
+    output.note(f"{data.info.title}: {described(data.interactions)}")
     split = splits.by_time(data.interactions, test=0.1, repeats="drop")
-    tried = try_models(_models(), split, list(DEFAULT_METRICS), say, threads=threads)
+    tried = try_models(_models(), split, list(DEFAULT_METRICS), output, threads=threads)
     comparison = compared(tried)
-    best = max(tried, key=lambda one: one.result["ndcg@20"]).model
+    best = max(tried, key=lambda candidate: candidate.result["ndcg@20"]).model
     best.save(out)
     example = _example(best, data, split, threads)
     commands = _commands(out, example)
-    if say.json:
-        say.document(
+    if output.json:
+        output.document(
             {
                 "data": {"name": data.info.name, **summary(data.interactions)},
                 **as_document(split, tried, comparison),
@@ -65,21 +65,21 @@ def demo(
             }
         )
         return
-    show_split(split, say)
-    say.line()
-    show_results(tried, comparison, say)
-    say.line()
-    _show_example(example, best, say)
-    say.line()
-    say.line(f"Saved the {_name(tried, best)} to {out}. Now try:")
+    show_split(split, output)
+    output.line()
+    show_results(tried, comparison, output)
+    output.line()
+    _show_example(example, best, output)
+    output.line()
+    output.line(f"Saved {_name(tried, best)} to {out}. Next, try:")
     for comment, command in commands:
-        say.line()
-        say.line(f"# {comment}")
-        say.line(command)
+        output.line()
+        output.line(f"# {comment}")
+        output.line(command)
 
 
 def _models() -> "list[Recommender]":
-    """The models as they come: no setting is chosen for this data."""
+    """Return the models with default settings; nothing is tuned for this data."""
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.ials import IALS
     from shortlist.recommenders.popularity import Popularity
@@ -88,47 +88,55 @@ def _models() -> "list[Recommender]":
 
 
 def _example(model: "Recommender", data: "Dataset", split: "Split", threads: int | None) -> dict[str, Any]:
-    """What a customer had and is offered: the first with some 20 to 60 products for whom two or more came true."""
+    """Return the purchases and recommendations of a customer.
+
+    It is the first customer with 20 to 60 products and at least 2 correct recommendations.
+    """
     titles = dict(data.items.select("product", "title").iter_rows())
     contexts = split.truth.contexts.ids()
-    offers = model.recommend(contexts, n=_SHOWN, threads=threads).ids
+    lists = model.recommend(contexts, n=_SHOWN, threads=threads).ids
     lengths = split.history.by_context.lengths
-    fair = [k for k, length in enumerate(lengths) if 20 <= length <= 60]
-    came_true = [k for k in fair if len(set(offers[k]) & set(split.truth.history(contexts[k]))) >= 2]
-    chosen = (came_true or fair)[0]
-    customer, recommended = contexts[chosen], offers[chosen]
+    typical = [k for k, length in enumerate(lengths) if 20 <= length <= 60]
+    correct = [k for k in typical if len(set(lists[k]) & set(split.truth.history(contexts[k]))) >= 2]
+    chosen = (correct or typical)[0]
+    customer, recommended = contexts[chosen], lists[chosen]
     latest = list(dict.fromkeys(reversed(split.history.history(customer))))[:_SHOWN]
     later = set(split.truth.history(customer))
     return {
         "customer": customer,
-        "bought": [{"product": one, "title": titles[one]} for one in latest],
-        "recommended": [{"product": one, "title": titles[one], "bought_later": one in later} for one in recommended],
+        "bought": [{"product": code, "title": titles[code]} for code in latest],
+        "recommended": [
+            {"product": code, "title": titles[code], "bought_later": code in later} for code in recommended
+        ],
     }
 
 
-def _show_example(example: dict[str, Any], model: "Recommender", say: Output) -> None:
-    hits = sum(one["bought_later"] for one in example["recommended"])
-    kind = type(model).__name__
-    say.title(f"Customer {example['customer']}, an example where {kind} did well: {hits} of {_SHOWN} came true")
+def _show_example(example: dict[str, Any], model: "Recommender", output: Output) -> None:
+    hits = sum(product["bought_later"] for product in example["recommended"])
+    name = type(model).__name__
+    output.title(f"Example: {name} for customer {example['customer']}; {hits} of {_SHOWN} products were bought later")
     rows = [
-        [bought["title"], new["title"], "bought" if new["bought_later"] else ""]
+        [bought["title"], new["title"], "yes" if new["bought_later"] else ""]
         for bought, new in zip(example["bought"], example["recommended"])
     ]
-    say.table(["bought last", "recommended", "later"], rows)
+    output.table(["last bought", "recommended", "bought later"], rows)
 
 
 def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
-    """What to try next: every one works as it stands, in this order."""
+    """Return the commands to try next, with comments. They work as printed, in this order."""
     path = shlex.quote(out)
     item = example["bought"][0]
     commands = [
         ("the same recommendations by product code, with scores", f"shortlist recommend {path} {example['customer']}"),
-        (f"products like {item['title'].strip()}", f"shortlist similar {path} {item['product']}"),
-        ("for someone who was never seen", f"shortlist recommend {path} --history {item['product']}"),
-        ("what is in the model", f"shortlist inspect {path}"),
-        ("the data as a file", "shortlist datasets online-retail --out online-retail.csv"),
+        (f"products similar to {item['title'].strip()}", f"shortlist similar {path} {item['product']}"),
         (
-            "models on a file: put your own and its columns here",
+            "recommendations for a new customer with one product",
+            f"shortlist recommend {path} --history {item['product']}",
+        ),
+        ("show what is in the model", f"shortlist inspect {path}"),
+        ("write the data to a file", "shortlist datasets online-retail --out online-retail.csv"),
+        (
+            "evaluate models on a file; replace it with your own file and columns",
             "shortlist evaluate online-retail.csv --context customer --item product --time time --model popularity "
             "--model ials --set ials.dim=32",
         ),
@@ -138,5 +146,5 @@ def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _name(tried: list[ModelResult], best: "Recommender") -> str:
-    result = next(one.result for one in tried if one.model is best)
+    result = next(candidate.result for candidate in tried if candidate.model is best)
     return f"{result.model} (ndcg@20 {result['ndcg@20']:.4f})"

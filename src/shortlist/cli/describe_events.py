@@ -1,4 +1,4 @@
-"""What is in files of events: their columns, and, once it is known which is which, the events."""
+"""Describe files of events: their columns, and the events if the columns are named."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _SAMPLE = 1000
 _POPULAR = 10
-_COMPARED = 100  # files of a folder whose columns are compared
-_TABLES = 20  # shown at most
+_COMPARED = 100  # maximum number of files whose columns are compared
+_TABLES = 20  # maximum number of tables shown
 _QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
@@ -28,42 +28,43 @@ _QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99, "m
 
 
 def describe_files(files: "EventFiles") -> dict[str, Any]:
-    """The format, the size, the columns, the number of rows.
+    """Return the format, size, columns and number of rows.
 
-    Where files in a folder have different columns, they are different tables: each is described by itself.
+    Files with different columns are different tables; each is described separately.
     """
     from shortlist.data.encode import polars_errors
 
-    size = sum(one.stat().st_size for one in files.paths)
-    told = {"format": files.format, "files": [str(one) for one in files.paths], "bytes": size}
+    size = sum(path.stat().st_size for path in files.paths)
+    description = {"format": files.format, "files": [str(path) for path in files.paths], "bytes": size}
     if _differ(files):
-        tables = [describe_files(replace(files, paths=[one])) for one in files.paths[:_TABLES]]
-        return {**told, "rows": None, "columns": None, "tables": tables}
+        tables = [describe_files(replace(files, paths=[path])) for path in files.paths[:_TABLES]]
+        return {**description, "rows": None, "columns": None, "tables": tables}
     with polars_errors(files.name):
-        return {**told, **_columns_and_rows(files)}
+        return {**description, **_columns_and_rows(files)}
 
 
-def show_files(files: "EventFiles", told: dict[str, Any], say: Output) -> None:
-    """The same in words."""
-    if "tables" in told:
-        say.line(f"{files.name}: tables with different columns; fit and evaluate take one of them")
-        for one in told["tables"]:
-            say.line()
-            show_files(replace(files, paths=[Path(one["files"][0])]), one, say)
+def show_files(files: "EventFiles", description: dict[str, Any], output: Output) -> None:
+    """Print the result of `describe_files`."""
+    if "tables" in description:
+        output.line(f"{files.name}: tables with different columns; pass one of the files to fit or evaluate")
+        for table in description["tables"]:
+            output.line()
+            show_files(replace(files, paths=[Path(table["files"][0])]), table, output)
         return
-    ragged = f"; {told['ragged']:,} more lines have another number of fields than the header" if told["ragged"] else ""
-    say.facts(
+    n_ragged = description["ragged"]
+    ragged = f"; {n_ragged:,} more lines do not have as many fields as the header" if n_ragged else ""
+    output.facts(
         [
             ("data", files.name),
             ("format", files.format + (f", separator {files.separator!r}" if files.format in ("csv", "tsv") else "")),
-            ("size", f"{told['bytes']:,} bytes"),
-            ("rows", f"{told['rows']:,}{ragged}"),
+            ("size", f"{description['bytes']:,} bytes"),
+            ("rows", f"{description['rows']:,}{ragged}"),
         ]
     )
-    say.line()
-    say.table(
+    output.line()
+    output.table(
         ["column", "type", "first value"],
-        [[one["name"], one["type"], "" if one["first"] is None else one["first"]] for one in told["columns"]],
+        [[column["name"], column["type"], column["first"] or ""] for column in description["columns"]],
     )
 
 
@@ -71,11 +72,11 @@ def _differ(files: "EventFiles") -> bool:
     from shortlist.data.event_files import column_names
 
     first = files.paths[:_COMPARED] if len(files.paths) > 1 and files.format != "jsonl" else []
-    return len({frozenset(column_names(replace(files, paths=[one]))) for one in first}) > 1
+    return len({frozenset(column_names(replace(files, paths=[path]))) for path in first}) > 1
 
 
 def _columns_and_rows(files: "EventFiles") -> dict[str, Any]:
-    """Both as `fit` reads them, but for lines with another number of fields than the header: those are counted."""
+    """Return both as `fit` reads them. Lines with a wrong number of fields are counted instead of refused."""
     import polars as pl
 
     from shortlist.data.event_files import scan, scan_text
@@ -84,11 +85,11 @@ def _columns_and_rows(files: "EventFiles") -> dict[str, Any]:
         text = scan_text(files, on_bad="drop")
         blank = pl.all_horizontal(pl.all().is_null())
         sample = text.frame.filter(~blank).head(_SAMPLE).collect(engine="streaming")
-        columns = [{"name": one.name, "type": _kind_of_text(one), "first": _first(one)} for one in sample]
+        columns = [{"name": series.name, "type": _text_type(series), "first": _first(series)} for series in sample]
         return {"rows": text.n_records, "columns": columns, "ragged": text.n_ragged}
     frame = scan(files)
     sample = frame.head(_SAMPLE).collect(engine="streaming")
-    columns = [{"name": one.name, "type": str(one.dtype), "first": _first(one)} for one in sample]
+    columns = [{"name": series.name, "type": str(series.dtype), "first": _first(series)} for series in sample]
     return {"rows": int(frame.select(pl.len()).collect(engine="streaming").item()), "columns": columns, "ragged": 0}
 
 
@@ -96,8 +97,8 @@ def _first(column: "pl.Series") -> str | None:
     return None if not len(column) or column[0] is None else str(column[0])
 
 
-def _kind_of_text(column: "pl.Series") -> str:
-    """What a column of text would be read as, judged by its first rows."""
+def _text_type(column: "pl.Series") -> str:
+    """Return the type of a text column, judged by its first rows."""
     import polars as pl
 
     from shortlist.data.encode import WHOLE_NUMBER
@@ -113,7 +114,7 @@ def _kind_of_text(column: "pl.Series") -> str:
 
 
 def _are_times(values: "pl.Series") -> bool:
-    """Whether they are dates or moments to whoever reads events."""
+    """Return whether these values would be read as dates or timestamps."""
     import polars as pl
 
     from shortlist.data.interactions import Interactions
@@ -131,7 +132,7 @@ def _are_times(values: "pl.Series") -> bool:
 
 
 def describe_events(events: "Interactions") -> dict[str, Any]:
-    """How many events of whom with what, how often, when, and how they are spread."""
+    """Return counts and distributions of the events."""
     import numpy as np
 
     per_context = np.bincount(events.context_codes, minlength=events.n_contexts)
@@ -151,31 +152,38 @@ def describe_events(events: "Interactions") -> dict[str, Any]:
     }
 
 
-def show_events(told: dict[str, Any], say: Output, *, asked_for: bool) -> None:
-    """The same in words; where nobody asked to leave rows out, how to make the other commands do so."""
-    advice = "" if asked_for else "; fit and evaluate need --on-bad drop for that"
-    times = told["times"]
+def show_events(statistics: dict[str, Any], output: Output, *, dropped_on_request: bool) -> None:
+    """Print the statistics. If rows were dropped without a request, output how to drop them in other commands."""
+    advice = "" if dropped_on_request else "; pass --on-bad drop to drop them in other commands too"
+    times = statistics["times"]
+    contexts, items = count(statistics["contexts"], "context"), count(statistics["items"], "item")
     facts: list[tuple[str, object]] = [
-        ("events", f"{told['events']:,} of {count(told['contexts'], 'context')} with {count(told['items'], 'item')}"),
-        ("distinct pairs", f"{told['pairs']:,}; {told['repeated_share']:.1%} of the events repeat a pair"),
+        ("events", f"{statistics['events']:,} of {contexts} with {items}"),
+        ("distinct pairs", f"{statistics['pairs']:,}; {statistics['repeated_share']:.1%} of the events are repeats"),
         ("times", "none" if times is None else f"{times['first']} … {times['last']}"),
-        ("contexts with one event", f"{told['contexts_with_one_event']:.1%}"),
-        ("items with one event", f"{told['items_with_one_event']:.1%}"),
+        ("contexts with one event", f"{statistics['contexts_with_one_event']:.1%}"),
+        ("items with one event", f"{statistics['items_with_one_event']:.1%}"),
     ]
-    bad = told["dropped"]
-    facts.append(("left out", f"{counted(bad)}{advice}" if bad else "nothing"))
-    say.facts(facts)
-    say.line()
-    spreads = [("events per context", told["events_per_context"]), ("events per item", told["events_per_item"])]
-    if told["weights"] is not None:
-        spreads.append(("weights", told["weights"]))
+    bad = statistics["dropped"]
+    facts.append(("dropped", f"{counted(bad)}{advice}" if bad else "nothing"))
+    output.facts(facts)
+    output.line()
+    spreads = [
+        ("events per context", statistics["events_per_context"]),
+        ("events per item", statistics["events_per_item"]),
+    ]
+    if statistics["weights"] is not None:
+        spreads.append(("weights", statistics["weights"]))
     names = list(_QUANTILES)
-    rows = [[name, *(f"{spread[one]:,.6g}" for one in names), f"{spread['mean']:,.4g}"] for name, spread in spreads]
-    say.table(["", *names, "mean"], rows, right=[*names, "mean"])
-    say.line()
-    say.table(
+    rows = [
+        [name, *(f"{spread[quantile]:,.6g}" for quantile in names), f"{spread['mean']:,.4g}"]
+        for name, spread in spreads
+    ]
+    output.table(["", *names, "mean"], rows, right=[*names, "mean"])
+    output.line()
+    output.table(
         ["most popular", "contexts", "events"],
-        [[shown(one["item"]), f"{one['contexts']:,}", f"{one['events']:,}"] for one in told["popular"]],
+        [[shown(item["item"]), f"{item['contexts']:,}", f"{item['events']:,}"] for item in statistics["popular"]],
         right=["contexts", "events"],
     )
 
@@ -201,12 +209,12 @@ def _times(events: "Interactions") -> dict[str, str] | None:
 
 
 def _popular(events: "Interactions", per_item: "npt.NDArray[np.intp]") -> list[dict[str, Any]]:
-    """The items that most contexts have had."""
+    """Return the items with the most contexts."""
     import numpy as np
 
     contexts = events.by_item.lengths
     first = np.argsort(-contexts, kind="stable")[:_POPULAR]
     return [
-        {"item": one, "contexts": int(contexts[code]), "events": int(per_item[code])}
-        for one, code in zip(events.items.ids(first), first)
+        {"item": item, "contexts": int(contexts[code]), "events": int(per_item[code])}
+        for item, code in zip(events.items.ids(first), first)
     ]

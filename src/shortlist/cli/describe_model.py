@@ -1,4 +1,4 @@
-"""What is in a saved model."""
+"""Describe a saved model."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from shortlist.storage import Manifest
 
 _SAMPLE = 5
-_READ_UP_TO = 64 * 2**20  # bytes of a table of ids that are read to show a few
+_READ_UP_TO = 64 * 2**20  # largest id table, in bytes, that is read to show a few ids
 
 
-def describe_model(path: str, say: Output, *, check: bool) -> None:
-    """Show the manifest and a few ids; with `check`, load the model and ask it once."""
+def describe_model(path: str, output: Output, *, check: bool) -> None:
+    """Show the manifest and a few ids. With `check`, also load the model and make one recommendation."""
     from shortlist.storage import read_manifest
 
     manifest = read_manifest(path)
@@ -26,10 +26,10 @@ def describe_model(path: str, say: Output, *, check: bool) -> None:
     seen = manifest.arrays.get("seen.indices")
     if seen is not None:
         sizes["interactions"] = seen.shape[0]
-    if say.json:
-        say.document(_document(path, manifest, sizes, samples, checked))
+    if output.json:
+        output.document(_document(path, manifest, sizes, samples, checked))
     else:
-        _show(manifest, sizes, samples, checked, say)
+        _show(manifest, sizes, samples, checked, output)
 
 
 def _document(
@@ -70,7 +70,7 @@ def _show(
     sizes: Mapping[str, int],
     samples: Mapping[str, list[Any] | None],
     checked: dict[str, Any] | None,
-    say: Output,
+    output: Output,
 ) -> None:
     facts: list[tuple[str, object]] = [("model", manifest.kind)]
     derived = _derived(manifest)
@@ -84,33 +84,33 @@ def _show(
     facts.append(("created", f"{manifest.created} by Shortlist {manifest.shortlist_version}"))
     facts.append(("size", f"{manifest.total_bytes:,} bytes"))
     if checked is not None:
-        facts.append(("check", f"OK: loaded in {checked['seconds']:.2f} s, every file as it was saved, and it answers"))
-    say.facts(facts)
-    say.line()
-    say.table(
+        facts.append(("check", f"OK: loaded in {checked['seconds']:.2f} s, all files intact, one recommendation made"))
+    output.facts(facts)
+    output.line()
+    output.table(
         ["array", "type", "shape"],
         [[name, entry.dtype, " × ".join(f"{n:,}" for n in entry.shape)] for name, entry in manifest.arrays.items()],
     )
-    say.line()
-    say.table(
+    output.line()
+    output.table(
         ["file", "bytes"], [[name, f"{entry.bytes:,}"] for name, entry in manifest.files.items()], right=["bytes"]
     )
 
 
 def _derived(manifest: "Manifest") -> list[str]:
-    """Return the names of the settings that were left out, so that they followed from the data."""
-    found = manifest.extra.get("derived", [])
-    return [name for name in found if name in manifest.settings] if isinstance(found, list) else []
+    """Return the names of the settings that were derived from the data."""
+    names = manifest.extra.get("derived", [])
+    return [name for name in names if name in manifest.settings] if isinstance(names, list) else []
 
 
 def _such_as(sample: list[Any] | None, rows: int) -> str:
     if not sample:
         return ""
-    return ": " + ", ".join(shown(one) for one in sample) + (" …" if rows > len(sample) else "")
+    return ": " + ", ".join(shown(key) for key in sample) + (" …" if rows > len(sample) else "")
 
 
 def _sample(directory: Path, manifest: "Manifest", name: str) -> list[Any] | None:
-    """The first few ids of a table; None where the file is not there, not the one that was saved, or long."""
+    """Return the first few ids of a table, or None if the file is missing, changed or too large."""
     from shortlist.errors import StorageError
     from shortlist.storage.files import file_size, open_regular, read_exactly
     from shortlist.storage.id_tables import decode
@@ -129,7 +129,7 @@ def _sample(directory: Path, manifest: "Manifest", name: str) -> list[Any] | Non
 
 
 def _check(path: str) -> dict[str, Any]:
-    """Load the model and ask it for one item; what is wrong with it is raised."""
+    """Load the model and make one recommendation. Raise an error if anything is wrong."""
     from shortlist.recommenders.registry import load
 
     with Stopwatch() as watch:

@@ -41,7 +41,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default ials.",
+            help=f"Model to evaluate: {', '.join(opt.MODELS)}; may be repeated. Default: ials.",
             show_default=False,
             autocompletion=completion.models,
         ),
@@ -55,9 +55,9 @@ def evaluate(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="With commas between: recall@20, ndcg@100, hit@10, ap@10, mrr, auc; beyond accuracy coverage@20, "
-            "gini@20, popularity@20, novelty@20, distance@20, cold_share@20, miscalibration@20. By default recall@20, "
-            "ndcg@20 and these without the last.",
+            help="Metrics, comma-separated. Accuracy: recall@20, ndcg@100, hit@10, ap@10, mrr, auc. Beyond accuracy: "
+            "coverage@20, gini@20, popularity@20, novelty@20, distance@20, cold_share@20, miscalibration@20. Default: "
+            "recall@20, ndcg@20 and all beyond accuracy except miscalibration@20.",
             show_default=False,
             autocompletion=completion.metrics,
         ),
@@ -71,9 +71,10 @@ def evaluate(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    r"""Split a file of events, fit models to one part, and measure how well they foresee the other.
+    r"""Split events into training and test data, fit models, and measure how well they predict the test data.
 
-    Means over contexts come with their standard errors; of several models, it is said which differences are real.
+    Prints means over contexts (users) with standard errors. With several models, also prints which differences to the
+    best model are larger than chance.
 
     For example:
 
@@ -88,7 +89,7 @@ def evaluate(
     from shortlist.evaluation.slate_search import check_depths
     from shortlist.metrics import parse_metrics
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     source = EventSource.of(ctx.params)
     splitting = SplitOptions(split, test, repeats, fold_in, seed)
     parsed = parse_metrics(DEFAULT_METRICS if metrics is None else metrics)
@@ -96,21 +97,23 @@ def evaluate(
     if picked is not None:
         check_depths(picked, parsed)
     models = make_models(model or ["ials"], settings or [], ctx.obj.stored)
-    found = source.read(say)
-    parts = splitting.split(found, data, say)
-    tried = try_models(models, parts, [str(metric) for metric in parsed], say, slate=picked, seed=seed, threads=threads)
+    loaded = source.read(output)
+    parts = splitting.split(loaded, data, output)
+    tried = try_models(
+        models, parts, [str(metric) for metric in parsed], output, slate=picked, seed=seed, threads=threads
+    )
     comparison = compared(tried)
-    if say.json:
-        say.document({"data": found.summary(), **as_document(parts, tried, comparison)})
+    if output.json:
+        output.document({"data": loaded.summary(), **as_document(parts, tried, comparison)})
     else:
-        show_split(parts, say)
-        say.line()
-        show_results(tried, comparison, say)
+        show_split(parts, output)
+        output.line()
+        show_results(tried, comparison, output)
 
 
 @dataclass(frozen=True)
 class ModelResult:
-    """A model, how long it took, and how good it was."""
+    """A fitted model, its evaluation, and the seconds of both."""
 
     model: "Recommender"
     result: "Evaluation"
@@ -122,7 +125,7 @@ def try_models(
     models: "Sequence[Recommender]",
     split: "Split",
     metrics: list[str],
-    say: Output,
+    output: Output,
     *,
     slate: "Slate | None" = None,
     seed: int = 0,
@@ -133,7 +136,7 @@ def try_models(
 
     tried = []
     for model in models:
-        seconds = fit_with_progress(model, split.train, say, threads)
+        seconds = fit_with_progress(model, split.train, output, threads)
         with Stopwatch() as watch:
             result = measure(model, split, metrics, slate=slate, seed=seed, threads=threads)
         tried.append(ModelResult(model, result, seconds, watch.seconds))
@@ -141,61 +144,67 @@ def try_models(
 
 
 def compared(tried: list[ModelResult]) -> "Comparison | None":
-    """Which differences are real, where there are several models."""
+    """Compare the results if there are several models."""
     from shortlist.evaluation import compare
 
-    return compare(*(one.result for one in tried)) if len(tried) > 1 else None
+    return compare(*(model.result for model in tried)) if len(tried) > 1 else None
 
 
-def show_results(tried: list[ModelResult], comparison: "Comparison | None", say: Output) -> None:
-    """The metrics of every model, which differences are real, and what the lists are like."""
+def show_results(tried: list[ModelResult], comparison: "Comparison | None", output: Output) -> None:
+    """Print the metrics of all models, and the differences to the best model."""
     first = tried[0].result
     if first.accuracy:
         columns = [*first.accuracy, "fit s"]
-        rows = [[one.result.model, *map(one.result.figure, first.accuracy), f"{one.fit_seconds:.1f}"] for one in tried]
-        say.title(f"Means over {count(first.contexts.height, 'context')} ± standard error")
-        say.table(["model", *columns], rows, right=columns)
+        rows = [
+            [entry.result.model, *map(entry.result.figure, first.accuracy), f"{entry.fit_seconds:.1f}"]
+            for entry in tried
+        ]
+        output.title(f"Means over {count(first.contexts.height, 'context')} ± standard error")
+        output.table(["model", *columns], rows, right=columns)
         if comparison is not None:
-            say.line()
-            _show_verdicts(comparison, first.accuracy, say)
+            output.line()
+            _show_verdicts(comparison, first.accuracy, output)
         if first.beyond_accuracy:
-            say.line()
+            output.line()
     if metrics := first.beyond_accuracy:
-        # Without standard errors, which --json has: six metrics are wide enough.
-        rows = [[one.result.model, *(f"{one.result[metric]:.4f}" for metric in metrics)] for one in tried]
-        say.title("What the lists are like, beyond accuracy (more is neither better nor worse)")
-        say.table(["model", *metrics], rows, right=metrics)
+        # No standard errors here: six metrics are wide enough. --json has them.
+        rows = [[entry.result.model, *(f"{entry.result[metric]:.4f}" for metric in metrics)] for entry in tried]
+        output.title("Beyond accuracy (descriptive only)")
+        output.table(["model", *metrics], rows, right=metrics)
 
 
-def _show_verdicts(comparison: "Comparison", metrics: list[str], say: Output) -> None:
+def _show_verdicts(comparison: "Comparison", metrics: list[str], output: Output) -> None:
     from shortlist.evaluation.comparison import verdict_of
 
-    say.title(f"Which differences are real (to the best, {comparison.confidence:.0%} interval)")
+    output.title(f"Differences to the best model ({comparison.confidence:.0%} interval)")
     verdicts = []
-    for row in (one for one in comparison.rows if one["metric"] in metrics):
+    for row in comparison.rows:
+        if row["metric"] not in metrics:
+            continue
         verdict = verdict_of(row)
         difference = "" if verdict == "best" else f"{row['difference']:+.4f}"
-        told = verdict != "best" and not math.isnan(row["low"])
-        interval = f"{row['low']:+.4f} … {row['high']:+.4f}" if told else ""
+        has_interval = verdict != "best" and not math.isnan(row["low"])
+        interval = f"{row['low']:+.4f} … {row['high']:+.4f}" if has_interval else ""
         verdicts.append([row["metric"], row["model"], difference, interval, verdict])
-    say.table(["metric", "model", "difference", "interval", "verdict"], verdicts, right=["difference", "interval"])
+    output.table(["metric", "model", "difference", "interval", "verdict"], verdicts, right=["difference", "interval"])
 
 
 def as_document(split: "Split", tried: list[ModelResult], comparison: "Comparison | None") -> dict[str, Any]:
-    """Split, results and comparison for JSON."""
+    """Return split, results and comparison for JSON."""
     return {
         "split": split_document(split),
         "models": [
             {
-                "model": one.result.model,
-                "settings": one.model.settings(),
+                "model": entry.result.model,
+                "settings": entry.model.settings(),
                 "metrics": {
-                    metric: {"mean": one.result[metric], "stderr": one.result.stderr[metric]} for metric in one.result
+                    metric: {"mean": entry.result[metric], "stderr": entry.result.stderr[metric]}
+                    for metric in entry.result
                 },
-                "fit_seconds": one.fit_seconds,
-                "evaluate_seconds": one.evaluate_seconds,
+                "fit_seconds": entry.fit_seconds,
+                "evaluate_seconds": entry.evaluate_seconds,
             }
-            for one in tried
+            for entry in tried
         ],
         "comparison": None if comparison is None else comparison.rows,
     }

@@ -1,4 +1,4 @@
-"""From DATA and the options that say what it is to Interactions."""
+"""Read DATA into Interactions, using the options that describe it."""
 
 import difflib
 import glob
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedEvents:
-    """What was read: events, and, of data in a public layout, what was published with them."""
+    """Events that were read. For a public layout, also what was published with them."""
 
     events: "Interactions"
     layout: str | None = None
     split: "Split | None" = None
-    validation: "Split | None" = None  # within the training part of `split`
+    validation: "Split | None" = None  # a split of the training part of `split`
     candidates: "Interactions | None" = None
-    everything: "Interactions | None" = None  # with the events that the split asks for
+    everything: "Interactions | None" = None  # including the test events
 
     def summary(self) -> dict[str, Any]:
-        """The size of the data, for JSON."""
+        """Return the size of the data, for JSON."""
         return {**summary(self.events), "layout": self.layout}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSource:
-    """Where events come from: files with named columns, or data that knows its own, bundled or in a public layout."""
+    """A source of events: files with named columns, bundled data, or data in a public layout."""
 
     data: str
     context: list[str]
@@ -53,7 +53,7 @@ class EventSource:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "EventSource":
-        """From the parameters of a command. Typer hands words on, where a command's own arguments are enums already."""
+        """Create the source from the parameters of a command. Enum values may still be text here."""
         aggregate, file_format = params.get("aggregate"), params["file_format"]
         return cls(
             data=params["data"],
@@ -71,12 +71,12 @@ class EventSource:
 
     @property
     def named(self) -> bool:
-        """Whether any column is named."""
+        """Whether the user named any column."""
         return bool(self.context or self.item or self.weight or self.time)
 
     @property
     def bundled(self) -> bool:
-        """Whether it is the name of bundled data; a file of that name is meant where columns or a layout are named."""
+        """Whether DATA names bundled data. With columns or a layout, an existing file of that name wins."""
         from shortlist.data import datasets
 
         known = self.data in [info.name for info in datasets.available()]
@@ -84,7 +84,7 @@ class EventSource:
 
     @cached_property
     def public_layout(self) -> str | None:
-        """The public layout it is in: the one that is named, else the one recognised where no columns are named."""
+        """The public layout: the given one, or the detected one if no columns are named."""
         from shortlist.data.layouts import recognise
 
         if self.layout is not None:
@@ -92,30 +92,30 @@ class EventSource:
         plain = not self.named and self.format is None and self.separator is None
         return recognise(self.data) if plain and not self.bundled else None
 
-    def read(self, out: Output) -> LoadedEvents:
-        """Read the events and say what was found."""
+    def read(self, output: Output) -> LoadedEvents:
+        """Read the events and print notes about them."""
         if self.bundled or self.public_layout is not None:
             self._refuse_columns()
         elif self.min_rating is not None:
-            raise typer.BadParameter("it is for data in a public layout", param_hint="--min-rating")
+            raise typer.BadParameter("only valid for data in a public layout", param_hint="--min-rating")
         if self.bundled:
-            found = LoadedEvents(self._bundled())
+            loaded = LoadedEvents(self._bundled())
         elif self.public_layout is not None:
-            found = self._published(self.public_layout)
+            loaded = self._published(self.public_layout)
         else:
-            found = LoadedEvents(self._files())
-        kind = "" if found.layout is None else f" in the layout {found.layout}"
-        out.note(f"read {described(found.events)}{kind}")
-        if found.events.dropped:
-            out.note(f"left out: {counted(found.events.dropped)}")
-        return found
+            loaded = LoadedEvents(self._files())
+        layout = "" if loaded.layout is None else f" in the layout {loaded.layout}"
+        output.note(f"read {described(loaded.events)}{layout}")
+        if loaded.events.dropped:
+            output.note(f"dropped: {counted(loaded.events.dropped)}")
+        return loaded
 
     def _refuse_columns(self) -> None:
         what = f"{self.data} is {'bundled data' if self.bundled else f'in the layout {self.public_layout}'}"
         if self.named:
-            raise typer.BadParameter(f"{what} and knows its columns", param_hint="--context")
+            raise typer.BadParameter(f"{what}, so its columns are already known; omit them", param_hint="--context")
         if self.format is not None or self.separator is not None:
-            raise typer.BadParameter(f"{what} and has its own format", param_hint="--format")
+            raise typer.BadParameter(f"{what}, so its format is already known; omit it", param_hint="--format")
         if self.bundled and (self.min_rating is not None or self.layout is not None):
             raise typer.BadParameter(f"{what}, not in a public layout", param_hint="--layout and --min-rating")
 
@@ -131,7 +131,7 @@ class EventSource:
         if data.split is None:
             return LoadedEvents(self._aggregated(data.interactions), data.info.name)
         if self.aggregate is not None:
-            raise typer.BadParameter("data with a published split is taken as it is", param_hint="--aggregate")
+            raise typer.BadParameter("cannot be changed for data with a published split", param_hint="--aggregate")
         return LoadedEvents(
             data.interactions, data.info.name, data.split, data.validation, data.candidates, data.everything
         )
@@ -146,7 +146,7 @@ class EventSource:
         names = [info.name for info in datasets.available()]
         missing = not Path(self.data).exists() and not glob.has_magic(self.data)
         if missing and difflib.get_close_matches(self.data, names, 1):
-            datasets.load(self.data)  # which asks whether the other name was meant
+            datasets.load(self.data)  # raises an error that suggests the right name
         separator = one_character(self.separator)
         if not self.context or not self.item:
             raise typer.BadParameter(self._columns_needed(separator), param_hint="--context and --item")
@@ -170,22 +170,22 @@ class EventSource:
 
 
 def described(events: "Interactions") -> str:
-    """The events in words."""
+    """Describe the events in one line."""
     return repr(events).removeprefix("Interactions(").removesuffix(")")
 
 
 def one_character(separator: str | None) -> str | None:
-    r"""A separator as typed: one character; a tab also as `\t`."""
+    r"""Return the separator as one character. A tab may be typed as `\t`."""
     if separator is None:
         return None
-    one = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
-    if len(one) != 1 or not one.isascii() or one in '\r\n"':
-        raise typer.BadParameter(f"{separator!r} is not one plain character", param_hint="--separator")
-    return one
+    character = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
+    if len(character) != 1 or not character.isascii() or character in '\r\n"':
+        raise typer.BadParameter(f"{separator!r} is not a single ASCII character", param_hint="--separator")
+    return character
 
 
 def summary(events: "Interactions") -> dict[str, Any]:
-    """The size of the data, for JSON."""
+    """Return the size of the data, for JSON."""
     return {
         "events": len(events),
         "contexts": events.n_contexts,

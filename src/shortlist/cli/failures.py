@@ -1,15 +1,15 @@
-"""From an exception to a message on standard error and an exit code.
+"""Turn exceptions into messages on standard error and exit codes.
 
 | code | meaning |
 |---|---|
-| 0 | done |
-| 1 | a `ShortlistError`, a package that cannot be loaded, not enough memory, nowhere to write: the user can mend it |
-| 2 | wrong usage, as Typer reports it |
+| 0 | success |
+| 1 | a `ShortlistError`, a package that cannot be loaded, out of memory, output not writable: the user can fix it |
+| 2 | wrong usage, reported by Typer |
 | 70 | anything else: a bug |
 | 130 | Ctrl-C |
 
-With `--json` the message is a line of JSON, {"error": {"type": …, "message": …}}, also for wrong usage. It stays on
-standard error, so that standard output is a result or nothing.
+With `--json` the message is one line of JSON, {"error": {"type": …, "message": …}}, also for wrong usage. It goes to
+standard error, so standard output holds a result or nothing.
 """
 
 import errno
@@ -31,41 +31,42 @@ from shortlist.cli.model_settings import ConfigFile
 from shortlist.cli.safe_text import shown
 from shortlist.errors import ShortlistError, ShortlistWarning
 
-UsageError: Any = typer.BadParameter.__mro__[1]  # its home is click's or Typer's own, depending on the version
+UsageError: Any = typer.BadParameter.__mro__[1]  # defined in click or in Typer, depending on the version
 _PASSED = (typer.Exit, typer.Abort, SystemExit, GeneratorExit)
 _BUG = 70
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG)
 _PHRASES = {
-    "leave context= and item= out and use shortlist.datasets.read(path)": "leave --context and --item out, and with "
-    "them --weight, --time, --format and --separator",
-    "read files that have named columns with Interactions.read": "name the columns with --context and --item",
+    "read it with shortlist.datasets.read(path), without context= and item=": "omit --context and --item, and also "
+    "--weight, --time, --format and --separator",
+    "read files with named columns with Interactions.read": "name the columns with --context and --item",
+    "its layout=": "its --layout",
     "use splits.by_time": "use --split time",
     "pass restart=True": "pass --restart",
     "pass overwrite=True": "pass --overwrite",
     "the same call": "the same command",
-    "use format='long'": "leave --lists out",
-    **{f"weighting='{one}'": f"--set weighting={one}" for one in ("binary", "log", "raw")},
+    "use format='long', or ": "omit --lists, or use ",
+    **{f"weighting='{weighting}'": f"--set weighting={weighting}" for weighting in ("binary", "log", "raw")},
     "pass validation=split": "pass --validation",
-    "give their items as history=[[…]] instead of an id": "give their items with --history instead of an id",
-    "leave the column out with ignore=": "write the file without the column ",
+    "pass their items as history=[[…]] instead of an id": "pass their items with --history instead of an id",
+    "drop it with ignore=": "write the file without the column ",
     "by_time needs times": "--split time needs times",
     "leave_last_out needs times": "--split last needs times",
 }
-# What is quoted is left alone, and so are paths: they hold whatever the user's data does, time=2020/ for one.
+# Quoted text and paths stay unchanged: they come from the user's data, such as the folder time=2020/.
 _ADVICE = re.compile(
     r"""(?P<quoted>(?<!\w)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
     rf"|(?P<phrase>{'|'.join(map(re.escape, _PHRASES))})"
-    r"|(?P<before>\b(?:pass|with|use|got|is:|or) |^)"
+    r"|(?P<before>\b(?:[Pp]ass|[Uu]se|with|got|is:|or|such as) |^)"
     r"(?P<name>unknown|on_bad|format|separator|aggregate|repeats|layout|min_rating|test|fold_in|time|weight)="
     r"(?P<value>'(?:\\.|[^'\\])*'|[\w+-]+(?:\.\w+)?|)(?=$|[\s,;:)]|\.(?:\s|$))"
 )
-# At the very beginning of a message stands a setting that is refused, or a path.
-_REFUSED = re.compile("; expected|: files in| (?:leaves|holds|has a time zone|cannot be read as a moment)")
+# A message starts with a refused setting or with a path. These endings tell that it is a setting.
+_REFUSED = re.compile("; expected|: files in| (?:keeps|holds|has no effect|has a time zone|is not a valid time)")
 
 
 @dataclass
 class Session:
-    """What is known about the command that runs."""
+    """State of the running command."""
 
     debug: bool = False
     json: bool = False
@@ -74,7 +75,7 @@ class Session:
 
 @contextmanager
 def guarded(session: Session) -> Iterator[None]:
-    """Run a command; its errors end here."""
+    """Run a command and handle all its errors."""
     try:
         with _interrupts_are_seen(), warnings.catch_warnings():
             warnings.simplefilter("always", ShortlistWarning)
@@ -82,31 +83,31 @@ def guarded(session: Session) -> Iterator[None]:
             yield
             sys.stdout.flush()
     except UsageError as error:
-        if not session.json:  # Typer shows it, with how the command is used
+        if not session.json:  # Typer prints it with the usage of the command
             raise
         _report(session, error, error.format_message())
         raise typer.Exit(error.exit_code) from error
     except _PASSED:
         raise
-    except KeyboardInterrupt as error:  # what it says, if anything, is how to go on
+    except KeyboardInterrupt as error:  # its message, if any, says how to resume
         sys.stderr.write(f"interrupted{': ' if str(error) else ''}{shown(error)}\n")
         raise typer.Exit(130) from None
     except ShortlistError as error:
         _report(session, error, in_words(str(error)))
         raise typer.Exit(1) from error
-    except BrokenPipeError:  # whoever reads has enough, as in `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
         _give_up_output()
         raise typer.Exit(0) from None
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "shortlist":
             _report_bug(session, error)
             raise typer.Exit(_BUG) from error
-        _report(session, error, f"a package cannot be loaded: {error}; `shortlist doctor` says what to do")
+        _report(session, error, f"cannot load a package: {error}; run `shortlist doctor` to see what to do")
         raise typer.Exit(1) from error
     except MemoryError as error:
-        _report(session, error, f"not enough memory: {error}" if str(error) else "not enough memory")
+        _report(session, error, f"out of memory: {error}" if str(error) else "out of memory")
         raise typer.Exit(1) from error
-    except BaseException as error:  # polars' panics are no Exceptions
+    except BaseException as error:  # panics of polars are not Exceptions
         if _is_unwritable(error):
             _give_up_output()
             _report(session, error, f"cannot write to standard output: {error.strerror}")
@@ -117,9 +118,9 @@ def guarded(session: Session) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_are_seen() -> Iterator[None]:
-    """Raise KeyboardInterrupt for an error after Ctrl-C: code in C sometimes swallows the one and fails with another.
+    """Raise KeyboardInterrupt for any error after Ctrl-C.
 
-    NumPy does so while it is imported, for example.
+    C code may swallow the interrupt and fail with another error. NumPy does so during import, for example.
     """
     interrupts: list[int] = []
 
@@ -143,7 +144,7 @@ def _interrupts_are_seen() -> Iterator[None]:
 
 
 def flushed() -> int:
-    """Write what is left of a command's output, such as help; the exit code."""
+    """Flush the remaining output, such as help. Return the exit code."""
     try:
         with guarded(Session()):
             pass
@@ -153,31 +154,31 @@ def flushed() -> int:
 
 
 def _is_unwritable(error: BaseException) -> TypeGuard[OSError]:
-    """Whether it comes of writing to standard output, a full disk for one: files have names."""
+    """Return whether writing to standard output failed, for example on a full disk. Errors of files have a filename."""
     return isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None
 
 
 def _give_up_output() -> None:
-    """Let what is not yet written go nowhere; Python would try once more at its end, and complain."""
+    """Discard unwritten output. Otherwise Python tries to write it again at exit and fails."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_words(message: str) -> str:
-    """An error's advice in the command line's words: `pass on_bad='drop'` becomes `pass --on-bad drop`.
+    """Translate advice in a message to command line options: `pass on_bad='drop'` becomes `pass --on-bad drop`.
 
     >>> in_words("pass on_bad='drop' to leave those rows out")
     'pass --on-bad drop to leave those rows out'
     """
 
-    def translated(found: re.Match[str]) -> str:
-        if found["quoted"]:
-            return found[0]
-        if found["phrase"]:
-            return _PHRASES[found["phrase"]]
-        if not found["before"] and not _REFUSED.match(message, found.end()):
-            return found[0]
-        return f"{found['before']}--{found['name'].replace('_', '-')}{_value(found['value'])}"
+    def translated(match: re.Match[str]) -> str:
+        if match["quoted"]:
+            return match[0]
+        if match["phrase"]:
+            return _PHRASES[match["phrase"]]
+        if not match["before"] and not _REFUSED.match(message, match.end()):
+            return match[0]
+        return f"{match['before']}--{match['name'].replace('_', '-')}{_value(match['value'])}"
 
     return _ADVICE.sub(translated, message)
 
@@ -189,7 +190,7 @@ def _value(text: str) -> str:
 
 def _report_bug(session: Session, error: BaseException) -> None:
     first = (str(error).strip().splitlines() or ["no message"])[0]
-    hint = "" if session.debug else "; this is a bug in Shortlist: rerun as `shortlist --debug …` to see where"
+    hint = "" if session.debug else "; this is a bug in Shortlist; run `shortlist --debug …` to see where"
     _report(session, error, f"unexpected {type(error).__name__}: {first}{hint}")
 
 

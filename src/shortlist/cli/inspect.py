@@ -22,7 +22,8 @@ def inspect(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A model's directory; or a data file, a folder of them, a pattern, the name of bundled data.",
+            help="Directory of a saved model; or data: a file, a folder of files, a quoted pattern, or the name of a "
+            "bundled data set.",
             show_default=False,
             autocompletion=completion.data,
         ),
@@ -36,15 +37,15 @@ def inspect(
     layout: opt.Layout = None,
     min_rating: opt.MinRating = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Load the model: is every file as it was saved, and does it answer?")
+        bool, typer.Option("--check", help="Load the model, verify every file, and make one recommendation.")
     ] = False,
     config: opt.Config = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """What is in a saved model, or in a file of events.
+    """Show what is in a saved model or in event data.
 
-    Of data the columns are shown, and once it is known which is which, how the events are spread.
+    For data, shows the columns. With --context and --item, also shows statistics of the events.
 
     For example:
 
@@ -56,57 +57,57 @@ def inspect(
     """
     from shortlist.storage import is_model
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
-    place = Path(path)
-    source = EventSource.of({**ctx.params, "data": path, "on_bad": opt.OnBad.DROP})  # what is bad is counted
-    if is_model(place) or _was_a_model(place):
-        describe_model(path, say, check=check)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
+    directory = Path(path)
+    source = EventSource.of({**ctx.params, "data": path, "on_bad": opt.OnBad.DROP})  # bad rows are counted
+    if is_model(directory) or _was_a_model(directory):
+        describe_model(path, output, check=check)
         return
     if check:
-        raise typer.BadParameter(f"it is for models, {path} is none", param_hint="--check")
-    _data(source, say)
+        raise typer.BadParameter(f"only valid for models; {path} is not a model", param_hint="--check")
+    _data(source, output)
 
 
-def _was_a_model(place: Path) -> bool:
-    """Whether only a damaged manifest keeps it from being one: then reading that says more than looking for data."""
+def _was_a_model(directory: Path) -> bool:
+    """Return whether this is a model with a damaged manifest. Reading the manifest then gives the best error."""
     from shortlist.storage.file_names import MANIFEST, is_ours
 
-    names = [one.name for one in place.iterdir()] if place.is_dir() else []
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     return MANIFEST in names and all(name == MANIFEST or is_ours(name) for name in names)
 
 
-def _data(source: EventSource, say: Output) -> None:
+def _data(source: EventSource, output: Output) -> None:
     from shortlist.data.event_files import find_files
 
     layout = source.public_layout
     files: EventFiles | None = None
-    told: dict[str, Any] = {"path": source.data, "what": "data", "layout": layout}
+    summary: dict[str, Any] = {"path": source.data, "what": "data", "layout": layout}
     if not source.bundled and layout is None:
         files = find_files(source.data, source.format.value if source.format else None, one_character(source.separator))
-        told |= describe_files(files)
-    found: LoadedEvents | None = None
+        summary |= describe_files(files)
+    loaded: LoadedEvents | None = None
     if files is None or source.named:
-        found = source.read(say)
-        told |= {"interactions": describe_events(found.events), "published_split": _published(found)}
-    if say.json:
-        say.document(told)
+        loaded = source.read(output)
+        summary |= {"interactions": describe_events(loaded.events), "published_split": _published(loaded)}
+    if output.json:
+        output.document(summary)
         return
     if files is not None:
-        show_files(files, told, say)
-    if found is None:
+        show_files(files, summary, output)
+    if loaded is None:
         return
     if files is not None:
-        say.line()
+        output.line()
     if layout is not None:
-        split = f"; the events are those to learn from of {found.split.protocol}" if found.split is not None else ""
-        say.facts([("layout", f"{layout}{split}")])
-        say.line()
-    show_events(told["interactions"], say, asked_for=source.min_rating is not None)
+        split = f"; training events only, split by {loaded.split.protocol}" if loaded.split is not None else ""
+        output.facts([("layout", f"{layout}{split}")])
+        output.line()
+    show_events(summary["interactions"], output, dropped_on_request=source.min_rating is not None)
 
 
-def _published(found: LoadedEvents) -> dict[str, Any] | None:
-    """The split that the data came with; the interactions are its training part."""
-    if found.split is None:
+def _published(loaded: LoadedEvents) -> dict[str, Any] | None:
+    """Describe the published split of the data. The interactions are its training part."""
+    if loaded.split is None:
         return None
-    truth = found.split.truth
-    return {"protocol": found.split.protocol, "pairs": len(truth), "contexts": truth.n_contexts}
+    truth = loaded.split.truth
+    return {"protocol": loaded.split.protocol, "pairs": len(truth), "contexts": truth.n_contexts}

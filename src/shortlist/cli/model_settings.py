@@ -1,4 +1,4 @@
-"""`--model NAME` and `--set NAME=VALUE`: recommenders from text, typed by their own fields. Nothing is evaluated."""
+"""`--model NAME` and `--set NAME=VALUE`: create recommenders from text. No text is executed."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """What a file that `--config` names holds besides plain options: settings, and lists of ids by their options."""
+    """Contents of a `--config` file besides plain options: model settings, and lists of ids by option."""
 
     path: str = ""
     settings: Sequence[str] = ()
@@ -23,26 +23,26 @@ class ConfigFile:
 
 
 def make_models(names: Sequence[str], settings: Sequence[str], stored: ConfigFile) -> "list[Recommender]":
-    """The named recommenders with their settings: `dim=64`, or, with several models, `ials.dim=64`.
+    """Create the named recommenders with their settings: `dim=64`, or with several models `ials.dim=64`.
 
     Args:
-        names: of the recommenders.
-        settings: as typed.
-        stored: settings from a file: typed ones win, and those of models that are not wanted now stay there.
+        names: names of the recommenders.
+        settings: settings from the command line.
+        stored: settings from a file. The command line wins, and settings of other models are ignored.
     """
-    return [one(**values) for one, values in settings_of(names, settings, stored)]
+    return [model(**values) for model, values in settings_of(names, settings, stored)]
 
 
 def settings_of(
     names: Sequence[str], settings: Sequence[str], stored: ConfigFile
 ) -> "list[tuple[type[Recommender], dict[str, Any]]]":
-    """The classes of the named recommenders, each with the settings that are given for it; see `make_models`."""
+    """Return the classes of the named recommenders with their settings; see `make_models`."""
     from shortlist.recommenders.registry import recommender_class
 
     classes = [recommender_class(name) for name in names]
-    known = {one.__name__.lower(): one for one in classes}
+    known = {model.__name__.lower(): model for model in classes}
     if len(known) < len(classes):
-        raise SettingError(f"--model {', '.join(names)}: each model can be named once")
+        raise SettingError(f"--model {', '.join(names)}: each model may be given only once")
     values: dict[str, dict[str, Any]] = {name: {} for name in known}
     for setting in settings:
         owner, name, text = _parts(setting, list(known))
@@ -64,7 +64,7 @@ def settings_of(
             values[owner].setdefault(name, typed(known[owner], name, text))
         except SettingError as error:
             raise SettingError(f"{stored.path}: {error}") from None
-    return [(one, values[name]) for name, one in known.items()]
+    return [(model, values[name]) for name, model in known.items()]
 
 
 def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
@@ -73,15 +73,17 @@ def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
         raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64")
     owner, dot, name = left.strip().rpartition(".")
     if not dot and len(owners) > 1:
-        raise SettingError(f"--set {setting}: say whose setting it is, such as {owners[0]}.{left.strip()}={text}")
+        raise SettingError(
+            f"--set {setting}: there are several models; name one, such as {owners[0]}.{left.strip()}={text}"
+        )
     owner = owner.lower() if dot else owners[0]
     if owner not in owners:
-        raise SettingError(f"--set {setting}: {owner!r} is not among the models: {', '.join(owners)}")
+        raise SettingError(f"--set {setting}: {owner!r} is not one of the models: {', '.join(owners)}")
     return owner, name, text.strip()
 
 
 def typed(recommender: "type[Recommender]", name: str, text: str, option: str = "--set") -> Any:
-    """The value as the field's type wants it."""
+    """Convert the text to the type of the setting."""
     names = [field.name for field in fields(recommender)]
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
@@ -89,17 +91,17 @@ def typed(recommender: "type[Recommender]", name: str, text: str, option: str = 
         raise SettingError(f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}")
     kind = get_type_hints(recommender)[name]
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    wanted = []
-    for one in kinds:
+    expected = []
+    for member in kinds:
         try:
-            return _read(one, text)
+            return _read(member, text)
         except ValueError as error:
-            wanted.append(str(error))
-    raise SettingError(f"{option} {name}={text}: expected {' or '.join(wanted)}")
+            expected.append(str(error))
+    raise SettingError(f"{option} {name}={text}: expected {' or '.join(expected)}")
 
 
 def _read(kind: Any, text: str) -> Any:
-    """The text as a value of that type; ValueError says what was expected."""
+    """Convert the text to a type. The ValueError says what was expected."""
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             raise ValueError(f"one of {', '.join(map(str, get_args(kind)))}")
@@ -115,4 +117,4 @@ def _read(kind: Any, text: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError({int: "a whole number", float: "a number"}.get(kind, kind.__name__)) from None
+        raise ValueError({int: "an integer", float: "a number"}.get(kind, kind.__name__)) from None

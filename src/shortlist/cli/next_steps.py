@@ -1,4 +1,4 @@
-"""Commands and files for the user to go on with: they work as they are printed."""
+"""Next commands and config files for the user. They work as printed."""
 
 import json
 import shlex
@@ -15,22 +15,22 @@ _WIDTH = 96
 
 
 def program() -> str:
-    """How to call this program again: by its name where the shell finds it, else by its path."""
+    """Return how to call this program: by name if the shell finds it, else by path."""
     import shutil
     import sys
     from pathlib import Path
 
     called = Path(sys.argv[0])
-    found = shutil.which("shortlist")
-    if called.name != "shortlist" or (found is not None and Path(found).resolve() == called.resolve()):
+    on_path = shutil.which("shortlist")
+    if called.name != "shortlist" or (on_path is not None and Path(on_path).resolve() == called.resolve()):
         return "shortlist"
     return shlex.quote(str(called))
 
 
-def worth_telling(
+def relevant_settings(
     recommender: "type[Recommender]", settings: Mapping[str, Any], searched: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Those of the settings that were searched, or that are not as they are by default."""
+    """Return the settings that were searched or differ from the defaults."""
     defaults = {field.name: field.default for field in fields(recommender)}
     return {name: value for name, value in settings.items() if name in searched or value != defaults[name]}
 
@@ -43,49 +43,52 @@ def fit_commands(
     searched: Collection[str],
     out: str,
 ) -> list[list[str]]:
-    """The commands that fit what a search has found: first the model that it begins from, if any."""
-    name, place, commands = recommender.__name__.lower(), None, []
+    """Return the commands that fit the result of a search. A warm start needs its smaller model first."""
+    name, start_dir, commands = recommender.__name__.lower(), None, []
     if start is not None:
-        place = start_place(out)
-        commands.append(fit_command(source, name, worth_telling(recommender, start, searched), place))
-    told = worth_telling(recommender, settings, searched)
-    return [*commands, fit_command(source, name, told, out, place)]
+        start_dir = start_path(out)
+        commands.append(fit_command(source, name, relevant_settings(recommender, start, searched), start_dir))
+    chosen = relevant_settings(recommender, settings, searched)
+    return [*commands, fit_command(source, name, chosen, out, start_dir)]
 
 
-def start_place(out: str) -> str:
-    """Where the model is saved that the one at `out` begins from."""
+def start_path(out: str) -> str:
+    """Return the directory of the smaller model that the model at `out` starts from."""
     return f"{out}-start"
 
 
 def fit_command(
     source: EventSource, model: str, settings: Mapping[str, Any], out: str, start: str | None = None
 ) -> list[str]:
-    """`shortlist fit …` with these settings, in parts that belong together."""
-    options = [("--context", one) for one in source.context]
+    """Return `shortlist fit …` with these settings, as a list of parts that must not be split."""
+    options = [("--context", column) for column in source.context]
     named = _named(source)
     options += [(f"--{key.replace('_', '-')}", str(value)) for key, value in named.items()]
     options += [("--model", model), *(("--set", f"{name}={_typed(value)}") for name, value in settings.items())]
     options += [("--start", start)] if start is not None else []
     options.append(("--out", out))
-    return [f"{program()} fit {shlex.quote(source.data)}", *(f"{one} {shlex.quote(text)}" for one, text in options)]
+    return [
+        f"{program()} fit {shlex.quote(source.data)}",
+        *(f"{option} {shlex.quote(text)}" for option, text in options),
+    ]
 
 
 def lines(command: list[str]) -> list[str]:
-    """A command over several lines of a shell, none of them longer than need be."""
-    found = [command[0]]
+    """Return a shell command, wrapped into several lines."""
+    wrapped = [command[0]]
     for part in command[1:]:
-        if len(found[-1]) + len(part) + 3 > _WIDTH:
-            found[-1] += " \\"
-            found.append(f"  {part}")
+        if len(wrapped[-1]) + len(part) + 3 > _WIDTH:
+            wrapped[-1] += " \\"
+            wrapped.append(f"  {part}")
         else:
-            found[-1] += f" {part}"
-    return found
+            wrapped[-1] += f" {part}"
+    return wrapped
 
 
 def fit_toml(
     source: EventSource, model: str, settings: Mapping[str, Any], out: str, start: str | None = None
 ) -> list[str]:
-    """The same as a file for `--config`."""
+    """Return the lines of an equivalent `--config` file."""
     table: dict[str, Any] = {"data": source.data}
     if source.context:
         table["context"] = source.context if len(source.context) > 1 else source.context[0]
@@ -100,7 +103,7 @@ def fit_toml(
 
 
 def _named(source: EventSource) -> dict[str, Any]:
-    """The options about the data that were given, by their names."""
+    """Return the given options about the data, by name."""
     named = {
         "item": source.item,
         "weight": source.weight,

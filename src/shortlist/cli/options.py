@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options shared by several commands."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,7 @@ from shortlist.cli.config import read_config
 
 
 class Aggregate(StrEnum):
-    """What a repeated pair weighs."""
+    """How to combine repeated events of the same context and item."""
 
     SUM = "sum"
     COUNT = "count"
@@ -18,7 +18,7 @@ class Aggregate(StrEnum):
 
 
 class OnBad(StrEnum):
-    """What becomes of rows that cannot be used."""
+    """How to handle bad rows."""
 
     RAISE = "raise"
     DROP = "drop"
@@ -34,14 +34,14 @@ class Format(StrEnum):
 
 
 class Unknown(StrEnum):
-    """What becomes of ids that the model does not know."""
+    """How to handle unknown ids."""
 
     RAISE = "raise"
     SKIP = "skip"
 
 
 class UnknownContext(StrEnum):
-    """What becomes of contexts that the model does not know."""
+    """How to handle unknown contexts."""
 
     RAISE = "raise"
     SKIP = "skip"
@@ -54,30 +54,30 @@ AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print one JSON document and nothing else on standard output; an error is JSON on standard error.",
+        help="Print the result as one JSON document on standard output; print errors as JSON on standard error.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="How many threads to use; all CPUs by default.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. Default: all CPUs.")]
 Config = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help=r"A TOML file with options and arguments: a table per command, such as \[fit], and above them keys for "
-        "all. What is typed wins; paths are as if typed.",
+        help=r"Read options from this TOML file: one table per command, such as \[fit]; keys above the tables apply to "
+        "all commands. Options on the command line win. Relative paths start from the current folder.",
         is_eager=True,
         callback=read_config,
         show_default=False,
     ),
 ]
-Count = Annotated[int, typer.Option("-n", min=1, help="How many items.")]
+Count = Annotated[int, typer.Option("-n", min=1, help="Number of items per list.")]
 
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A CSV, TSV, Parquet or JSONL file, a folder of such files, a pattern in quotes ('events/*.csv'), public "
-        "data as it was published (ml-1m/), or the name of bundled data (online-retail).",
+        help="A CSV, TSV, Parquet or JSONL file; a folder of such files; a quoted pattern ('events/*.csv'); a public "
+        "data set in its original layout (ml-1m/); or the name of a bundled data set (online-retail).",
         show_default=False,
         autocompletion=completion.data,
     ),
@@ -86,43 +86,59 @@ Context = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column that says who; given twice, a context is a pair of both.",
+        help="User column; repeat for compound contexts, such as user and weekday.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),
 ]
-Item = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the item.", rich_help_panel=_COLUMNS)]
+Item = Annotated[str | None, typer.Option(metavar="COLUMN", help="Item column.", rich_help_panel=_COLUMNS)]
 Weight = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of the weight, if there is one.", rich_help_panel=_COLUMNS)
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Weight column, such as a quantity. Default: no weights; every event counts once.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
 ]
 Time = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of the time: dates or numbers.", rich_help_panel=_COLUMNS)
+    str | None,
+    typer.Option(metavar="COLUMN", help="Time column: dates, timestamps or numbers.", rich_help_panel=_COLUMNS),
 ]
 Aggregated = Annotated[
     Aggregate | None,
     typer.Option(
         "--aggregate",
-        help="What a repeated pair weighs: the sum by default, and of published ratings the latest.",
+        help="How to combine repeated events of the same user and item. Default: sum; for published ratings, latest.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),
 ]
 Bad = Annotated[
     OnBad,
-    typer.Option("--on-bad", help="Rows without an id, with a negative weight and the like.", rich_help_panel=_COLUMNS),
+    typer.Option(
+        "--on-bad",
+        help="How to handle bad rows (missing id, negative weight, …): stop with an error, or drop them.",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 FileFormat = Annotated[
     Format | None,
-    typer.Option("--format", help="Where the file's name does not say it.", rich_help_panel=_COLUMNS),
+    typer.Option("--format", help="File format. Default: taken from the file name.", rich_help_panel=_COLUMNS),
 ]
 Separator = Annotated[
-    str | None, typer.Option(help=r"Between the fields of a text file; \t is a tab.", rich_help_panel=_COLUMNS)
+    str | None,
+    typer.Option(
+        help=r"Field separator of a text file, one character; \t is a tab. Default: , for CSV and a tab for TSV.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
 ]
 Layout = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Of public data, where it is not recognised; shortlist datasets lists the layouts.",
+        help="Layout of a public data set, if it is not detected. List all layouts with: shortlist datasets.",
         rich_help_panel=_COLUMNS,
         show_default=False,
         autocompletion=completion.layouts,
@@ -131,43 +147,51 @@ Layout = Annotated[
 MinRating = Annotated[
     float | None,
     typer.Option(
-        help="Of public data with ratings: take those from this one on; all by default.",
+        help="For public ratings: keep only ratings of at least this value. Default: keep all.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),
 ]
-_FEATURES = "What is known of items and contexts (factorizationmachine, featureials)"
+_FEATURES = "Features of items and contexts (factorizationmachine and featureials only)"
 ItemFeatures = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Features of items: a file with their id, under the name it has in the data, and a column for each "
-        "feature. Items that nobody has had come into the catalogue.",
+        help="File of item features: an id column with the same name as in the data, and one column per feature. "
+        "Items without events are added to the catalogue.",
         rich_help_panel=_FEATURES,
         show_default=False,
     ),
 ]
 ContextFeatures = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Likewise of contexts.", rich_help_panel=_FEATURES, show_default=False),
+    typer.Option(
+        metavar="FILE",
+        help="File of context (user) features, in the same format.",
+        rich_help_panel=_FEATURES,
+        show_default=False,
+    ),
 ]
 Tags = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=SEPARATOR",
-        help="A column of either file with several values a cell, and what is between them, such as 'genres=|'; may be "
-        "repeated.",
+        help="A feature column with several values per cell, and the separator between them, such as 'genres=|'; may "
+        "be repeated.",
         rich_help_panel=_FEATURES,
         show_default=False,
     ),
 ]
-MODELS = tuple(completion.SETTINGS)  # the registry itself would load NumPy and more
-UnknownIds = Annotated[Unknown, typer.Option("--unknown", help="Ids that the model does not know.")]
+MODELS = tuple(completion.SETTINGS)  # importing the registry would load NumPy and more
+UnknownIds = Annotated[
+    Unknown, typer.Option("--unknown", help="How to handle unknown ids: raise an error or skip them.")
+]
 UnknownContexts = Annotated[
     UnknownContext,
     typer.Option(
         "--unknown",
-        help="Ids that the model does not know; of contexts with several parts, a part may count as an average one.",
+        help="How to handle unknown ids: raise an error, skip them, or (compound contexts only) use the average "
+        "for an unknown part.",
     ),
 ]
 Settings = Annotated[
@@ -175,7 +199,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the model; may be repeated. With several models ials.dim=64, and so on.",
+        help="A model setting, such as dim=64; may be repeated. With several models, name the model too: ials.dim=64.",
         show_default=False,
         autocompletion=completion.settings,
     ),

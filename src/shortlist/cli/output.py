@@ -1,4 +1,4 @@
-"""What a command says: its result on standard output, as tables or as JSON, and notes on standard error."""
+"""Print results to standard output, as tables or JSON, and notes to standard error."""
 
 import json
 import math
@@ -13,10 +13,10 @@ from shortlist.cli.safe_text import shown
 
 
 class Output:
-    """The two streams of a command.
+    """Writer for both output streams of a command.
 
-    On a terminal tables are drawn to fit its width; elsewhere they are aligned lines, as long as they need to
-    be. With `--json` standard output holds one JSON document and nothing else.
+    On a terminal, tables fit its width. Elsewhere they are aligned lines of any length. With `--json`, standard output
+    holds exactly one JSON document.
     """
 
     def __init__(self, ctx: typer.Context, *, as_json: bool, quiet: bool) -> None:
@@ -29,12 +29,12 @@ class Output:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def document(self, content: dict[str, Any]) -> None:
-        """Print the one JSON document; what is not a number becomes null."""
+        """Print the JSON document. NaN and infinity become null."""
         ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
         sys.stdout.write(json.dumps(_plain(content), ensure_ascii=ascii_only, indent=2, allow_nan=False) + "\n")
 
     def line(self, text: str = "") -> None:
-        """Print a line as it is."""
+        """Print one line."""
         sys.stdout.write(shown(text) + "\n")
 
     def title(self, text: str) -> None:
@@ -48,7 +48,7 @@ class Output:
             self.line(text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Collection[str] = ()) -> None:
-        """Print rows under their columns; the columns in `right` are aligned on the right."""
+        """Print a table. Columns named in `right` are right-aligned."""
         cells = [[shown(cell) for cell in row] for row in rows]
         heads = [shown(column) for column in columns]
         if sys.stdout.isatty():
@@ -59,7 +59,7 @@ class Output:
             self._aligned([heads, *cells], [column in right for column in columns])
 
     def facts(self, pairs: Sequence[tuple[str, object]]) -> None:
-        """Print names with their values, a line each."""
+        """Print name-value pairs, one per line."""
         cells = [[shown(name), shown(value)] for name, value in pairs]
         if sys.stdout.isatty():
             from shortlist.cli.terminal_tables import draw_facts
@@ -81,13 +81,13 @@ class Output:
     # --- notes and progress ------------------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Say on standard error what is going on."""
+        """Print a note to standard error, unless `quiet`."""
         if not self.quiet:
             sys.stderr.write(shown(text) + "\n")
 
 
 class Stopwatch:
-    """Measures the block it is the context of, without the time in which kernels are compiled.
+    """A context manager that measures the time of its block, without the time to compile kernels.
 
     >>> with Stopwatch() as watch:
     ...     pass
@@ -109,7 +109,7 @@ class Stopwatch:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has neither tuples nor NaN."""
+    """Replace tuples by lists and non-finite numbers by None, because JSON has neither."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from shortlist.recommenders.base import Recommender
     from shortlist.recommenders.recommendations import Recommendations
 
-_LIST = "ids with commas between, or @FILE with one id a line"
-Allow = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Only these items: {_LIST}.", show_default=False)]
-Deny = Annotated[str | None, typer.Option(metavar="ITEMS", help=f"Never these items: {_LIST}.", show_default=False)]
-KeepSeen = Annotated[bool, typer.Option("--keep-seen", help="Do not leave out items of the history.")]
+_LIST = "comma-separated ids, or @FILE with one id per line"
+Allow = Annotated[
+    str | None, typer.Option(metavar="ITEMS", help=f"Return only these items: {_LIST}.", show_default=False)
+]
+Deny = Annotated[
+    str | None, typer.Option(metavar="ITEMS", help=f"Never return these items: {_LIST}.", show_default=False)
+]
+KeepSeen = Annotated[bool, typer.Option("--keep-seen", help="Also return items that are already in the history.")]
 
 
 def recommend(
@@ -26,13 +30,15 @@ def recommend(
     model: opt.ModelPath,
     contexts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CONTEXT", help="Ids from the training data; a pair as u1,mon.", show_default=False),
+        typer.Argument(
+            metavar="CONTEXT", help="Known contexts (users); write a compound context as u1,mon.", show_default=False
+        ),
     ] = None,
     history: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ITEMS",
-            help=f"Instead of a context, the items someone has had: {_LIST}; may be repeated.",
+            help=f"Items that a user already has, instead of a context: {_LIST}; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +56,7 @@ def recommend(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """The best items for contexts of the training data, or for anyone's history.
+    """Recommend items for known contexts (users), or for any history of items.
 
     For example:
 
@@ -62,56 +68,56 @@ def recommend(
     """
     from shortlist.recommenders.registry import load
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
-    if contexts and history:  # of the two, one may come from the file of --config: then what is typed wins
+    output = Output(ctx, as_json=as_json, quiet=quiet)
+    if contexts and history:  # one of them may come from the --config file; the command line wins
         typed = [ctx.get_parameter_source(name) for name in ("contexts", "history")]
         typed_contexts, typed_history = (source is not None and source.name == "COMMANDLINE" for source in typed)
         contexts = contexts if typed_contexts or not typed_history else None
         history = history if typed_history or not typed_contexts else None
     if bool(contexts) == bool(history):
-        raise typer.BadParameter("give contexts or --history, one of the two", param_hint="CONTEXT")
+        raise typer.BadParameter("pass either contexts or --history", param_hint="CONTEXT")
     picked = slate_of(slate, diversity, strength, pool)
     recommender = load(model)
     filters: dict[str, Any] = {
         "exclude_seen": not keep_seen,
-        "allow": item_filter(recommender, "allow", allow, ctx, say),
-        "deny": item_filter(recommender, "deny", deny, ctx, say),
+        "allow": item_filter(recommender, "allow", allow, ctx, output),
+        "deny": item_filter(recommender, "deny", deny, ctx, output),
         "slate": picked,
         "threads": threads,
     }
     skipped: list[str] = []
     if history:
         if unknown is opt.UnknownContext.AVERAGE:
-            raise typer.BadParameter("an average is for contexts, not for histories", param_hint="--unknown")
-        had = []
+            raise typer.BadParameter("average works only for contexts, not for --history", param_hint="--unknown")
+        histories = []
         for text in history:
-            ids, more = parsed(recommender.items_, listed(text), "item", opt.Unknown(unknown.value))
-            had.append(ids)
-            skipped += more
-        answer = recommender.recommend(history=had, n=min(n, len(recommender.items_)), **filters)
+            ids, unknown_ids = parsed(recommender.items_, listed(text), "item", opt.Unknown(unknown.value))
+            histories.append(ids)
+            skipped += unknown_ids
+        answer = recommender.recommend(history=histories, n=min(n, len(recommender.items_)), **filters)
         labels: list[tuple[Any, ...]] = [(text,) for text in history]
         heads: tuple[str, ...] = ("history",)
-        queries = [{"history": ids} for ids in had]
+        queries = [{"history": ids} for ids in histories]
     else:
         average = unknown is opt.UnknownContext.AVERAGE
-        if recommender._composes or average:  # combinations that were not there are answered
+        if recommender._composes or average:  # new combinations of known parts are possible
             ids = [read_id(recommender.contexts_, text, unknown.value) for text in contexts or []]
             answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), unknown=unknown.value, **filters)
             ids = answer.queries
-            skipped = [one if isinstance(one, str) else ",".join(map(str, one)) for one in answer.skipped]
+            skipped = [key if isinstance(key, str) else ",".join(map(str, key)) for key in answer.skipped]
         else:
             ids, skipped = parsed(recommender.contexts_, contexts or [], "context", opt.Unknown(unknown.value))
             answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), **filters)
-        labels = [one if isinstance(one, tuple) else (one,) for one in ids]
+        labels = [key if isinstance(key, tuple) else (key,) for key in ids]
         heads = recommender.contexts_.names
-        queries = [{"context": one} for one in ids]
-    _show(say, answer, heads, labels, recommender.items_.names[0], queries, skipped)
+        queries = [{"context": key} for key in ids]
+    _show(output, answer, heads, labels, recommender.items_.names[0], queries, skipped)
 
 
 def similar(
     ctx: typer.Context,
     model: opt.ModelPath,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM", help="Ids of items.", show_default=False)],
+    items: Annotated[list[str], typer.Argument(metavar="ITEM", help="Item ids.", show_default=False)],
     n: opt.Count = 10,
     allow: Allow = None,
     deny: Deny = None,
@@ -121,7 +127,7 @@ def similar(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """The items nearest to given ones.
+    """Find the items most similar to given items.
 
     For example:
 
@@ -129,40 +135,40 @@ def similar(
     """
     from shortlist.recommenders.registry import load
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     recommender = load(model)
     ids, skipped = parsed(recommender.items_, items, "item", unknown)
     answer = recommender.similar_items(
         ids,
         n=min(n, len(recommender.items_)),
-        allow=item_filter(recommender, "allow", allow, ctx, say),
-        deny=item_filter(recommender, "deny", deny, ctx, say),
+        allow=item_filter(recommender, "allow", allow, ctx, output),
+        deny=item_filter(recommender, "deny", deny, ctx, output),
         threads=threads,
     )
     name = recommender.items_.names[0]
-    _show(say, answer, (name,), [(one,) for one in ids], f"similar {name}", [{"item": one} for one in ids], skipped)
+    _show(output, answer, (name,), [(key,) for key in ids], f"similar {name}", [{"item": key} for key in ids], skipped)
 
 
 def item_filter(
-    recommender: "Recommender", name: str, text: str | None, ctx: typer.Context, say: Output
+    recommender: "Recommender", name: str, text: str | None, ctx: typer.Context, output: Output
 ) -> list[Any] | None:
-    """The ids of a filter, as typed or, of a list in the file of `--config`, as they stand there.
+    """Return the ids of a filter, from the command line or from a list in the `--config` file.
 
-    Those that are not in the catalogue could not be recommended anyway: a note is enough.
+    Unknown ids only cause a note, because they cannot be recommended anyway.
     """
     texts = ctx.obj.stored.lists.get(name) if text is None else listed(text)
     if texts is None:
         return None
-    ids, strange = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
-    if strange:
-        are = "is" if len(texts) == 1 else "are"
-        some = f"{len(strange):,} of {count(len(texts), 'id')}"
-        say.note(f"--{name}: {some} {are} not in the catalogue, such as {strange[0]!r}")
+    ids, unknown_ids = parsed(recommender.items_, texts, "item", opt.Unknown.SKIP)
+    if unknown_ids:
+        verb = "is" if len(texts) == 1 else "are"
+        number = f"{len(unknown_ids):,} of {count(len(texts), 'id')}"
+        output.note(f"--{name}: {number} {verb} not in the catalogue, such as {unknown_ids[0]!r}")
     return ids
 
 
 def _show(
-    say: Output,
+    output: Output,
     answer: "Recommendations",
     heads: tuple[str, ...],
     labels: Sequence[tuple[Any, ...]],
@@ -171,21 +177,21 @@ def _show(
     skipped: list[str],
 ) -> None:
     lists = list(zip(answer.ids, answer.scores))
-    if say.json:
-        found = [
-            {**query, "items": [{"id": one, "score": float(score)} for one, score in zip(ids, scores)]}
+    if output.json:
+        answers = [
+            {**query, "items": [{"id": item_id, "score": float(score)} for item_id, score in zip(ids, scores)]}
             for query, (ids, scores) in zip(queries, lists)
         ]
-        say.document({"answers": found, "skipped": skipped})
+        output.document({"answers": answers, "skipped": skipped})
         return
     if skipped:
-        say.note(f"not known and left out: {', '.join(skipped)}")
+        output.note(f"skipped unknown ids: {', '.join(skipped)}")
     for label, (ids, _) in zip(labels, lists):
         if not ids:
-            say.note(f"{', '.join(map(str, label))}: the filters leave nothing")
+            output.note(f"{', '.join(map(str, label))}: no items left after filtering")
     rows = [
-        [*label, rank, one, f"{score:.4f}"]
+        [*label, rank, item_id, f"{score:.4f}"]
         for label, (ids, scores) in zip(labels, lists)
-        for rank, (one, score) in enumerate(zip(ids, scores), 1)
+        for rank, (item_id, score) in enumerate(zip(ids, scores), 1)
     ]
-    say.table([*heads, "rank", item, "score"], rows, right=["rank", "score"])
+    output.table([*heads, "rank", item, "score"], rows, right=["rank", "score"])

@@ -1,4 +1,4 @@
-"""`--space NAME=LOW..HIGH` and `--space NAME=A,B,C`: where to search, from text. Nothing is evaluated."""
+"""`--space NAME=LOW..HIGH` and `--space NAME=A,B,C`: parse search spaces. No text is executed."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ _LOG = ":log"
 
 
 def read_spaces(recommender: "type[Recommender]", texts: Sequence[str]) -> "dict[str, Dimension]":
-    """What is to be searched, setting by setting, where it is not what the recommender's own space says.
+    """Return the search dimensions that replace those of the recommender's default space, by setting.
 
-    A range is on a log scale where it says so, or where the recommender's own is; the values of a setting that grows
-    grow.
+    A range is on a log scale if the text says so, or if the default range is. Values of an `Increasing` setting are
+    tried in increasing order.
     """
-    found: dict[str, Dimension] = {}
+    dimensions: dict[str, Dimension] = {}
     for text in texts:
         left, equals, values = (part.strip() for part in text.partition("="))
         owner, _, name = left.rpartition(".")
@@ -30,20 +30,20 @@ def read_spaces(recommender: "type[Recommender]", texts: Sequence[str]) -> "dict
                 "regularization=0.001..1 or dim=64,128"
             )
         if owner and owner.lower() != recommender.__name__.lower():
-            raise SettingError(f"--space {text}: {owner!r} is not the model, {recommender.__name__.lower()}")
+            raise SettingError(f"--space {text}: {owner!r} is not the model ({recommender.__name__.lower()})")
         name = new_setting(recommender, name)
-        if name in found:
+        if name in dimensions:
             raise SettingError(f"--space {text}: {name} is given twice")
         try:
-            found[name] = _dimension(recommender, name, values)
+            dimensions[name] = _dimension(recommender, name, values)
         except SettingError as error:
             message = str(error)
             raise SettingError(message if message.startswith("--space") else f"--space {text}: {message}") from None
-    return found
+    return dimensions
 
 
 def described(dimension: "Dimension") -> str:
-    """A dimension in words.
+    """Describe a dimension.
 
     >>> from shortlist.recommenders.search_space import Increasing, Real
     >>> described(Real(1e-4, 0.1, log=True)), described(Increasing(64, 128))
@@ -61,15 +61,15 @@ def described(dimension: "Dimension") -> str:
 def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimension":
     from shortlist.recommenders.search_space import Choice, Increasing, Integer, Real
 
-    own = recommender.space().get(name)
-    when = None if own is None else own.when
+    default = recommender.space().get(name)
+    when = None if default is None else default.when
     if ".." not in text:
-        values = [typed(recommender, name, one.strip(), "--space") for one in text.split(",")]
-        return Increasing(*values) if isinstance(own, Increasing) else Choice(*values, when=when)
-    log = text.endswith(_LOG) or bool(getattr(own, "log", False))
+        values = [typed(recommender, name, value.strip(), "--space") for value in text.split(",")]
+        return Increasing(*values) if isinstance(default, Increasing) else Choice(*values, when=when)
+    log = text.endswith(_LOG) or bool(getattr(default, "log", False))
     low, high = (
-        _number(typed(recommender, name, one.strip(), "--space"), name)
-        for one in text.removesuffix(_LOG).split("..", 1)
+        _number(typed(recommender, name, bound.strip(), "--space"), name)
+        for bound in text.removesuffix(_LOG).split("..", 1)
     )
     if isinstance(low, int) and isinstance(high, int):
         return Integer(low, high, log=log, when=when)
@@ -78,5 +78,5 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
 
 def _number(value: Any, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingError(f"{name} is no number; name the values to try, {name}=A,B,C")
+        raise SettingError(f"{name} is not a number; list the values to try: {name}=A,B,C")
     return value

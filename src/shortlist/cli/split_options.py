@@ -1,4 +1,4 @@
-"""How events are split: the options that say so, and what comes of them."""
+"""Options that define the split of events, and the report about the split."""
 
 import math
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SplitBy(StrEnum):
-    """How events are split."""
+    """How to hold out events."""
 
     TIME = "time"
     LAST = "last"
@@ -28,7 +28,7 @@ class SplitBy(StrEnum):
 
 
 class Repeats(StrEnum):
-    """Whether pairs of the training part count as right answers."""
+    """How to handle test pairs that are already in the training part."""
 
     DROP = "drop"
     KEEP = "keep"
@@ -37,39 +37,46 @@ class Repeats(StrEnum):
 _SPLIT = "Split"
 
 
-def _by(default: str) -> Any:
+def _by(data: str, default: str) -> Any:
     return typer.Option(
-        help="What to ask for: what came after a moment in time, each context's last event, random events, or part "
-        f"of the events of contexts that are held out. {default}",
+        help=f"How to hold out {data} data: the newest events (time), each context's last event (last), random events "
+        f"(random), or part of the events of held-out contexts (contexts). {default}",
         rich_help_panel=_SPLIT,
         show_default=False,
     )
 
 
-By = Annotated[SplitBy | None, _by("By default as published, where there is such a split, else by time.")]
+By = Annotated[SplitBy | None, _by("test", "Default: the published split if there is one, else time.")]
 ValidationBy = Annotated[
     SplitBy | None,
     _by(
-        "By default as published, where a validation part is, else by time, and without times at random. A published "
-        "test stays aside."
+        "validation",
+        "Default: the published validation part if there is one, else time, or random if there are no times. A "
+        "published test is never used.",
     ),
 ]
 Test = Annotated[
     str | None,
     typer.Option(
-        help="The share to ask for, 0.1 by default. By time also the newest stretch (7d; units s, m, h, d, w) or the "
-        "moment (2011-11-01), by last how many events (1 by default), by contexts how many contexts.",
+        help="Size of the held-out part: a fraction, by default 0.1. With time, also a duration (7d; units s, m, h, d, "
+        "w) or a start date (2011-11-01). With last, the number of events per context, by default 1. With contexts, "
+        "also the number of contexts.",
         rich_help_panel=_SPLIT,
     ),
 ]
 Repeated = Annotated[
     Repeats | None,
-    typer.Option(help="Whether pairs of the training part count as right answers.", rich_help_panel=_SPLIT),
+    typer.Option(
+        help="Test pairs that are already in training: drop them, or keep them as correct answers. Default: drop.",
+        rich_help_panel=_SPLIT,
+        show_default=False,
+    ),
 ]
 FoldIn = Annotated[
     float | None,
     typer.Option(
-        help="By contexts: the share of a held-out context's pairs that is shown, 0.8 by default.",
+        help="With --split contexts: fraction of each held-out context's pairs given to the model as history. "
+        "Default: 0.8.",
         rich_help_panel=_SPLIT,
     ),
 ]
@@ -77,7 +84,7 @@ Seed = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Of random splits and of the order of equal scores. A model's own seed is --set seed=1.",
+        help="Seed for random splits and for the order of equal scores. The model has its own seed: --set seed=1.",
         rich_help_panel=_SPLIT,
     ),
 ]
@@ -85,7 +92,7 @@ Seed = Annotated[
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What the options say about the split, once they have been found to go together."""
+    """The validated options about the split."""
 
     by: SplitBy | None
     test: str | None
@@ -95,54 +102,52 @@ class SplitOptions:
 
     def __post_init__(self) -> None:
         if self.by is SplitBy.CONTEXTS and self.repeats is not None:
-            raise typer.BadParameter("a split by contexts has no repeats", param_hint="--repeats")
+            raise typer.BadParameter("cannot be used with a split by contexts", param_hint="--repeats")
         if self.by is not SplitBy.CONTEXTS and self.fold_in is not None:
-            raise typer.BadParameter("it is for --split contexts", param_hint="--fold-in")
+            raise typer.BadParameter("only valid with --split contexts", param_hint="--fold-in")
 
-    def split(self, found: LoadedEvents, data: str, say: Output) -> "Split":
-        """The published split, where there is one and no other is asked for; else one of the events themselves."""
-        if self.by is None and found.split is not None:
+    def split(self, loaded: LoadedEvents, data: str, output: Output) -> "Split":
+        """Return the published split, unless the options ask for another one."""
+        if self.by is None and loaded.split is not None:
             if self.test is not None or self.repeats is not None:
-                message = f"the split is {found.split.protocol}; to make another, pass --split too"
+                message = f"the data has a published split ({loaded.split.protocol}); pass --split to make another one"
                 raise typer.BadParameter(message, param_hint="--test and --repeats")
-            say.note(f"split by {found.split.protocol}")
-            if found.candidates is not None:
-                say.note(
-                    "every item is ranked; figures published for its candidates only cannot be compared with these"
-                )
-            return found.split
-        published = "leave --split out for the published one, or " if found.split is not None else ""
-        return self.own(found, data, self.by or SplitBy.TIME, say, published)
+            output.note(f"split by {loaded.split.protocol}")
+            if loaded.candidates is not None:
+                output.note("all items are ranked; published scores that rank only the candidates are not comparable")
+            return loaded.split
+        published = "omit --split to use the published one, or " if loaded.split is not None else ""
+        return self.make(loaded, data, self.by or SplitBy.TIME, output, published)
 
-    def validation(self, found: LoadedEvents, data: str, say: Output) -> "Split":
-        """A split of the events to learn from, to try settings out on: a published test stays aside.
+    def validation(self, loaded: LoadedEvents, data: str, output: Output) -> "Split":
+        """Return a split of the training events into training and validation events. A published test is never used.
 
-        Where nothing else is asked for it is the published one. Where there is none it is by time; without times at
-        random, or by contexts where the published test is.
+        By default it is the published validation split. If there is none, it is by contexts if the published test is,
+        else by time, or random if there are no times.
         """
         plain = self.by is None and self.test is None and self.repeats is None
-        if plain and found.validation is not None:
-            say.note(f"validation by {found.validation.protocol}")
-            return found.validation
+        if plain and loaded.validation is not None:
+            output.note(f"validation by {loaded.validation.protocol}")
+            return loaded.validation
         by = self.by
         if by is None:
-            by = SplitBy.RANDOM if found.events.times is None else SplitBy.TIME
-            if found.split is not None and found.split.fold_in:
+            by = SplitBy.RANDOM if loaded.events.times is None else SplitBy.TIME
+            if loaded.split is not None and loaded.split.fold_in:
                 by = SplitBy.CONTEXTS
         if by is SplitBy.CONTEXTS and self.repeats is not None:
-            raise typer.BadParameter("a split by contexts has no repeats", param_hint="--repeats")
-        return self.own(found, data, by, say)
+            raise typer.BadParameter("cannot be used with a split by contexts", param_hint="--repeats")
+        return self.make(loaded, data, by, output)
 
-    def own(self, found: LoadedEvents, data: str, by: SplitBy, say: Output, instead: str = "") -> "Split":
-        """A split of the events, whatever was published with them; `instead` is what else there would be."""
-        if found.split is not None:
-            say.note(f"the test of {found.split.protocol} stays aside: the split is made of the other events")
-        if found.layout is not None and found.events.times is None and by in (SplitBy.TIME, SplitBy.LAST):
+    def make(self, loaded: LoadedEvents, data: str, by: SplitBy, output: Output, instead: str = "") -> "Split":
+        """Split the events and ignore any published split. `instead` is extra advice for error messages."""
+        if loaded.split is not None:
+            output.note(f"the published test ({loaded.split.protocol}) is set aside; the split uses the other events")
+        if loaded.layout is not None and loaded.events.times is None and by in (SplitBy.TIME, SplitBy.LAST):
             raise DataError(
-                f"{data}: data in the layout {found.layout} has no times, which --split {by} needs; {instead}pass "
+                f"{data}: data in the layout {loaded.layout} has no times, but --split {by} needs times; {instead}pass "
                 "--split random or --split contexts"
             )
-        return self._of(found.events, by)
+        return self._of(loaded.events, by)
 
     def _of(self, events: "Interactions", by: SplitBy) -> "Split":
         from shortlist.data import splits
@@ -159,25 +164,25 @@ class SplitOptions:
         return splits.held_out_contexts(events, part, fold_in=shown, seed=self.seed)
 
 
-def show_split(split: "Split", say: Output) -> None:
-    """What is learnt from, what is asked for, what was dropped."""
+def show_split(split: "Split", output: Output) -> None:
+    """Print the sizes of the training and test parts, and what was dropped."""
     train, truth = split.train, split.truth
-    say.title(f"Split by {split.protocol}, repeats {'dropped' if split.repeats == 'drop' else 'kept'}")
-    strangers = ", not in train: their history is folded in" if split.fold_in else ""
-    dropped = [f"{count:,} {what}" for what, count in split.dropped.items() if count]
+    output.title(f"Split by {split.protocol}, repeats {'dropped' if split.repeats == 'drop' else 'kept'}")
+    new = "; new contexts, their history is folded in" if split.fold_in else ""
+    dropped = [f"{what}: {number:,}" for what, number in split.dropped.items() if number]
     size = f"{count(train.n_contexts, 'context')} with {count(train.n_items, 'item')}"
-    say.facts(
+    output.facts(
         [
             ("train", f"{count(len(train), 'event')} of {size}"),
-            ("truth", f"{count(len(truth), 'pair')} of {count(truth.n_contexts, 'context')}{strangers}"),
+            ("test", f"{count(len(truth), 'pair')} of {count(truth.n_contexts, 'context')}{new}"),
             ("dropped", dropped[0] if dropped else "nothing"),
-            *(("", one) for one in dropped[1:]),
+            *(("", line) for line in dropped[1:]),
         ]
     )
 
 
 def split_document(split: "Split") -> dict[str, Any]:
-    """The same for JSON."""
+    """Return the sizes of the split for JSON."""
     return {
         "protocol": split.protocol,
         "repeats": split.repeats,
@@ -193,7 +198,7 @@ def split_document(split: "Split") -> dict[str, Any]:
 
 
 def _number_or_text(text: str) -> int | float | str:
-    if re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # Python refuses to read thousands of digits
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text):  # Python refuses integers of thousands of digits
         return int(text)
     try:
         value = float(text)

@@ -1,4 +1,4 @@
-"""Tables on a terminal, whatever its width: text is broken over lines, a number never, and nothing is cut off."""
+"""Draw tables on terminals of any width. Text may wrap, numbers never do, and nothing is truncated."""
 
 from collections.abc import Sequence
 
@@ -8,23 +8,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_LEAST = 10  # characters that a column of text keeps
-_GAP, _TABLE_GAP = 2, 3  # between names and values, between the columns of a table
-_EDGES = 2  # which older versions of Rich count, although nothing is there
+_LEAST = 10  # minimum width of a text column, in characters
+_GAP, _TABLE_GAP = 2, 3  # spaces between names and values, and between table columns
+_EDGES = 2  # older versions of Rich reserve two characters for edges, even without edges
 
 
 def draw_table(heads: list[str], cells: list[list[str]], right: list[bool]) -> None:
-    """Draw rows under their heads, the columns that are `right` aligned on the right.
+    """Draw a table. Columns with True in `right` are right-aligned.
 
-    Where that is too wide for the terminal, a table of numbers is turned over, a row a head; where that is too wide as
-    well, and for other tables, each row is drawn by itself, a line a head.
+    If a table of numbers is too wide for the terminal, it is transposed. If that is too wide as well, or if the table
+    has text columns, each row becomes its own list of name-value lines.
     """
     console = Console(highlight=False)
     if _drawn(console, heads, cells, right):
         return
     if cells and all(right[1:]):
-        turned = [list(row) for row in zip(heads, *cells)]
-        if _drawn(console, turned[0], turned[1:], [False] + [True] * len(cells)):
+        transposed = [list(row) for row in zip(heads, *cells)]
+        if _drawn(console, transposed[0], transposed[1:], [False] + [True] * len(cells)):
             return
     for k, row in enumerate(cells):
         if k:
@@ -33,11 +33,11 @@ def draw_table(heads: list[str], cells: list[list[str]], right: list[bool]) -> N
 
 
 def draw_facts(pairs: Sequence[Sequence[str]]) -> None:
-    """Draw names with their values, in two columns where both have room."""
+    """Draw name-value pairs, in two columns if both fit."""
     console = Console(highlight=False)
     names = max((cell_len(name) for name, _ in pairs), default=0)
-    room = console.width - names - _GAP - _EDGES
-    if room < min(max((_longest_word(value) for _, value in pairs), default=0), 2 * _LEAST):
+    width = console.width - names - _GAP - _EDGES
+    if width < min(max((_longest_word(value) for _, value in pairs), default=0), 2 * _LEAST):
         for name, value in pairs:
             console.print(Text.assemble((name, "dim"), ": " if name else "", value), overflow="fold")
         return
@@ -50,7 +50,7 @@ def draw_facts(pairs: Sequence[Sequence[str]]) -> None:
 
 
 def _drawn(console: Console, heads: list[str], cells: list[list[str]], right: list[bool]) -> bool:
-    """Draw the table, if the terminal has room for it."""
+    """Draw the table if it fits the terminal. Return whether it was drawn."""
     natural = [max(1, *map(cell_len, column)) for column in zip(heads, *cells)]
     widths = _widths(natural, right, console.width - _TABLE_GAP * (len(heads) - 1) - _EDGES)
     if widths is None:
@@ -64,17 +64,17 @@ def _drawn(console: Console, heads: list[str], cells: list[list[str]], right: li
     return True
 
 
-def _widths(natural: list[int], right: list[bool], room: int) -> list[int] | None:
-    """Widths that fit into the room: text gives way, the widest first, and numbers do not; None where it is too narrow.
+def _widths(natural: list[int], right: list[bool], available: int) -> list[int] | None:
+    """Return column widths that fit, or None if there is too little space. Only text columns shrink, the widest first.
 
     >>> _widths([30, 20, 6], [False, False, True], 40)
     [17, 17, 6]
     """
     least = [width if on_right else min(width, _LEAST) for width, on_right in zip(natural, right)]
-    if sum(least) > room:
+    if sum(least) > available:
         return None
-    widths = [min(width, room) for width in natural]
-    while sum(widths) > room:
+    widths = [min(width, available) for width in natural]
+    while sum(widths) > available:
         widest = max((k for k, width in enumerate(widths) if width > least[k]), key=widths.__getitem__)
         widths[widest] -= 1
     return widths

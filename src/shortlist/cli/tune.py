@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shortlist._phrases import count
 from shortlist.cli import completion
 from shortlist.cli import options as opt
 from shortlist.cli.events import EventSource
-from shortlist.cli.fit import check_target, fit_tuned, to_learn_from
+from shortlist.cli.fit import check_target, fit_tuned, training_events
 from shortlist.cli.model_settings import settings_of
-from shortlist.cli.next_steps import fit_commands, fit_toml, lines, start_place, worth_telling
+from shortlist.cli.next_steps import fit_commands, fit_toml, lines, relevant_settings, start_path
 from shortlist.cli.output import Output
 from shortlist.cli.space_options import described, read_spaces
 from shortlist.cli.split_options import FoldIn, Repeated, SplitOptions, Test, ValidationBy, show_split, split_document
@@ -23,18 +24,24 @@ if TYPE_CHECKING:
     from shortlist.tuning import Trial, Tuned
 
 _SEARCH = "Search"
-_SHOWN = 3  # of the best trials
+_SHOWN = 3  # number of best trials in the table
 _TABLES = (".csv", ".parquet")
-_INTERRUPTED = "the result is the best so far; with --study FILE the same command would go on from here"
+_INTERRUPTED = "the result is the best so far; pass --study FILE to be able to resume a search"
 
 Trials = Annotated[
     int | None,
-    typer.Option(min=1, help="How many settings to try, those of earlier calls included.", rich_help_panel=_SEARCH),
+    typer.Option(
+        min=1,
+        help="Number of settings to try, including earlier runs with the same --study. Default: 40, or no limit with "
+        "--minutes.",
+        rich_help_panel=_SEARCH,
+        show_default=False,
+    ),
 ]
 Minutes = Annotated[
     float | None,
     typer.Option(
-        help="How long to search, earlier calls included.",
+        help="Search time in minutes, including earlier runs with the same --study. Default: no limit.",
         rich_help_panel=_SEARCH,
         show_default=False,
     ),
@@ -56,14 +63,14 @@ def tune(
     min_rating: opt.MinRating = None,
     model: Annotated[
         str,
-        typer.Option(metavar="NAME", help=f"One of {', '.join(opt.MODELS)}.", autocompletion=completion.models),
+        typer.Option(metavar="NAME", help=f"Model to tune: {', '.join(opt.MODELS)}.", autocompletion=completion.models),
     ] = "ials",
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A setting that is not searched but has this value; may be repeated.",
+            help="Fix a setting to this value instead of searching it; may be repeated.",
             show_default=False,
             autocompletion=completion.settings,
         ),
@@ -72,8 +79,9 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUES",
-            help="Where to search a setting, instead of where the model would: a range, regularization=0.001..1, with "
-            ":log behind it on a log scale, or values, dim=64,128,256; may be repeated.",
+            help="Values to search for a setting, instead of the model's default ones: a range such as "
+            "regularization=0.001..1 (end it with :log for a log scale), or a list such as dim=64,128,256; may be "
+            "repeated.",
             rich_help_panel=_SEARCH,
             show_default=False,
             autocompletion=completion.settings,
@@ -81,7 +89,7 @@ def tune(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="By which settings are good.", rich_help_panel=_SEARCH, autocompletion=completion.metric),
+        typer.Option(help="Metric to optimise.", rich_help_panel=_SEARCH, autocompletion=completion.metric),
     ] = "ndcg@20",
     trials: Trials = None,
     minutes: Minutes = None,
@@ -89,34 +97,37 @@ def tune(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Every trial is kept in this file, and the same command goes on from there after a break. By default "
-            "DIR.study where --out names DIR, until the model is saved.",
+            help="File for the trials. Run the same command again to resume. Default with --out DIR: DIR.study, which "
+            "is deleted once the model is saved.",
             rich_help_panel=_SEARCH,
             show_default=False,
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="How many trials run at a time; they share the threads.", rich_help_panel=_SEARCH)
+        int,
+        typer.Option(
+            min=1, help="Number of trials to run in parallel; they share the threads.", rich_help_panel=_SEARCH
+        ),
     ] = 1,
     sample: Annotated[
         int,
         typer.Option(
             min=0,
-            help="How many contexts of the validation are asked for after each epoch; 0 for all of them.",
+            help="Number of validation contexts (users) to evaluate after each epoch; 0 for all.",
             rich_help_panel=_SEARCH,
         ),
     ] = 5000,
     patience: Annotated[
         int,
         typer.Option(
-            min=1, help="After how many evaluations without a better one a trial stops.", rich_help_panel=_SEARCH
+            min=1, help="Stop a trial after this many evaluations without improvement.", rich_help_panel=_SEARCH
         ),
     ] = 3,
     cold: Annotated[
         bool,
         typer.Option(
             "--cold",
-            help="Begin every trial from nothing, also where a smaller model is there to begin from.",
+            help="Disable warm starts: never start a trial from a smaller fitted model.",
             rich_help_panel=_SEARCH,
         ),
     ] = False,
@@ -124,7 +135,7 @@ def tune(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A table of all trials, .csv or .parquet.",
+            help="Write a table of all trials to this .csv or .parquet file.",
             rich_help_panel=_SEARCH,
             show_default=False,
         ),
@@ -133,7 +144,7 @@ def tune(
         int,
         typer.Option(
             min=0,
-            help="Of the search and of random splits. A model's own seed is --set seed=1.",
+            help="Seed for the search and for random splits. The model has its own seed: --set seed=1.",
             rich_help_panel=_SEARCH,
         ),
     ] = 0,
@@ -145,20 +156,20 @@ def tune(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Fit the best settings to all events and save the model to this directory; a Shortlist model that is "
-            "there is replaced.",
+            help="Fit the model with the best settings to all events and save it to this directory. An existing "
+            "Shortlist model there is replaced.",
             show_default=False,
         ),
     ] = None,
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="Search only: fit and save nothing, also where --out names a place.")
+        bool, typer.Option("--no-refit", help="Only search: do not fit or save a model, even with --out.")
     ] = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    r"""Search good settings of a model on a validation part of the events; fit the best to all of them.
+    r"""Find the best settings of a model on held-out validation events, then fit the model to all events.
 
     For example:
 
@@ -169,38 +180,42 @@ def tune(
     """
     from shortlist.recommenders.fit_options import FitOptions
     from shortlist.tuning.optuna_adapter import optuna
-    from shortlist.tuning.problem import searched
+    from shortlist.tuning.problem import effective_space
     from shortlist.tuning.tune import tune as search
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     source = EventSource.of(ctx.params)
     splitting = SplitOptions(split, test, repeats, fold_in, seed)
-    ((kind, fixed),) = settings_of([model], settings or [], ctx.obj.stored)
-    own = read_spaces(kind, space or [])
-    if both := [name for name in own if name in fixed]:
-        raise SettingError(f"{both[0]} has a value by --set and is searched by --space; leave one of the two out")
-    FitOptions(metric=metric, patience=patience)  # refuses what makes no sense
+    ((model_class, fixed),) = settings_of([model], settings or [], ctx.obj.stored)
+    dimensions = read_spaces(model_class, space or [])
+    if both := [name for name in dimensions if name in fixed]:
+        raise SettingError(f"{both[0]} is given by both --set and --space; drop one of them")
+    FitOptions(metric=metric, patience=patience)  # raises an error for invalid values
     seconds = in_seconds(minutes)
     saving = out is not None and not no_refit
-    kept = study or (None if out is None else f"{out.rstrip(os.sep)}.study")
+    study_path = study or (None if out is None else f"{out.rstrip(os.sep)}.study")
     if saving and out is not None:
         check_target(out)
-    check_file(kept, "--study")
+    check_file(study_path, "--study")
     check_table(trials_out)
-    if kept is not None and trials_out is not None and os.path.realpath(kept) == os.path.realpath(trials_out):
-        raise StorageError(f"--trials-out: '{trials_out}' is the study itself; name another file")
-    optuna()  # or an error that says how to get it
-    template = kind(**fixed)
-    found = source.read(say)
-    parts = splitting.validation(found, data, say)
+    if (
+        study_path is not None
+        and trials_out is not None
+        and os.path.realpath(study_path) == os.path.realpath(trials_out)
+    ):
+        raise StorageError(f"--trials-out: '{trials_out}' is also the study; choose another file")
+    optuna()  # raises an error that says how to install it
+    template = model_class(**fixed)
+    loaded = source.read(output)
+    parts = splitting.validation(loaded, data, output)
     weighted = parts.train.by_context.values is not None
-    chosen = searched(template, {**own, **dict.fromkeys(fixed)}, weighted)
-    if not chosen:
-        raise SettingError(f"{kind.__name__} has nothing to search; use shortlist fit")
-    if kept is None:
-        say.note("the trials are not kept: after a break the search begins anew, unless --study names a file for them")
-    elif os.path.exists(kept):
-        say.note(f"going on from {kept}")
+    search_space = effective_space(template, {**dimensions, **dict.fromkeys(fixed)}, weighted)
+    if not search_space:
+        raise SettingError(f"{model_class.__name__} has no settings to search; use shortlist fit")
+    if study_path is None:
+        output.note("the trials are not saved; pass --study FILE to be able to resume the search")
+    elif os.path.exists(study_path):
+        output.note(f"resuming from {study_path}")
     try:
         tuned = search(
             template,
@@ -208,8 +223,8 @@ def tune(
             metric=metric,
             trials=trials,
             seconds=seconds,
-            space={**own, **dict.fromkeys(fixed)},
-            study=kept,
+            space={**dimensions, **dict.fromkeys(fixed)},
+            study=study_path,
             seed=seed,
             workers=workers,
             threads=threads,
@@ -223,26 +238,26 @@ def tune(
             write_table(tuned, trials_out)
         refit_seconds = None
         if saving and out is not None:
-            events = to_learn_from(found, say)
-            recommender, refit_seconds = fit_tuned(kind, tuned.settings, tuned.start, events, say, threads)
+            events = training_events(loaded, output)
+            recommender, refit_seconds = fit_tuned(model_class, tuned.settings, tuned.start, events, output, threads)
             recommender.save(out)
-            if study is None and kept is not None:
-                remove_study(kept)
+            if study is None and study_path is not None:
+                remove_study(study_path)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(kept)) from None
-    told = worth_telling(kind, tuned.settings, tuned.best.settings)
-    place = out or f"models/{model.lower()}"
-    commands = fit_commands(source, kind, tuned.settings, tuned.start, tuned.best.settings, place)
-    toml = fit_toml(source, model.lower(), told, place, None if tuned.start is None else start_place(place))
-    if say.json:
-        say.document(
+        raise KeyboardInterrupt(resume_hint(study_path)) from None
+    chosen = relevant_settings(model_class, tuned.settings, tuned.best.settings)
+    target = out or f"models/{model.lower()}"
+    commands = fit_commands(source, model_class, tuned.settings, tuned.start, tuned.best.settings, target)
+    toml = fit_toml(source, model.lower(), chosen, target, None if tuned.start is None else start_path(target))
+    if output.json:
+        output.document(
             {
-                "data": found.summary(),
+                "data": loaded.summary(),
                 "split": split_document(parts),
-                **_document(tuned, chosen),
+                **_document(tuned, search_space),
                 "refit_seconds": refit_seconds,
                 "path": out if saving else None,
-                "study": kept if kept is not None and os.path.exists(kept) else None,
+                "study": study_path if study_path is not None and os.path.exists(study_path) else None,
                 "command": " && ".join(" ".join(command) for command in commands),
                 "toml": "\n".join(toml) + "\n",
             }
@@ -250,114 +265,114 @@ def tune(
         if tuned.interrupted:
             raise KeyboardInterrupt(_INTERRUPTED)
         return
-    show_split(parts, say)
-    say.line()
-    _show(tuned, chosen, say)
-    say.line()
+    show_split(parts, output)
+    output.line()
+    _show(tuned, search_space, output)
+    output.line()
     if refit_seconds is not None:
-        say.line(f"Fitted to all events in {refit_seconds:.1f} s and saved to {out}. The same again:")
+        output.line(f"Fitted to all events in {refit_seconds:.1f} s and saved to {out}. To repeat this:")
     else:
-        say.line("To fit a model with the best settings to all events:")
-    say.line()
+        output.line("To fit a model with the best settings to all events:")
+    output.line()
     for command in commands:
-        for one in lines(command):
-            say.line(one)
-    say.line()
-    say.line("# or in a file for --config" if tuned.start is None else "# or, for the last one, in a file for --config")
-    for one in toml:
-        say.line(one)
+        for line in lines(command):
+            output.line(line)
+    output.line()
+    output.line("# or, as a --config file" if tuned.start is None else "# or, for the last command, as a --config file")
+    for line in toml:
+        output.line(line)
     if tuned.interrupted:
         raise KeyboardInterrupt(_INTERRUPTED)
 
 
 def in_seconds(minutes: float | None) -> float | None:
-    """The same in seconds, where it is any time at all."""
+    """Convert minutes to seconds."""
     if minutes is not None and not 0 < minutes < float("inf"):
-        raise typer.BadParameter(f"{minutes:g} is no time; expected more than 0", param_hint="--minutes")
+        raise typer.BadParameter(f"{minutes:g}; expected a number of minutes > 0", param_hint="--minutes")
     return None if minutes is None else 60 * minutes
 
 
 def check_file(path: str | None, option: str) -> None:
-    """Refuse, before any work is done, a place where no file can be."""
+    """Raise an error if this file cannot be written."""
     from shortlist.storage import check_writable
 
     if path is None:
         return
-    place = Path(os.path.abspath(path))
-    if place.is_dir():
-        raise StorageError(f"{option}: '{path}' is a directory; name a file")
-    if place.exists() and not os.access(place, os.R_OK | os.W_OK):
-        raise StorageError(f"{option}: '{path}' cannot be written to; name another file")
-    if not place.exists():
-        check_writable(place.parent)
+    file = Path(os.path.abspath(path))
+    if file.is_dir():
+        raise StorageError(f"{option}: '{path}' is a directory; choose a file")
+    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+        raise StorageError(f"{option}: '{path}' is not writable; choose another file")
+    if not file.exists():
+        check_writable(file.parent)
 
 
 def check_table(path: str | None) -> None:
-    """The same for a table of trials."""
+    """Raise an error if no table of trials can be written to this file."""
     if path is not None and Path(path).suffix.lower() not in _TABLES:
         raise typer.BadParameter(f"{path}: expected a name that ends in .csv or .parquet", param_hint="--trials-out")
     check_file(path, "--trials-out")
 
 
 def write_table(tuned: "Tuned", path: str) -> None:
-    """All trials, a row each."""
-    place = Path(path)
+    """Write a table of all trials, one row each."""
+    file = Path(path)
     table = tuned.to_polars()
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.suffix.lower() == ".csv":
-            table.write_csv(place)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix.lower() == ".csv":
+            table.write_csv(file)
         else:
-            table.write_parquet(place)
+            table.write_parquet(file)
     except OSError as error:
-        raise StorageError(f"cannot write '{path}': {error.strerror or error}; name another file") from error
+        raise StorageError(f"cannot write '{path}': {error.strerror or error}; choose another file") from error
 
 
 def remove_study(path: str) -> None:
-    """A study that is of no more use, with the checkpoints of trials that were cut off."""
+    """Delete a study and the checkpoints of its interrupted trials."""
     import glob
     import shutil
 
-    for one in glob.glob(f"{glob.escape(path)}.trial-*"):
-        shutil.rmtree(one, ignore_errors=True)
+    for checkpoint in glob.glob(f"{glob.escape(path)}.trial-*"):
+        shutil.rmtree(checkpoint, ignore_errors=True)
     Path(path).unlink(missing_ok=True)
 
 
-def how_to_go_on(study: str | None, place: str = "FILE") -> str:
-    """What becomes of a search that is interrupted."""
+def resume_hint(study: str | None, metavar: str = "FILE") -> str:
+    """Say how to resume an interrupted search."""
     if study is None:
-        return f"nothing was kept; with --study {place} the same command would go on from here"
-    return f"every trial so far is in {study}; the same command goes on from there"
+        return f"nothing was saved; pass --study {metavar} to be able to resume"
+    return f"all trials so far are in {study}; run the same command again to resume"
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def best_trials(tuned: "Tuned", most: int) -> "list[Trial]":
-    """Of those that can be the best, the best first."""
-    return sorted((one for one in tuned.trials if one.counts), key=lambda one: one.place, reverse=True)[:most]
+    """Return the best complete trials, best first."""
+    return sorted((trial for trial in tuned.trials if trial.counts), key=lambda trial: trial.place, reverse=True)[:most]
 
 
-def _show(tuned: "Tuned", space: "Space", say: Output) -> None:
-    """The best trials, where was searched, what mattered, what failed."""
+def _show(tuned: "Tuned", space: "Space", output: Output) -> None:
+    """Print the best trials, the search space, the importance of settings, and failures."""
     best = best_trials(tuned, _SHOWN)
-    heads = [f"trial {one.number}" + ("" if one.start is None else f" from {one.start}") for one in best]
-    share = "matters" if tuned.importance else ""
-    rows: list[list[str]] = [[tuned.metric, "", "", *(f"{one.value:.4f}" for one in best)]]
+    heads = [f"trial {trial.number}" + ("" if trial.start is None else f" from {trial.start}") for trial in best]
+    importance = "importance" if tuned.importance else ""
+    rows: list[list[str]] = [[tuned.metric, "", "", *(f"{trial.value:.4f}" for trial in best)]]
     for name, dimension in space.items():
         weight = f"{tuned.importance[name]:.0%}" if name in tuned.importance else ""
-        rows.append([name, described(dimension), weight, *(_figure(one.settings.get(name)) for one in best)])
-    if any(one.epoch is not None for one in best):
-        rows.append(["epochs", "the best one", "", *(_figure(one.epoch) for one in best)])
-    rows.append(["seconds", "", "", *(f"{one.seconds:.1f}" for one in best)])
-    columns = ["", "searched", *([share] if share else []), *heads]
-    told = f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s"
-    say.title(f"{told}; the best complete trials by {tuned.metric}")
-    say.table(columns, rows if share else [[*row[:2], *row[3:]] for row in rows], right=columns[2:])
+        rows.append([name, described(dimension), weight, *(_value(trial.settings.get(name)) for trial in best)])
+    if any(trial.epoch is not None for trial in best):
+        rows.append(["epochs", "best epoch", "", *(_value(trial.epoch) for trial in best)])
+    rows.append(["seconds", "", "", *(f"{trial.seconds:.1f}" for trial in best)])
+    columns = ["", "searched", *([importance] if importance else []), *heads]
+    summary = f"{tuned.recommender}: {_counts(tuned)} in {tuned.seconds:.0f} s"
+    output.title(f"{summary}; best complete trials by {tuned.metric}")
+    output.table(columns, rows if importance else [[*row[:2], *row[3:]] for row in rows], right=columns[2:])
     if tuned.start is not None:
-        say.line(f"Trial {tuned.best.number} began from a model with the settings of trial {tuned.best.start}.")
-    for reason, count in _failures(tuned).items():
-        say.line(f"{count} failed: {reason}")
+        output.line(f"Trial {tuned.best.number} started from a model with the settings of trial {tuned.best.start}.")
+    for reason, number in _failures(tuned).items():
+        output.line(f"{count(number, 'trial')} failed: {reason}")
 
 
 def _document(tuned: "Tuned", space: "Space") -> dict[str, Any]:
@@ -368,12 +383,12 @@ def _document(tuned: "Tuned", space: "Space") -> dict[str, Any]:
         "settings": tuned.settings,
         "start": tuned.start,
         "interrupted": tuned.interrupted,
-        "searched": {name: described(one) for name, one in space.items()},
+        "searched": {name: described(dimension) for name, dimension in space.items()},
         "best": _trial(tuned.best),
         "states": tuned.states(),
         "importance": tuned.importance,
         "seconds": tuned.seconds,
-        "trials": [_trial(one) for one in tuned.trials],
+        "trials": [_trial(trial) for trial in tuned.trials],
     }
 
 
@@ -395,17 +410,17 @@ def _trial(trial: "Trial") -> dict[str, Any]:
 
 def _counts(tuned: "Tuned") -> str:
     states = tuned.states()
-    told = ", ".join(f"{count} {state}" for state, count in states.items() if state != "complete")
-    return f"{len(tuned.trials)} trial{'s' if len(tuned.trials) > 1 else ''}" + (f" ({told})" if told else "")
+    others = ", ".join(f"{number} {state}" for state, number in states.items() if state != "complete")
+    return count(len(tuned.trials), "trial") + (f" ({others})" if others else "")
 
 
 def _failures(tuned: "Tuned") -> dict[str, int]:
-    """Why trials failed, and how often."""
-    reasons = [one.reason or "for no known reason" for one in tuned.trials if one.state == "failed"]
-    return {one: reasons.count(one) for one in dict.fromkeys(reasons)}
+    """Return the number of failed trials by reason."""
+    reasons = [trial.reason or "unknown reason" for trial in tuned.trials if trial.state == "failed"]
+    return {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
 
 
-def _figure(value: Any) -> str:
+def _value(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Ids as they are typed."""
+"""Parse ids from the command line."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def listed(text: str) -> list[str]:
-    """The ids in `a,b,c`, or in `@file` with one a line: for ids that hold commas, or many.
+    """Return the ids in `a,b,c`, or in `@file` with one id per line (for many ids, or ids with commas).
 
     >>> listed("pear,apple"), listed("")
     (['pear', 'apple'], [])
@@ -24,34 +24,34 @@ def listed(text: str) -> list[str]:
         return [line for _, line in lines_of(text[1:])]
     except DataError as error:
         raise DataError(
-            f"{text}: {error}; an id that begins with @ must stand in such a file, one id a line"
+            f"{text}: {error}; to pass an id that starts with @, put it into such a file, one id per line"
         ) from error
 
 
 def lines_of(path: str) -> list[tuple[int, str]]:
-    """The lines of a text file that are not empty, each with its number."""
+    """Return the non-empty lines of a text file with their line numbers."""
     try:
         content = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the file {path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise DataError(f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from error
     return [(number, line) for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1) if line]
 
 
 def parsed(vocabulary: "Vocabulary", texts: Sequence[str], what: str, unknown: Unknown) -> "tuple[list[Id], list[str]]":
-    """The known ids among these texts, and the others as they were typed; those are an error, unless to be skipped."""
+    """Return the known ids, and the unknown ones as typed. Unknown ids raise an error unless they are skipped."""
     ids = [read_id(vocabulary, text, unknown.value) for text in texts]
     if unknown is Unknown.RAISE:
         vocabulary.encode(ids, what=what)
         return ids, []
-    known = [one in vocabulary for one in ids]
-    return list(compress(ids, known)), [text for text, found in zip(texts, known) if not found]
+    known = [key in vocabulary for key in ids]
+    return list(compress(ids, known)), [text for text, is_known in zip(texts, known) if not is_known]
 
 
 def read_id(vocabulary: "Vocabulary", text: str, unknown: str) -> "Id":
-    """The id that this text means; `unknown` says what to do with text that cannot be one.
+    """Parse an id. `unknown` says how to handle text that is not a valid id.
 
-    With "skip" it stays text, which is no id. With "average" a part that cannot be one stays text, so that it counts as
-    a part that is not known.
+    With "skip", return the text unchanged; it matches no id. With "average", keep an invalid part of a compound id as
+    text, so that it counts as unknown.
     """
     try:
         return vocabulary.parse(text)
@@ -59,7 +59,7 @@ def read_id(vocabulary: "Vocabulary", text: str, unknown: str) -> "Id":
         if unknown == "raise":
             raise
         return vocabulary.typed(text.split(",") if vocabulary.is_tuple else [text])
-    except SettingError:  # another number of parts
+    except SettingError:  # wrong number of parts
         if unknown != "skip":
             raise
         return text

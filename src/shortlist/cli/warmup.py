@@ -15,7 +15,7 @@ def warmup(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"One of {', '.join(opt.MODELS)}; may be repeated. By default all of them.",
+            help=f"Model to compile: {', '.join(opt.MODELS)}; may be repeated. Default: all.",
             show_default=False,
             autocompletion=completion.models,
         ),
@@ -24,10 +24,10 @@ def warmup(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Compile all kernels ahead of time, for instance where a container image is built.
+    """Compile all kernels ahead of time, for example while building a container image.
 
-    They are kept in a folder, which shortlist doctor names; SHORTLIST_CACHE_DIR sets another one. Only processors of
-    the same kind can use them.
+    The compiled kernels are stored in a cache folder, which `shortlist doctor` shows. SHORTLIST_CACHE_DIR sets another
+    folder. The kernels work only on the same type of processor.
 
     For example:
 
@@ -38,17 +38,19 @@ def warmup(
     from shortlist._kernel_cache import writable
     from shortlist.warming import warm_up
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     done = warm_up(model, progress=not quiet)
     folder = writable()
-    if say.json:
-        models = [{"model": one.model, "kernels": one.kernels, "cpu_seconds": one.cpu_seconds} for one in done]
-        say.document({"cache": None if folder is None else str(folder), "models": models})
+    if output.json:
+        models = [
+            {"model": warmed.model, "kernels": warmed.kernels, "cpu_seconds": warmed.cpu_seconds} for warmed in done
+        ]
+        output.document({"cache": None if folder is None else str(folder), "models": models})
         return
     rows = [
-        [one.model, *([one.kernels, f"{one.cpu_seconds:.1f}"] if one.kernels else ["already compiled", ""])]
-        for one in done
+        [warmed.model, *([warmed.kernels, f"{warmed.cpu_seconds:.1f}"] if warmed.kernels else ["already compiled", ""])]
+        for warmed in done
     ]
-    say.table(["model", "kernels", "CPU s"], rows, right=["kernels", "CPU s"])
-    say.line()
-    say.facts([("kept in", "folders that can only be read" if folder is None else folder)])
+    output.table(["model", "kernels", "CPU s"], rows, right=["kernels", "CPU s"])
+    output.line()
+    output.facts([("stored in", "read-only folders" if folder is None else folder)])

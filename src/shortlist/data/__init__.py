@@ -1,1 +1,1 @@
-"""What was observed (section 2): events, their ids, splits of them, data sets."""
+"""Data (section 2): events and their ids, features, splits, data sets."""

@@ -1,4 +1,4 @@
-"""Text files line by line: unpacking, counting fields, and where the n-th row stands and what it says."""
+"""Text files line by line: decompress them, count fields, and find the line number and text of a row."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from shortlist.errors import DataError
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where it is gzipped, which its first bytes say; its faults in our words."""
+    """Open a file as bytes; decompress it if its first bytes say gzip. Errors in the archive raise `DataError`."""
     try:
         with path.open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
+            gzipped = stream.read(2) == b"\x1f\x8b"
             stream.seek(0)
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if packed else stream
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if gzipped else stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
 @contextmanager
 def opened_text(path: Path) -> Iterator[BinaryIO]:
-    """The same bytes behind the mark that UTF-8 text may begin with."""
+    """Open a text file as bytes, like `opened`, and skip a UTF-8 byte order mark."""
     with opened(path) as stream:
         if stream.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             stream.seek(0)
@@ -42,44 +42,44 @@ def opened_text(path: Path) -> Iterator[BinaryIO]:
 
 
 def blocks_of_lines(path: Path) -> Iterator[bytes]:
-    """A text file in blocks that end where a line does."""
+    """Yield a text file in blocks; each block ends at the end of a line."""
     with opened_text(path) as stream:
         while block := stream.read(_BLOCK):
             block += stream.readline()
             yield block if block.endswith(b"\n") else block + b"\n"
 
 
-# polars fills short lines up and, of the columns it does not read, cuts long ones off. Hence this look at the lines.
+# polars pads short lines with nulls and drops extra fields of long lines without an error. So lines are counted here.
 
 
 @dataclass(frozen=True)
 class LineCounts:
-    """The lines of a text file; one with quoted line breaks counts as one, blank ones do not count."""
+    """What `survey` counted in a text file. A record with quoted line breaks counts once; blank lines do not count."""
 
-    ragged_lines: tuple[int, ...]  # where the first lines begin that have another number of fields than the header
-    n_records: int  # with the header
-    n_ragged: int  # how many such lines there are
-    ragged_fields: int  # of the first one
+    ragged_lines: tuple[int, ...]  # line numbers of the first ragged lines (wrong number of fields)
+    n_records: int  # includes the header
+    n_ragged: int  # number of ragged lines
+    ragged_fields: int  # number of fields in the first ragged line
     n_quoted: int  # fields that begin with a quote
-    stray_line: int  # the first line with a quote inside of a field, or 0
-    n_leading: int  # blank lines before the first that is not
-    n_blank: int  # blank lines after it
+    stray_line: int  # first line with a quote inside a field, or 0
+    n_leading: int  # blank lines before the first record
+    n_blank: int  # blank lines after the first record
 
 
-# Places in the state of `_walk`.
+# Positions in the state array of `_walk`.
 _IN_QUOTES, _FRESH, _CLOSED, _FIELDS, _LENGTH, _LINE, _RECORD_LINE, _RECORD_AT, _AT = range(9)
 _RECORDS, _RAGGED, _RAGGED_FIELDS, _QUOTED, _STRAY_LINE, _LEADING, _BLANK, _RAGGED_LINES = range(9, 17)
-SHOWN = 3  # how many bad lines a message names
+SHOWN = 3  # number of bad lines that a message quotes
 _BLOCK = 1 << 22
 
 
 def survey(path: Path, separator: str, width: int) -> LineCounts:
-    """Go through a file whose lines should have `width` fields."""
+    """Count the lines and fields of a file whose lines should have `width` fields."""
     return _walked(path, separator, width, np.empty(0, np.uint8))[0]
 
 
 def without_ragged(path: Path, separator: str, width: int) -> io.BytesIO:
-    """The good lines from the first one that is not blank, in memory: this is the way round for broken files only."""
+    """Return the lines that have `width` fields, without leading blank lines. All in memory: for broken files only."""
     with opened(path) as stream:
         size = sum(len(block) for block in iter(lambda: stream.read(_BLOCK), b""))
     good = np.empty(size + 1, np.uint8)
@@ -95,7 +95,7 @@ def _walked(path: Path, separator: str, width: int, out: npt.NDArray[np.uint8]) 
         for block in iter(lambda: stream.read(_BLOCK), b""):
             _walk(np.frombuffer(block, np.uint8), ord(separator), width, state, out)
     if state[_IN_QUOTES]:
-        raise DataError(f"{path}: a quote opens in line {state[_RECORD_LINE]:,} and is never closed")
+        raise DataError(f"{path}: the quote opened in line {state[_RECORD_LINE]:,} is never closed. Close or remove it")
     if not block.endswith(b"\n"):
         _walk(np.frombuffer(b"\n", np.uint8), ord(separator), width, state, out)
     ragged = tuple(line for line in state[_RAGGED_LINES:].tolist() if line)
@@ -106,7 +106,7 @@ def _walked(path: Path, separator: str, width: int, out: npt.NDArray[np.uint8]) 
 def _walk(
     data: npt.NDArray[np.uint8], separator: int, width: int, state: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
 ) -> None:
-    """Go through a block of delimited text, counting; lines of `width` fields are copied to `out` if it has a size."""
+    """Count the lines and fields of a block of text; copy lines with `width` fields to `out` unless `out` is empty."""
     in_quotes, fresh, closed = state[_IN_QUOTES], state[_FRESH], state[_CLOSED]
     fields, length, line, at = state[_FIELDS], state[_LENGTH], state[_LINE], state[_AT]
     copy = len(out) > 0
@@ -117,7 +117,7 @@ def _walk(
             at += 1
         if in_quotes:
             if byte == 34:
-                in_quotes, closed = 0, 1  # or the first half of a doubled one, which opens again at once
+                in_quotes, closed = 0, 1  # or the first of a doubled quote: the second reopens the field
             elif byte == 10:
                 line += 1
         elif byte == 10:
@@ -156,22 +156,22 @@ def _walk(
     state[_FIELDS], state[_LENGTH], state[_LINE], state[_AT] = fields, length, line, at
 
 
-# --- where a row stands ----------------------------------------------------------------------------------------------
+# --- line numbers of rows --------------------------------------------------------------------------------------------
 
 
 def lines_of_rows(path: Path, rows: list[int], survey: LineCounts, separator: str, *, header: bool) -> list[int]:
-    """The lines, counted from 1, at which rows begin that polars counts from 0, blank lines being rows to it too."""
+    """Return the line numbers (from 1) of polars' `rows`: those count from 0 and include blank lines."""
     if not survey.n_quoted:
         return [survey.n_leading + header + row + 1 for row in rows]
     begins: list[int] = []
     with opened(path) as stream:
-        # Quoted fields may hold line breaks, so the lines have to be gone through.
+        # Quoted fields may hold line breaks, so row numbers are not line numbers.
         reader = csv.reader(
             io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=""), delimiter=separator
         )
         begin = 1
-        for place, _ in enumerate(reader, -survey.n_leading - header):
-            if place in rows:
+        for row, _ in enumerate(reader, -survey.n_leading - header):
+            if row in rows:
                 begins.append(begin)
                 if len(begins) == len(rows):
                     break
@@ -180,28 +180,28 @@ def lines_of_rows(path: Path, rows: list[int], survey: LineCounts, separator: st
 
 
 def lines_at(path: Path, numbers: list[int]) -> list[str]:
-    """What stands in these lines (ascending, counted from 1), shortened and quoted for a message."""
-    found: list[str] = []
+    """Return the text of these lines (ascending, counted from 1), shortened and quoted for a message."""
+    texts: list[str] = []
     with opened(path) as stream:
         line = 1
-        while len(found) < len(numbers):
-            # Whole blocks of lines are passed over without splitting them.
+        while len(texts) < len(numbers):
+            # Count line breaks by block; split no lines that are not requested.
             block = stream.read(_BLOCK) + stream.readline()
             if not block:
                 break
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
-            for number in numbers[len(found) :]:
+            for number in numbers[len(texts) :]:
                 if number - line > len(ends) or (number - line == len(ends) and block.endswith(b"\n")):
                     break
                 begin = 0 if number == line else int(ends[number - line - 1]) + 1
                 end = int(ends[number - line]) if number - line < len(ends) else len(block)
-                found.append(shortened(block[begin : min(end, begin + 400)]))
+                texts.append(shortened(block[begin : min(end, begin + 400)]))
             line += len(ends)
-    return found
+    return texts
 
 
 def shortened(line: bytes | str) -> str:
-    """A line in quotes, cut after 60 characters."""
+    """Return a line in quotes, cut to 60 characters."""
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     text = text.rstrip("\r\n").removeprefix("\ufeff")
     return repr(text if len(text) <= 60 else text[:59] + "…")

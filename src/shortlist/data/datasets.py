@@ -1,4 +1,4 @@
-"""Data sets: one that comes with the package, those in public layouts, and as much synthetic data as wanted."""
+"""Data sets: the bundled one, published ones in public layouts, and synthetic data of any size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Dataset", "DatasetInfo", "available", "layouts", "load", "read", "sy
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a data set is and whom it comes from."""
+    """Name, title, licence and source of a data set."""
 
     name: str
     title: str
@@ -32,42 +32,41 @@ class DatasetInfo:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Interactions, and what is known about items and contexts, joined to them by id.
+    """Interactions with tables about their items and contexts.
 
-    `interactions` are the events that may be learnt from: all there are, or, where a split was published, all but those
-    that it asks for. So a model fitted on them can be evaluated on `split` without having seen the answers. A model
-    that is to be used and not evaluated is fitted on `everything`: those that the split asks for are in it.
+    `interactions` are the events to train on. If a split was published, they exclude its test events, so a model fitted
+    on them can be evaluated on `split`. `everything` includes the test events: fit on it before deployment.
     """
 
     info: DatasetInfo
     interactions: Interactions
-    items: pl.DataFrame  # a row an item; the ids alone where nothing else is known
+    items: pl.DataFrame  # one row per item; only the ids if the files describe no items
     contexts: pl.DataFrame
-    split: Split | None = None  # the published one; its `train` are the interactions
-    validation: Split | None = None  # the published one within `split.train`, for choosing settings
-    candidates: Interactions | None = None  # what the published evaluation ranks the truth against
+    split: Split | None = None  # the published split; its `train` is `interactions`
+    validation: Split | None = None  # the published validation split of `split.train`, for choosing settings
+    candidates: Interactions | None = None  # the items that the published evaluation ranks the test items against
     _everything: Interactions | None = None
 
     @property
     def everything(self) -> Interactions:
-        """All events of the files, training, validation and test, with the items of `interactions`.
+        """All events of the files: training, validation and test. Same items as `interactions`.
 
-        The same as `interactions` where there is no split.
+        Without a split it is `interactions` itself.
         """
         return self.interactions if self._everything is None else self._everything
 
     def __repr__(self) -> str:
         lines = [f"Dataset({self.info.title})", f"  {self.interactions!r}"]
-        for name, one in (("split", self.split), ("validation", self.validation)):
-            if one is not None:
+        for name, split in (("split", self.split), ("validation", self.validation)):
+            if split is not None:
                 lines.append(
-                    f"  {name}: {one.protocol}, {count(len(one.truth), 'pair')} of "
-                    f"{count(one.truth.n_contexts, 'context')} asked for"
+                    f"  {name}: {split.protocol}, {count(len(split.truth), 'held-out pair')} of "
+                    f"{count(split.truth.n_contexts, 'context')}"
                 )
         if self.candidates is not None:
             lines.append(f"  candidates: {len(self.candidates):,}, for evaluate_candidates")
         if len(self.everything) > len(self.interactions):
-            lines.append(f"  everything: {len(self.everything):,} events, those that the split asks for among them")
+            lines.append(f"  everything: {len(self.everything):,} events, including the held-out ones")
         return "\n".join([*lines, f"  licence {self.info.licence}: {self.info.attribution}"])
 
 
@@ -81,7 +80,7 @@ _ONLINE_RETAIL = DatasetInfo(
 
 
 def available() -> list[DatasetInfo]:
-    """The data sets that `load` knows."""
+    """Return the bundled data sets."""
     return [_ONLINE_RETAIL]
 
 
@@ -96,7 +95,7 @@ weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
         known = [info.name for info in available()]
         near = difflib.get_close_matches(str(name), known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"no data set is called {name!r:.80}{hint}; bundled: {', '.join(known)}")
+        raise SettingError(f"unknown data set {name!r:.80}{hint}; bundled: {', '.join(known)}")
     events = online_retail_events()
     columns = Columns(("customer",), "product", "quantity", "time", published=True)
     interactions = Interactions._from_built(build(events.lazy(), columns, on_bad="raise"), columns, "sum")
@@ -106,7 +105,7 @@ weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
 
 
 def layouts() -> dict[str, str]:
-    """The public layouts that `read` knows: their names, and a line about each.
+    """Return the public layouts that `read` supports: names and one-line descriptions.
 
     >>> layouts()["movielens-100k"]
     'MovieLens 100K: u.data, with u.item and u.user'
@@ -119,38 +118,38 @@ def layouts() -> dict[str, str]:
 def read(
     path: str | Path, layout: str | None = None, min_rating: float | None = None, *, on_bad: OnBad = "raise"
 ) -> Dataset:
-    r"""Read a data set as it was published: MovieLens, Amazon, and the files of LightGCN, NCF, SASRec, S3-Rec.
+    r"""Read the published files of a data set: MovieLens, Amazon, and those of LightGCN, NCF, SASRec, S3-Rec.
 
-    The layout is recognised by the files. Contexts are the column `user`, items `item`; ratings are the weights
-    (`rating`; of an item that a user rated twice the latest counts), timestamps the times (`time`, in UTC). Sequences
-    without timestamps have the place of an event within its user's as time (`position`): an order, not a clock.
+    `read` detects the layout from the files. The columns are `user` (context), `item`, `rating` (weight) and `time`
+    (UTC). If a user rated an item twice, the latest rating counts. Sequences without timestamps get the column
+    `position` as time: the event's position in its user's sequence.
 
-    Where a split is published, `split` holds it, and `interactions` is its training part; so it is for `sasrec` and
-    `s3rec`, whose files hold all events and whose split is a rule. `everything` is training and test together: for a
-    model that is to be used. All items of the files are in
-    the catalogue, also those that only the test knows: the published figures count them as missed.
+    If a split was published, it is in `split`, and `interactions` is its training set. `sasrec` and `s3rec` files hold
+    all events; their published split is leave-one-out. `everything` is training and test together: fit on it before
+    deployment. Items that occur only in the test set are in the catalogue too: the published scores count them as
+    misses.
 
     | layout | split | validation | candidates | items | contexts |
     |---|---|---|---|---|---|
     | `movielens-dat`, `-100k` | | | | title, genres | age, gender, … |
     | `movielens-csv` | | | | title, genres | |
-    | `lightgcn` | test.txt | valid.txt, where it is there | | original ids | original ids |
-    | `ncf` | one item a user | | NAME.test.negative | | |
+    | `lightgcn` | test.txt | valid.txt, if it exists | | original ids | original ids |
+    | `ncf` | one item per user | | NAME.test.negative | | |
     | `sasrec` | each user's last item | the last but one | | | |
     | `s3rec` | each user's last item | the last but one | NAME_sample.txt | attributes | |
     | `amazon-2014`, `-2018`, `-2023`, `-reviews` | | | | | |
 
-    With a validation part, `split` trains on it too and `validation` on the rest: choose settings on `validation`, then
-    fit on `split.train`. What the split leaves out is counted in `split.dropped`.
+    `split.train` includes the validation events, `validation.train` does not: choose settings on `validation`, then fit
+    on `split.train`. `split.dropped` counts the events that the split could not use.
 
     Args:
-        path: a folder, or a file of it: where a folder holds several data sets, the file says which.
-        layout: its name, where it is not recognised or several fit; `layouts()` lists them.
-        min_rating: take only ratings from this one on as events; the others are counted in `interactions.dropped` (and,
-            those of a published test, in `split.dropped`). An item that a user rated several times counts where the
-            latest of these ratings is at least that. All ratings are events without it.
-        on_bad: lines that cannot be read `"raise"` an error, or `"drop"` them and count them in `interactions.dropped`
-            (of candidates, in `candidates.dropped`).
+        path: a folder or a file. If the folder holds several data sets, pass a file of the one to read.
+        layout: the layout's name, needed if it is not detected or if several fit; `layouts()` lists the names.
+        min_rating: keep only ratings ≥ `min_rating` as events; None keeps all. If a user rated an item several times,
+            the latest rating decides. `interactions.dropped` counts the dropped ratings; those of a published test set
+            are in `split.dropped`.
+        on_bad: `"raise"` an error for lines that cannot be read, or `"drop"` and count them in `interactions.dropped`
+            (lines of candidates in `candidates.dropped`).
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -173,7 +172,7 @@ def read(
         name=name,
         title=f"{main.name}, in the layout {name}",
         licence="of the files",
-        attribution="see what was published with them",
+        attribution="see the documentation of the files",
     )
     return Dataset(
         info,
@@ -188,7 +187,7 @@ def read(
 
 
 def online_retail_events() -> pl.DataFrame:
-    """The events with the shop's own ids: customer, product, quantity, time."""
+    """Return the events with the shop's ids: customer, product, quantity, time."""
     events = _part("interactions")
     return (
         events.join(_part("users"), on="user", maintain_order="left")
@@ -203,14 +202,14 @@ def online_retail_events() -> pl.DataFrame:
 
 
 def _part(name: str) -> pl.DataFrame:
-    require_polars_threads("loading data that comes with Shortlist")
+    require_polars_threads("loading a bundled data set")
     return pl.read_parquet((files("shortlist.data") / "online_retail" / f"{name}.parquet").read_bytes())
 
 
 def synthetic(n_contexts: int, n_items: int, n_interactions: int, seed: int = 0) -> Interactions:
-    """Made-up interactions that look like real ones: Zipf popularity, log-normal activity, low-rank taste.
+    """Return synthetic interactions with Zipf popularity, log-normal activity and low-rank taste.
 
-    Every pair occurs once; the same seed gives the same data. Ids are the whole numbers from 0.
+    Every pair occurs once; the same seed gives the same data. Ids are the integers from 0.
 
     >>> synthetic(100, 50, 1000, seed=1)
     Interactions(1,000 events of 100 contexts (context) with 50 items (item), 1,000 distinct pairs)

@@ -1,8 +1,7 @@
-"""From a lazy frame with named columns to the arrays of `Interactions`, in one pass and little memory.
+"""Encode a lazy frame into the arrays of `Interactions`, in one pass and with little memory.
 
-Every id, whatever its type, goes through polars' own dictionary encoding (a private `Categories` per column) batch by
-batch, so the ids of all rows are never in memory at once. Vocabularies are sorted: the codes depend on which ids there
-are, not on the order of the rows or on threads.
+polars dictionary-encodes each id column batch by batch (with private `Categories`), so the ids of all rows are never in
+memory at once. Vocabularies are sorted: codes depend on the set of ids, not on the order of rows or on threads.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
 
 OnBad: TypeAlias = Literal["raise", "drop"]
-Where: TypeAlias = Callable[[list[int]], str]  # rows counted from 0, in words
+Where: TypeAlias = Callable[[list[int]], str]  # row numbers (from 0) to text for a message
 _BATCH = 1 << 20
 WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
@@ -32,17 +31,17 @@ _TIME_SAMPLE = 1000
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns play which part."""
+    """The names of the context, item, weight and time columns."""
 
     context: tuple[str, ...]
     item: str
     weight: str | None = None
     time: str | None = None
-    published: bool = False  # the data came with these roles, so that nobody asked for weights
+    published: bool = False  # the data set defines the roles: the user did not request weights
 
     @classmethod
     def named(cls, context: str | Sequence[str], item: str, weight: str | None, time: str | None) -> Columns:
-        """Check the names a user gave."""
+        """Check the column names that a user passed."""
         several = isinstance(context, Sequence) and not isinstance(context, str)
         contexts: tuple[str, ...] = tuple(context) if several else (context,)  # type: ignore[assignment]
         parts = [*contexts, item, *([] if weight is None else [weight])]
@@ -52,21 +51,21 @@ class Columns:
             raise SettingError(
                 f"column names must be text; got context={context!r}, item={item!r}, weight={weight!r}, time={time!r}"
             )
-        twice = [name for name in parts if parts.count(name) > 1]
-        if twice:  # the time may be anything else as well: contexts by the day, a weight that grows
-            raise SettingError(f"column {twice[0]!r} is named for two parts; each part needs a column of its own")
+        repeated = [name for name in parts if parts.count(name) > 1]
+        if repeated:  # the time column may also be a context or the weight
+            raise SettingError(f"column {repeated[0]!r} has two roles; name a different column for each role")
         return cls(contexts, item, weight, time)
 
     @property
     def all(self) -> list[str]:
-        """Every column that is read, once."""
+        """The columns to read, each once."""
         optional = [name for name in (self.weight, self.time) if name is not None]
         return list(dict.fromkeys([*self.context, self.item, *optional]))
 
 
 @dataclass
 class EncodedEvents:
-    """What `Interactions` is made of."""
+    """The vocabularies and arrays of an `Interactions`."""
 
     contexts: Vocabulary
     items: Vocabulary
@@ -80,18 +79,18 @@ class EncodedEvents:
 
 @dataclass
 class _BadRows:
-    """Counts of bad rows by column and cause, and where the first ones stand, counted from 0 without a header."""
+    """Counts of bad rows by column and cause, with the first row numbers (from 0, header excluded)."""
 
     rows: int = 0
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     first: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)  # every row once, under its first trouble
+    dropped: dict[str, int] = field(default_factory=dict)  # each bad row once, under its first cause
 
     def note(self, column: str, cause: str, count: int, newly: int, first: Sequence[int] = ()) -> None:
         key = (column, cause)
         self.counts[key] = self.counts.get(key, 0) + count
-        known = self.first.setdefault(key, [])
-        known += first[: SHOWN - len(known)]
+        examples = self.first.setdefault(key, [])
+        examples += first[: SHOWN - len(examples)]
         if newly:
             self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
@@ -101,12 +100,12 @@ class _BadRows:
             + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
             for (column, cause), count in self.counts.items()
         ]
-        drop = ", or pass on_bad='drop' to leave those rows out" if row == "event" else ""
-        return f"{origin}: {'; '.join(lines)}. Mend the data{drop}"
+        drop = ", or pass on_bad='drop' to drop those rows" if row == "event" else ""
+        return f"{origin}: {'; '.join(lines)}. Fix the data{drop}"
 
 
 def _empty(origin: str) -> DataError:
-    return DataError(f"{origin} is empty: there are no rows; expected a row for each event")
+    return DataError(f"{origin} is empty: it has no rows; expected one row per event")
 
 
 def _by_number(rows: list[int]) -> str:
@@ -114,7 +113,7 @@ def _by_number(rows: list[int]) -> str:
 
 
 class _IdColumn:
-    """One column of ids on its way to codes; `whole`: its floats are integers, and NaN is a missing one."""
+    """An encoder for one column of ids. With `whole`, it reads floats as integers and NaN as missing."""
 
     def __init__(
         self, name: str, dtype: pl.DataType, *, from_text: bool, whole: bool = False, advise_drop: bool = False
@@ -127,16 +126,16 @@ class _IdColumn:
                 raise DataError(f"column {name!r}: every id is null; expected integers or strings")
             hint = ""
             if dtype.is_float():
-                hint = "; whole numbers often turn into floats where some are missing: "
+                hint = "; pandas stores integers as floats if some are missing: "
                 if advise_drop:
-                    hint += "pass on_bad='drop' to leave those rows out and read the others as integers, or "
-                hint += "drop those rows, then cast the column to an integer type"
+                    hint += "pass on_bad='drop' to drop those rows and read the others as integers, or "
+                hint += "drop those rows yourself and cast the column to an integer type"
             raise DataError(f"column {name!r} has type {dtype}; ids are integers or strings{hint}")
         self.name = name
         self.dtype = pl.String() if not dtype.is_integer() else dtype
         self.from_text = from_text
         self.categories = pl.Categories.random()
-        # Categories live as long as a column that uses them: this empty one keeps them between batches.
+        # polars frees categories that no column uses: this empty column keeps them between batches.
         self.anchor = pl.Series(name, [], dtype=pl.Categorical(self.categories))
         self.chunks: list[npt.NDArray[np.uint32]] = []
 
@@ -149,7 +148,7 @@ class _IdColumn:
         return text.cast(pl.Categorical(self.categories)).to_physical()
 
     def text_of(self, codes: pl.Series) -> pl.Series:
-        """The ids with these first codes as text; nothing is looked up after this, so the dictionary goes."""
+        """Return the ids of these first codes as text, and free the dictionary: this is its last use."""
         if hasattr(codes.cat, "to"):
             text: pl.Series = codes.cat.to(pl.Categorical(self.categories)).cast(pl.String)
         else:  # polars 1
@@ -158,7 +157,7 @@ class _IdColumn:
         return text
 
     def typed(self, text: pl.Series) -> pl.Series:
-        """Ids as they were before they became text."""
+        """Convert ids from text back to their type."""
         text = text.alias(self.name)
         if self.dtype.is_integer():
             return text.cast(self.dtype)
@@ -184,12 +183,12 @@ def build(
     Args:
         source: the data; only the named columns are read.
         columns: their names.
-        on_bad: what to do with rows that cannot be used.
-        origin: what to call the data in messages.
-        n_records: the source is a text file (CSV) with so many lines that are not blank; every column is text. Ids
-            become integers where all of them are whole numbers written as numbers are (so '007' stays text).
-        where: says in messages where rows of the source stand.
-        row: what a row is; dropping bad ones is advised for events only.
+        on_bad: `"raise"` an error for rows that cannot be used, or `"drop"` and count them.
+        origin: what messages call the data.
+        n_records: for text files (CSV), the number of lines that are not blank; every column is then text. Ids become
+            integers if each is an integer in its usual spelling (one '007' keeps them all text).
+        where: returns the positions of rows as text for messages.
+        row: what messages call a row; only for events do they suggest `on_bad="drop"`.
     """
     require_polars_threads("building interactions")
     from_text = n_records is not None
@@ -201,7 +200,7 @@ def build(
     if missing:
         raise no_column(origin, missing[0], list(schema))
 
-    if any(schema[name] == pl.Null for name in (*columns.context, columns.item)):  # as of columns without a single row
+    if any(schema[name] == pl.Null for name in (*columns.context, columns.item)):  # also if there are no rows
         with polars_errors(origin):
             if not source.select(pl.len()).collect().item():
                 raise _empty(origin)
@@ -218,7 +217,7 @@ def build(
     expressions = [part.physical(part.text()).alias(f"id{k}") for k, part in enumerate([*parts, item])]
     pair = None
     if len(parts) > 1:
-        # A tuple is encoded as the text of its parts' codes, "12,7", which costs no memory per row.
+        # A tuple is encoded as the text of its parts' codes, such as "12,7": no memory per row.
         pair = _IdColumn("pair", pl.String(), from_text=False)
         codes = [part.physical(part.text()).cast(pl.String) for part in parts]
         expressions.append(pair.physical(pl.concat_str(codes, separator=",")).alias("pair"))
@@ -229,7 +228,7 @@ def build(
             stored, expression = _time(source, columns.time, schema[columns.time])
         expressions.append(expression.alias("time"))
 
-    troubles = _BadRows()
+    bad_rows = _BadRows()
     no_time = "cannot be read as a time"
     if columns.time is not None and schema[columns.time] == pl.String:
         no_time += " such as 2011-12-01 08:26"
@@ -242,15 +241,15 @@ def build(
         nonlocal n_empty, n_taken
         height = batch.height
         places = None
-        if from_text:  # polars makes a row of nulls of a blank line
+        if from_text:  # polars reads a blank line as a row of nulls
             empty = batch.select(pl.all_horizontal(pl.all().is_null())).to_series()
             if empty.any():
                 places = np.flatnonzero(~empty.to_numpy())
                 batch = batch.filter(~empty)
                 n_empty += height - batch.height
-        good = _good_rows(batch, [*parts, item], columns, troubles, n_taken, places, no_time)
+        good = _good_rows(batch, [*parts, item], columns, bad_rows, n_taken, places, no_time)
         n_taken += height
-        troubles.rows += batch.height
+        bad_rows.rows += batch.height
         if good is not None:
             batch = batch.filter(good)
         context.chunks.append(_array(batch["pair" if pair else "id0"], np.uint32))
@@ -261,28 +260,26 @@ def build(
             times.append(_array(batch["time"], np.float64 if stored.is_float() else np.int64))
 
     with polars_errors(origin):
-        # Not `collect_batches`: in polars 1 an error half-way ends its batches early and is never heard of.
+        # Not `collect_batches`: in polars 1 it stops at an error without raising it.
         source.select(expressions).sink_batches(take, chunk_size=_BATCH, engine="streaming")
-    del expressions  # they hold the dictionaries
+    del expressions  # free the dictionaries
     if n_records is not None:
-        without_anything = n_records - troubles.rows  # lines such as ',,' look as blank ones do
-        if not 0 <= without_anything <= n_empty:
-            raise DataError(
-                f"{origin}: {n_records:,} lines were read as {troubles.rows:,} rows; are quotes in it out of order?"
-            )
-        if without_anything:
-            troubles.note(columns.context[0], "are null", without_anything, without_anything)
-            troubles.rows = n_records
-    if troubles.counts and on_bad == "raise":
-        raise DataError(troubles.message(origin, where, row))
+        n_all_null = n_records - bad_rows.rows  # lines such as ',,' are rows of nulls too
+        if not 0 <= n_all_null <= n_empty:
+            raise DataError(f"{origin}: {n_records:,} lines were read as {bad_rows.rows:,} rows; check the quotes")
+        if n_all_null:
+            bad_rows.note(columns.context[0], "are null", n_all_null, n_all_null)
+            bad_rows.rows = n_records
+    if bad_rows.counts and on_bad == "raise":
+        raise DataError(bad_rows.message(origin, where, row))
     if not any(len(chunk) for chunk in item.chunks):
-        if troubles.rows:
-            causes = ", ".join(f"{count:,} {what}" for what, count in troubles.dropped.items())
-            raise DataError(f"{origin}: none of the {troubles.rows:,} rows is usable: {causes}")
+        if bad_rows.rows:
+            causes = ", ".join(f"{count:,} {what}" for what, count in bad_rows.dropped.items())
+            raise DataError(f"{origin}: none of the {bad_rows.rows:,} rows can be used: {causes}")
         raise _empty(origin)
-    thin = bool(troubles.counts)
-    contexts, context_codes = _finish_tuples(context, parts, thin) if pair else _finish(context, thin)
-    items, item_codes = _finish(item, thin)
+    dropped = bool(bad_rows.counts)
+    contexts, context_codes = _finish_tuples(context, parts, dropped) if pair else _finish(context, dropped)
+    items, item_codes = _finish(item, dropped)
     return EncodedEvents(
         contexts,
         items,
@@ -291,41 +288,41 @@ def build(
         _joined(weights) if columns.weight is not None else None,
         _joined(times) if columns.time is not None else None,
         stored if columns.time is not None else None,
-        troubles.dropped,
+        bad_rows.dropped,
     )
 
 
 def whole_floats(source: pl.LazyFrame, types: Mapping[str, pl.DataType], origin: str) -> list[str]:
-    """The columns of floats with gaps, as pandas makes of integers with gaps; their numbers must be integers."""
-    found = []
+    """Return the float columns with missing values (pandas stores integers so); refuse numbers that are not whole."""
+    gappy = []
     for name, dtype in types.items():
         if not dtype.is_float():
             continue
         largest = 2**53 if dtype == pl.Float64 else 2**24 if dtype == pl.Float32 else 2**11
         number = pl.col(name).fill_nan(None)
-        other = (number != number.floor()) | (number.abs() > largest)
-        counts = [number.is_null().any().alias("gaps"), other.sum().alias("count"), number.filter(other).first()]
+        bad = (number != number.floor()) | (number.abs() > largest)
+        counts = [number.is_null().any().alias("gaps"), bad.sum().alias("count"), number.filter(bad).first()]
         gaps, count, first = source.select(counts).collect(engine="streaming").row(0)
         if count:
             raise DataError(
-                f"{origin}: column {name!r} has type {dtype}; ids are integers or strings, and {count:,} of its "
-                f"numbers, such as {first!r}, are no integers up to {largest:,}"
+                f"{origin}: column {name!r} has type {dtype}; ids are integers or strings, but {count:,} of its "
+                f"numbers are not integers ≤ {largest:,} (first: {first!r})"
             )
         if gaps:
-            found.append(name)
-    return found
+            gappy.append(name)
+    return gappy
 
 
-def no_column(origin: str, name: str, found: list[str], hint: str = "") -> DataError:
-    """A column is missing; another may be meant."""
-    small = {one.lower(): one for one in found}
-    near = difflib.get_close_matches(name.lower(), small, 1, 0.7)
+def no_column(origin: str, name: str, columns: list[str], hint: str = "") -> DataError:
+    """Return the error for a missing column; it suggests the most similar name."""
+    by_lower = {column.lower(): column for column in columns}
+    near = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)
     if not near:  # user: user_id, UserID
-        near = [one for one in small if name.lower() in re.split(r"[\W_]|(?<=.)id$", one)][:1]
+        near = [lower for lower in by_lower if name.lower() in re.split(r"[\W_]|(?<=.)id$", lower)][:1]
     if near and not hint:
-        hint = f"; did you mean {small[near[0]]!r}?"
-    columns = ", ".join(map(repr, found)) or "none"
-    return DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
+        hint = f"; did you mean {by_lower[near[0]]!r}?"
+    listed = ", ".join(map(repr, columns)) or "none"
+    return DataError(f"{origin}: no column {name!r}; columns found: {listed}{hint}")
 
 
 def _weight(name: str, dtype: pl.DataType, from_text: bool) -> pl.Expr:
@@ -335,7 +332,7 @@ def _weight(name: str, dtype: pl.DataType, from_text: bool) -> pl.Expr:
 
 
 def _time(source: pl.LazyFrame, name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """The type a time column is remembered in, and the expression for its physical numbers."""
+    """Return the type of a time column and the expression for its physical numbers."""
     column = pl.col(name)
     if dtype == pl.String:
         sample = source.select(column).drop_nulls().head(_TIME_SAMPLE).collect(engine="streaming").to_series()
@@ -349,18 +346,18 @@ def _time(source: pl.LazyFrame, name: str, dtype: pl.DataType) -> tuple[pl.DataT
 
 
 def _type_of_times(sample: pl.Series) -> pl.DataType:
-    """What times in text are, judged by the first ones: what does not fit in later is refused, not bent."""
+    """Return the type of times in text, judged by a sample; later times that do not fit it are bad rows."""
     frame = sample.alias("time").to_frame()
-    kinds = [pl.Int64(), pl.Float64(), pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")]
-    for dtype in kinds:
+    dtypes = [pl.Int64(), pl.Float64(), pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")]
+    for dtype in dtypes:
         if not frame.select(_parsed_time(pl.col("time"), dtype).is_null().any()).item():
             return dtype
-    # Some cannot be read at all. The kind of the others makes the better message.
-    return max(kinds[::-1], key=lambda dtype: frame.select(_parsed_time(pl.col("time"), dtype).count()).item())
+    # No type fits all times. The type that fits most of them gives the best message.
+    return max(dtypes[::-1], key=lambda dtype: frame.select(_parsed_time(pl.col("time"), dtype).count()).item())
 
 
 def _parsed_time(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Times in text as `dtype`, null where they are none. The formats are ISO 8601's: 03/04/2020 can be two days."""
+    """Parse times in text as `dtype`; failures become null. ISO 8601 formats only: 03/04/2020 is ambiguous."""
     if not isinstance(dtype, pl.Date | pl.Datetime):
         return text.cast(dtype, strict=False)
     if isinstance(dtype, pl.Date):
@@ -372,39 +369,40 @@ def _parsed_time(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         text = text.str.replace("Z$", "+00:00")
     else:
         formats.append("%Y-%m-%d")
-    return pl.coalesce([text.str.strptime(dtype, one, strict=False) for one in formats])
+    return pl.coalesce([text.str.strptime(dtype, pattern, strict=False) for pattern in formats])
 
 
 def _good_rows(
     batch: pl.DataFrame,
     ids: list[_IdColumn],
     columns: Columns,
-    troubles: _BadRows,
+    bad_rows: _BadRows,
     n_before: int,
     places: npt.NDArray[np.int64] | None,
     no_time: str,
 ) -> pl.Series | None:
-    """Which rows can be used, or None where all can; notes the others.
+    """Return a mask of the usable rows, or None if all are usable; record the bad rows.
 
-    `n_before` rows of the source came before this batch, whose rows stood at these `places` before blank ones went;
-    `no_time` says what is wrong with a time that could not be read.
+    `n_before` is the number of source rows before this batch. `places` are the positions of the batch's rows before
+    blank lines were removed, None if there were none. `no_time` is the cause recorded for a time that cannot be read.
     """
     bad = np.zeros(batch.height, np.bool_)
 
     def check(column: str, cause: str, mask: pl.Series) -> None:
         if mask.any():
-            found = mask.to_numpy()
-            newly = int((found & ~bad).sum())
-            np.logical_or(bad, found, out=bad)
-            first = np.flatnonzero(found)[:SHOWN]
+            marked = mask.to_numpy()
+            newly = int((marked & ~bad).sum())
+            np.logical_or(bad, marked, out=bad)
+            first = np.flatnonzero(marked)[:SHOWN]
             first = n_before + (first if places is None else places[first])
-            troubles.note(column, cause, int(found.sum()), newly, first.tolist())
+            bad_rows.note(column, cause, int(marked.sum()), newly, first.tolist())
 
-    names = [one.name for one in ids]
-    for k, one in enumerate(ids):
-        if batch[f"id{k}"].null_count() and one.name not in names[:k]:  # where nothing but ids is read, the item is one
-            whole = one.from_text and one.dtype.is_integer()
-            check(one.name, "are null or not whole numbers" if whole else "are null", batch[f"id{k}"].is_null())
+    names = [part.name for part in ids]
+    for k, part in enumerate(ids):
+        # Feature tables have no items: their item column is the first id column again. Report it once.
+        if batch[f"id{k}"].null_count() and part.name not in names[:k]:
+            whole = part.from_text and part.dtype.is_integer()
+            check(part.name, "are null or not whole numbers" if whole else "are null", batch[f"id{k}"].is_null())
     if columns.weight is not None:
         weight = batch["weight"].fill_nan(None)
         check(columns.weight, "are null or not a number", weight.is_null())
@@ -418,11 +416,11 @@ def _good_rows(
 
 
 def _array(series: pl.Series, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    return series.to_numpy().astype(dtype)  # a copy: the batch's memory goes back at once
+    return series.to_numpy().astype(dtype)  # a copy, to free the batch's memory
 
 
 def _joined(chunks: list[npt.NDArray[Any]], remap: npt.NDArray[np.int32] | None = None) -> npt.NDArray[Any]:
-    """Concatenate, freeing chunk by chunk, through `remap` where one is given."""
+    """Concatenate chunks, freeing each after use; apply `remap` if given."""
     out = np.empty(sum(map(len, chunks)), chunks[0].dtype if remap is None else np.int32)
     at = len(out)
     while chunks:
@@ -432,22 +430,22 @@ def _joined(chunks: list[npt.NDArray[Any]], remap: npt.NDArray[np.int32] | None 
     return out
 
 
-def _finish(column: _IdColumn, thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    codes = _first_codes(column, thin)
+def _finish(column: _IdColumn, dropped: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+    codes = _first_codes(column, dropped)
     return _sorted_codes(column, codes, column.typed(column.text_of(pl.Series(codes))).to_frame())
 
 
-def _finish_tuples(pair: _IdColumn, parts: list[_IdColumn], thin: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    codes = _first_codes(pair, thin)
+def _finish_tuples(pair: _IdColumn, parts: list[_IdColumn], dropped: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+    codes = _first_codes(pair, dropped)
     fields = pair.text_of(pl.Series(codes)).str.split_exact(",", len(parts) - 1).struct.unnest().get_columns()
     columns = [part.typed(part.text_of(field.cast(pl.UInt32))) for part, field in zip(parts, fields)]
     return _sorted_codes(pair, codes, pl.DataFrame(columns))
 
 
-def _first_codes(column: _IdColumn, thin: bool) -> npt.NDArray[np.uint32]:
-    """The codes that occur; all there are, but for ids that stand in dropped rows only (`thin`)."""
+def _first_codes(column: _IdColumn, dropped: bool) -> npt.NDArray[np.uint32]:
+    """Return the first codes in use: all of them, unless rows were `dropped`."""
     size = 1 + max(int(chunk.max()) for chunk in column.chunks if len(chunk))
-    if not thin:
+    if not dropped:
         return np.arange(size, dtype=np.uint32)
     used = np.zeros(size, np.bool_)
     for chunk in column.chunks:
@@ -458,7 +456,7 @@ def _first_codes(column: _IdColumn, thin: bool) -> npt.NDArray[np.uint32]:
 def _sorted_codes(
     column: _IdColumn, first_codes: npt.NDArray[np.uint32], ids: pl.DataFrame
 ) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-    """Give codes in the order of the ids, which had `first_codes`."""
+    """Replace `first_codes` by codes in the sorted order of the ids."""
     several = ids.width > 1
     order = (ids.select(pl.arg_sort_by(ids.columns)).to_series() if several else ids.to_series().arg_sort()).to_numpy()
     remap = np.full(int(first_codes[-1]) + 1, -1, np.int32)
@@ -467,7 +465,7 @@ def _sorted_codes(
 
 
 class polars_errors:  # noqa: N801
-    """Turn what polars raises, panics included, into a `DataError` with the first line of its message."""
+    """Turn errors and panics of polars into a `DataError` with the first line of their message."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -475,7 +473,7 @@ class polars_errors:  # noqa: N801
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> Literal[False]:
+    def __exit__(self, type_: type[BaseException] | None, error: BaseException | None, _: object) -> Literal[False]:
         panic = getattr(pl.exceptions, "PanicException", ())
         if error is not None and isinstance(error, (pl.exceptions.PolarsError, OSError, panic)):
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,4 +1,4 @@
-"""Files of events: which format, which files, and what is wrong with a broken one."""
+"""Event files: find them, detect their format, read them, and explain what is wrong with a broken one."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _KNOWN = "CSV (.csv), TSV (.tsv), Parquet (.parquet) or JSON lines (.jsonl); CSV
 
 
 class NoTableError(DataError):
-    """What is there is no table with named columns, as far as one can see; it may be public data in a layout."""
+    """The data does not look like a table with named columns. It may be in a public layout."""
 
 
 @dataclass(frozen=True)
 class EventFiles:
     """The files behind a path, all of one format.
 
-    Text files of a known layout come with the `names` of their columns (whether they are `headed` by a line of names or
-    not), the `pattern` a line is written in, and expressions that give columns another type (`typed`; what is null then
-    is bad). `row` is what messages call a row; options of how to read are advised for events only.
+    The reader of a public layout sets `names` (the columns of its text files), `headed` (whether there is a header),
+    `pattern` (how a line is written, for messages) and `typed` (expressions that convert columns; null marks a bad
+    value). `row` is what messages call a row; only for events do they suggest reading options.
     """
 
     paths: list[Path]
@@ -69,7 +69,7 @@ class EventFiles:
 
     @property
     def name(self) -> str:
-        """What to call them in messages."""
+        """The name of the files in messages."""
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0].parent} ({len(self.paths)} files)"
 
 
@@ -80,92 +80,92 @@ def find_files(
     *,
     row: str = "event",
 ) -> EventFiles:
-    """The data files at `path`: a file, a folder (searched through), or a glob pattern; `row` as in `EventFiles`."""
+    """Find data files: `path` is a file, a folder with its subfolders, or a glob pattern; `row` as in `EventFiles`."""
     if separator is not None and not (
         isinstance(separator, str) and len(separator) == 1 and separator.isascii() and separator not in '"\r\n'
     ):
         raise SettingError(f"separator={separator!r:.80}; expected one ASCII character such as ';'")
     if format is not None and not (isinstance(format, str) and format in _SUFFIXES.values()):
         raise SettingError(f"format={format!r:.80}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
-    place = as_path(path)
-    text = str(place)
-    if place.is_dir():
-        found = [
-            one
-            for one in sorted(place.rglob("*"))
-            if one.is_file()
-            and not any(part.startswith((".", "_")) for part in one.relative_to(place).parts)
-            and (format is not None or _format_of(one) is not None)
+    root = as_path(path)
+    text = str(root)
+    if root.is_dir():
+        paths = [
+            file
+            for file in sorted(root.rglob("*"))
+            if file.is_file()
+            and not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+            and (format is not None or _format_of(file) is not None)
         ]
-        if not found:
-            raise _no_data(place)
-    elif place.exists():
-        found = [place]
+        if not paths:
+            raise _no_data(root)
+    elif root.exists():
+        paths = [root]
     elif glob.has_magic(text):
-        found = [Path(one) for one in sorted(glob.glob(text, recursive=True)) if Path(one).is_file()]
-        if not found:
+        paths = [Path(name) for name in sorted(glob.glob(text, recursive=True)) if Path(name).is_file()]
+        if not paths:
             raise DataError(f"no file matches {text}")
     else:
-        raise no_such_path(place)
-    formats = {format or _format_of(one) for one in found}
+        raise no_such_path(root)
+    formats = {format or _format_of(file) for file in paths}
     if len(formats) > 1:
-        kinds = ", ".join(sorted({one.suffix for one in found}))
+        suffixes = ", ".join(sorted({file.suffix for file in paths}))
         way_out = "pass format=, or" if row == "event" else "pass"
-        raise DataError(f"{text} holds files of several formats ({kinds}); {way_out} a pattern such as '*.parquet'")
-    (kind,) = formats
-    if kind is None:
-        refuse_other_content(found[0], None, row)
-        way_out = "pass format=" if row == "event" else f"or .txt, with one {row} a line"
+        raise DataError(f"{text} holds files of several formats ({suffixes}); {way_out} a pattern such as '*.parquet'")
+    (file_format,) = formats
+    if file_format is None:
+        refuse_other_content(paths[0], None, row)
+        way_out = "pass format=" if row == "event" else f"or .txt, with one {row} per line"
         raise NoTableError(
-            f"{text}: cannot tell the format from the name {found[0].name!r}; expected {_KNOWN}; {way_out}"
+            f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {_KNOWN}; {way_out}"
         )
-    for one in found:
-        refuse_other_content(one, kind, row)
-    if separator is not None and kind not in ("csv", "tsv"):
-        raise SettingError(f"separator={separator!r} changes nothing for files of the format {kind}; leave it out")
-    return EventFiles(found, kind, separator or ("\t" if kind == "tsv" else ","), row=row)
+    for file in paths:
+        refuse_other_content(file, file_format, row)
+    if separator is not None and file_format not in ("csv", "tsv"):
+        raise SettingError(f"separator={separator!r} has no effect on {file_format} files; omit it")
+    return EventFiles(paths, file_format, separator or ("\t" if file_format == "tsv" else ","), row=row)
 
 
-def as_path(given: object) -> Path:
-    """The path that was given; DataError where it is none, such as a frame."""
-    if not isinstance(given, str | PathLike) or not str(given):
-        is_frame = hasattr(given, "columns") or hasattr(given, "__arrow_c_stream__")
-        hint = "; for a frame there is from_frame" if is_frame else ""
+def as_path(value: object) -> Path:
+    """Convert to a path; raise DataError for anything that is not one, such as a frame."""
+    if not isinstance(value, str | PathLike) or not str(value):
+        is_frame = hasattr(value, "columns") or hasattr(value, "__arrow_c_stream__")
+        hint = "; for a frame use from_frame" if is_frame else ""
         raise DataError(
-            f"expected the path of a file or a folder, got {f'{given!r:.80}' if not is_frame else type(given).__name__}"
+            f"expected the path of a file or a folder, got {f'{value!r:.80}' if not is_frame else type(value).__name__}"
             f"{hint}"
         )
     try:
-        place = Path(given)
-        place.stat()
+        path = Path(value)
+        path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass  # nothing there, or a pattern: told elsewhere
+        pass  # a pattern, or a missing file: reported by the caller
     except (OSError, ValueError, TypeError) as error:  # a name that is too long, one with NUL in it, a path of bytes
-        raise DataError(f"no such file or folder: {str(given)!r:.200}: {error!s:.80}") from None
-    return place
+        raise DataError(f"no such file or folder: {str(value)!r:.200}: {error!s:.80}") from None
+    return path
 
 
 def _no_data(folder: Path) -> DataError:
-    names = sorted(one.name for one in folder.iterdir())
-    seen = [name for name in names if not name.startswith((".", "_"))]
-    what = f"holds no data files, only {', '.join(seen[:5])}{' …' * (len(seen) > 5)}"
-    if not seen:
+    names = sorted(entry.name for entry in folder.iterdir())
+    visible = [name for name in names if not name.startswith((".", "_"))]
+    what = f"holds no data files, only {', '.join(visible[:5])}{' …' * (len(visible) > 5)}"
+    if not visible:
         what = f"holds no data files, only hidden ones such as {names[0]}" if names else "is empty"
     return NoTableError(f"folder {folder} {what}; expected {_KNOWN}")
 
 
-def no_such_path(place: Path) -> DataError:
-    """Nothing is there; something with a name like it may be."""
-    parent = place.parent
+def no_such_path(path: Path) -> DataError:
+    """Return the error for a missing path; it suggests similar names in the same folder."""
+    parent = path.parent
     if not parent.is_dir():
-        return DataError(f"no such file or folder: {place}; there is no folder {parent} either")
-    near = difflib.get_close_matches(place.name, [one.name for one in parent.iterdir()], 3, 0.75)
+        return DataError(f"no such file or folder: {path}; the folder {parent} does not exist either")
+    near = difflib.get_close_matches(path.name, [entry.name for entry in parent.iterdir()], 3, 0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return DataError(f"no such file or folder: {place}{hint}")
+    return DataError(f"no such file or folder: {path}{hint}")
 
 
 def column_names(files: EventFiles) -> list[str]:
-    """The columns of the first file."""
+    """Return the columns of the first file."""
     if files.format in ("csv", "tsv"):
         return _header(files.paths[0], files.separator)
     with polars_errors(files.name):
@@ -184,7 +184,7 @@ def build_from_files(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
 
 
 def _refuse_mixed_zones(files: EventFiles, columns: Columns) -> None:
-    """Refuse Parquet files whose times have a time zone in some only: polars takes all for what the first one has."""
+    """Refuse Parquet files if only some have a time zone: polars would use that of the first file for all."""
     if columns.time is None or len(files.paths) == 1:
         return
     zones: dict[str | None, Path] = {}
@@ -197,7 +197,7 @@ def _refuse_mixed_zones(files: EventFiles, columns: Columns) -> None:
         zone, other = next((zone, path) for zone, path in zones.items() if zone is not None)
         raise DataError(
             f"{files.name}: column {columns.time!r} has times without a time zone in {zones[None].name} and times in "
-            f"{zone} in {other.name}; give all of them a time zone, or none"
+            f"{zone} in {other.name}; give all times a time zone, or none"
         )
 
 
@@ -207,7 +207,7 @@ def _format_of(path: Path) -> Format | None:
 
 
 def scan(files: EventFiles) -> pl.LazyFrame:
-    """Parquet files or JSON lines as a lazy frame; for text there is `scan_text`."""
+    """Scan Parquet files or JSON lines as a lazy frame; `scan_text` scans text files."""
     if files.format == "parquet":
         return pl.scan_parquet(files.paths, hive_partitioning=False, glob=False, extra_columns="ignore")
     return scan_json(files.paths)
@@ -217,7 +217,7 @@ def scan(files: EventFiles) -> pl.LazyFrame:
 
 
 def scan_json(paths: list[Path], named: Collection[str] = (), **options: Any) -> pl.LazyFrame:
-    """Files of JSON lines. Half of a surrogate pair makes null of a text in the `named` columns."""
+    """Scan files of JSON lines. Texts with a lone surrogate become null in the `named` columns."""
     return _scanned(_json_sources(paths, named), **options)
 
 
@@ -226,12 +226,12 @@ def _scanned(sources: list[Any], **options: Any) -> pl.LazyFrame:
 
 
 def _json_sources(paths: list[Path], named: Collection[str]) -> list[Any]:
-    """Files as polars reads them: those that begin with a mark of UTF-8 or hold lone surrogates go into memory."""
+    """Return sources that polars can read: paths, or bytes without byte order marks and lone surrogates."""
     if any(has_surrogates(path) for path in paths):
         return [without_surrogates(path, named) for path in paths]
     if any(_is_marked(path) for path in paths):
         return [_unmarked(path) for path in paths]
-    return [glob.escape(str(path)) for path in paths]  # they are files, whatever stars are in their names
+    return [glob.escape(str(path)) for path in paths]  # their names are not patterns, even with a *
 
 
 def _is_marked(path: Path) -> bool:
@@ -247,11 +247,11 @@ def _unmarked(path: Path) -> bytes:
 def _build_from_json(files: EventFiles, columns: Columns, on_bad: OnBad) -> EncodedEvents:
     sources = _json_sources(files.paths, columns.all)
     if on_bad == "raise" and isinstance(sources[0], bytes):
-        drop = ", or pass on_bad='drop' to leave such rows out" if files.row == "event" else ""
+        drop = ", or pass on_bad='drop' to drop such rows" if files.row == "event" else ""
         for path in files.paths:
             refuse_surrogates(path, columns.all, drop)
     try:
-        schema = _scanned(sources).collect_schema()  # reads everything, so it is handed on
+        schema = _scanned(sources).collect_schema()  # reads the whole files, so it is passed on
         _refuse_mixed_ids(files, sources, columns, schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         for path in files.paths:
@@ -260,16 +260,16 @@ def _build_from_json(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
     source = _scanned(sources, schema=schema)
 
     def where(rows: list[int]) -> str:
-        return json_in_words(files.paths, rows)
+        return describe_json_rows(files.paths, rows)
 
     return build(source, columns, on_bad=on_bad, origin=files.name, where=where, row=files.row)
 
 
 def _refuse_mixed_ids(files: EventFiles, sources: list[Any], columns: Columns, schema: pl.Schema) -> None:
-    """Refuse ids that are text in some lines and something else in others.
+    """Refuse id columns that are text in some lines and another type in others.
 
-    polars would read such a column as text and so turn 7 into '7'. Where some of the text looks so, the column is read
-    again as what it looks like, with null for all that is not.
+    polars reads such a column as text, so that 7 and '7' become the same id. To tell them apart, a text column with
+    values that look like another type is read again as that type: all values that are text then become null.
     """
     text = [name for name in (*columns.context, columns.item) if schema.get(name) == pl.String]
     looks: dict[str, tuple[str, Any]] = {
@@ -281,9 +281,9 @@ def _refuse_mixed_ids(files: EventFiles, sources: list[Any], columns: Columns, s
     for name in text:
         column = pl.col(name)
         suspects = [column.str.contains(pattern).any().alias(what) for what, (pattern, _) in looks.items()]
-        found = _scanned(sources, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
+        suspected = _scanned(sources, schema=schema).select(suspects).collect(engine="streaming").row(0, named=True)
         for what, (_, dtype) in looks.items():
-            if not found[what]:
+            if not suspected[what]:
                 continue
             if dtype is None:
                 count = sum(_count_objects(path, name) for path in files.paths)
@@ -293,8 +293,8 @@ def _refuse_mixed_ids(files: EventFiles, sources: list[Any], columns: Columns, s
             if count:
                 rows = _scanned(sources, schema=schema).select(pl.len()).collect(engine="streaming").item()
                 raise DataError(
-                    f"{files.name}: column {name!r} mixes types: {count:,} of {rows:,} rows hold {what}, others "
-                    "text; ids are all integers or all text"
+                    f"{files.name}: column {name!r} mixes types: {count:,} of {rows:,} rows hold {what}, the "
+                    "others text; ids are all integers or all text"
                 )
 
 
@@ -305,25 +305,25 @@ def _count_objects(path: Path, name: str) -> int:
 
 def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):  # also an integer of thousands of digits
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def refuse_bad_json(path: Path) -> None:
-    """Look for the line that cannot be read."""
+    """Raise DataError with the first line that is not a JSON object, if there is one."""
     with opened(path) as stream:
         for number, line in enumerate(stream, 1):
             if line.strip() and _json_object(line) is None:
                 raise DataError(
-                    f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object a line"
+                    f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object per line"
                 )
 
 
-def json_in_words(paths: list[Path], rows: list[int]) -> str:
-    """Where rows, counted from 0 over all files, stand and what they say; blank lines are no rows."""
-    said: list[str] = []
+def describe_json_rows(paths: list[Path], rows: list[int]) -> str:
+    """Return the line numbers and texts of rows, counted from 0 over all files without blank lines."""
+    described: list[str] = []
     row = 0
     for path in paths:
         of = f" of {path.name}" if len(paths) > 1 else ""
@@ -332,11 +332,11 @@ def json_in_words(paths: list[Path], rows: list[int]) -> str:
                 if not line.strip():
                     continue
                 if row in rows:
-                    said.append(f"line {number:,}{of} {shortened(line)}")
-                    if len(said) == len(rows):
-                        return ", ".join(said)
+                    described.append(f"line {number:,}{of} {shortened(line)}")
+                    if len(described) == len(rows):
+                        return ", ".join(described)
                 row += 1
-    return ", ".join(said)
+    return ", ".join(described)
 
 
 # --- text files ------------------------------------------------------------------------------------------------------
@@ -352,38 +352,40 @@ def _header(path: Path, separator: str) -> list[str]:
     except csv.Error as error:
         raise DataError(f"{path}: the header cannot be read: {error}") from error
     if names is None:
-        raise DataError(f"{path} is empty: there is not even a header line")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        count = names.count(twice[0])
-        raise DataError(f"{path}: column {twice[0]!r} stands {count} times in the header; each name must be there once")
+        raise DataError(f"{path} is empty: it has no header line")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        count = names.count(repeated[0])
+        raise DataError(
+            f"{path}: column {repeated[0]!r} appears {count} times in the header; column names must be unique"
+        )
     return names
 
 
 @dataclass(frozen=True, eq=False)
 class TextFrame:
-    """Text files as a lazy frame: every column is text, and a blank line is a row of nulls."""
+    """Text files as a lazy frame. All columns are text; a blank line is a row of nulls."""
 
     frame: pl.LazyFrame
     header: list[str]
-    surveys: list[LineCounts]  # a file each
-    n_records: int  # rows that are no blank lines
-    n_ragged: int  # lines with another number of fields than the header; those are left out
+    surveys: list[LineCounts]  # one per file
+    n_records: int  # rows without blank lines
+    n_ragged: int  # dropped lines, whose number of fields differs from the header's
 
 
 def scan_text(files: EventFiles, on_bad: OnBad = "raise", columns: Columns | None = None) -> TextFrame:
-    """The lines of text files, which must have a header in common and hold the `columns` where those are named.
+    """Scan text files as a lazy frame. They must have the same header, which must contain the `columns` if given.
 
-    Lines with another number of fields are refused, or, with `on_bad="drop"`, left out and counted.
+    Lines with a wrong number of fields are an error or, with `on_bad="drop"`, dropped and counted.
     """
     header = list(files.names) or _common_header(files, columns)
     surveys = [survey(path, files.separator, len(header)) for path in files.paths]
-    n_ragged = sum(one.n_ragged for one in surveys)
+    n_ragged = sum(counts.n_ragged for counts in surveys)
     if n_ragged and on_bad == "raise":
         raise DataError(_ragged_message(files, surveys, len(header)))
-    n_records = sum(one.n_records - files.headed for one in surveys) - n_ragged
-    if not n_records and files.pattern:  # without a header polars could not make anything of it
-        what = f"none of {n_ragged:,} lines is" if n_ragged else "there are no rows; expected lines"
+    n_records = sum(counts.n_records - files.headed for counts in surveys) - n_ragged
+    if not n_records and files.pattern:  # polars cannot scan an empty file without a header
+        what = f"none of {n_ragged:,} lines is" if n_ragged else "it has no rows; expected lines"
         raise DataError(f"{files.name}: {what} written as {files.pattern}")
     sources: list[Any] = list(files.paths)
     if n_ragged:
@@ -391,10 +393,10 @@ def scan_text(files: EventFiles, on_bad: OnBad = "raise", columns: Columns | Non
     frame = pl.scan_csv(
         sources,
         separator=files.separator,
-        # Where no field begins with a quote, quotes are part of the text: 5" nails.
-        quote_char='"' if any(one.n_quoted for one in surveys) else None,
+        # If no field begins with a quote, quotes are part of the text: 5" nails.
+        quote_char='"' if any(counts.n_quoted for counts in surveys) else None,
         has_header=files.headed,
-        # Where there is no header, polars would take a blank first line for the columns.
+        # Without a header, polars would count the columns in a blank first line.
         skip_lines=0 if files.headed or n_ragged else surveys[0].n_leading,
         infer_schema=False,
         new_columns=header,
@@ -407,10 +409,10 @@ def _build_from_text(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
     text = scan_text(files, on_bad, columns)
     surveys, n_records, n_ragged = text.surveys, text.n_records, text.n_ragged
     if not n_records and not n_ragged:
-        raise DataError(f"{files.name}: there are no rows below the header; expected a line {_a(files.row)}")
+        raise DataError(f"{files.name}: there are no rows below the header; expected one line per {files.row}")
 
     def where(rows: list[int]) -> str:
-        return _lines_in_words(files, surveys, rows)
+        return _describe_rows(files, surveys, rows)
 
     try:
         frame = text.frame.with_columns(**files.typed)
@@ -419,12 +421,12 @@ def _build_from_text(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
     except DataError as error:
         if not isinstance(error.__cause__, pl.exceptions.PolarsError):
             raise
-        for path, one in zip(files.paths, surveys):
-            _refuse_other_text(path)
-            if one.stray_line:
+        for path, counts in zip(files.paths, surveys):
+            _refuse_other_encodings(path)
+            if counts.stray_line:
                 raise DataError(
-                    f"{error}. In line {one.stray_line:,} of {path.name} a quote stands inside of a field; such a "
-                    "field must be quoted as a whole, and quotes in it doubled"
+                    f"{error}. Line {counts.stray_line:,} of {path.name} has a quote inside a field; quote the whole "
+                    "field and double the quotes in it"
                 ) from error
         raise
     if n_ragged:
@@ -434,30 +436,25 @@ def _build_from_text(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
 
 
 def _common_header(files: EventFiles, columns: Columns | None) -> list[str]:
-    """The columns of the files, which must agree and must hold those that are asked for."""
+    """Return the columns of the files; all files must have the same ones, including the requested `columns`."""
     header = _header(files.paths[0], files.separator)
     for path in files.paths[1:]:
         if (other := _header(path, files.separator)) != header:
-            raise DataError(f"{path} has the columns {other}, but {files.paths[0]} has {header}; they must agree")
+            raise DataError(f"{path} has the columns {other}, {files.paths[0]} has {header}; expected the same columns")
     missing = [name for name in columns.all if name not in header] if columns is not None else []
     if columns is not None and missing:
         hint = ""
         for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
             if len(header) == 1 and mark in header[0]:
-                way_out = f"pass separator={mark!r}" if files.row == "event" else "put commas there, or tabs in a .tsv"
+                way_out = f"pass separator={mark!r}" if files.row == "event" else "use commas, or tabs in a .tsv"
                 hint = f"; is the separator {word}? Then {way_out}"
                 break
         if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
             names = ",".join(columns.all)
-            hint = f"; is this the first {files.row}? Then put a header line above it that names the columns, such as "
-            hint += names
+            hint = f"; is this the first {files.row}? Then put a header line above it, such as {names}"
             raise NoTableError(str(no_column(files.name, missing[0], header, hint)))
         raise no_column(files.name, missing[0], header, hint)
     return header
-
-
-def _a(word: str) -> str:
-    return f"a{'n' * word.startswith(tuple('aeiou'))} {word}"
 
 
 def _is_number(text: str) -> bool:
@@ -468,36 +465,36 @@ def _is_number(text: str) -> bool:
 
 
 def _ragged_message(files: EventFiles, surveys: list[LineCounts], width: int) -> str:
-    path, bad = next((path, one) for path, one in zip(files.paths, surveys) if one.n_ragged)
-    first, *others = bad.ragged_lines
-    # In a known layout, whose separator may be two characters, the pattern says it better than a number.
+    path, bad = next((path, counts) for path, counts in zip(files.paths, surveys) if counts.n_ragged)
+    first, *more = bad.ragged_lines
+    # In a public layout the separator may be two characters: the pattern is clearer than a number of fields.
     count = "" if files.pattern else f" has {bad.ragged_fields}"
     lines = f"line {first:,} of {path.name}{count}: {lines_at(path, [first])[0]}"
-    if others:
-        lines += f"; also line{'s' * (len(others) > 1)} {', '.join(f'{line:,}' for line in others)}"
-    n_ragged, n_lines = sum(one.n_ragged for one in surveys), sum(one.n_records for one in surveys)
+    if more:
+        lines += f"; also line{'s' * (len(more) > 1)} {', '.join(f'{line:,}' for line in more)}"
+    n_ragged, n_lines = sum(counts.n_ragged for counts in surveys), sum(counts.n_records for counts in surveys)
     expected = f"do not have the {width} fields of the header"
     if files.pattern:
         expected = f"are not written as {files.pattern}"
-    drop = ", or pass on_bad='drop' to leave those lines out" if files.row == "event" else ""
-    return f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). Mend the file{drop}"
+    drop = ", or pass on_bad='drop' to drop those lines" if files.row == "event" else ""
+    return f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). Fix the file{drop}"
 
 
-def _lines_in_words(files: EventFiles, surveys: list[LineCounts], rows: list[int]) -> str:
-    """Where rows stand and what they say: line 8 '3,17,abc'; of several files, in the first one with such rows."""
+def _describe_rows(files: EventFiles, surveys: list[LineCounts], rows: list[int]) -> str:
+    """Return line numbers and texts, such as line 8 '3,17,abc', of those rows that are in the first file with any."""
     before = 0
-    for path, one in zip(files.paths, surveys):
-        height = one.n_records + one.n_blank - files.headed
+    for path, counts in zip(files.paths, surveys):
+        height = counts.n_records + counts.n_blank - files.headed
         here = [row - before for row in rows if row - before < height]
         if here:
-            lines = lines_of_rows(path, here, one, files.separator, header=files.headed)
+            lines = lines_of_rows(path, here, counts, files.separator, header=files.headed)
             of = f" of {path.name}" if len(files.paths) > 1 else ""
             return ", ".join(f"line {line:,}{of} {text}" for line, text in zip(lines, lines_at(path, lines)))
         before += height
     return f"row {rows[0] + 1:,}"
 
 
-def _refuse_other_text(path: Path) -> None:
+def _refuse_other_encodings(path: Path) -> None:
     with opened(path) as stream:
         try:
             for _ in io.TextIOWrapper(stream, encoding="utf-8-sig"):

@@ -1,6 +1,6 @@
-"""Ids from lists, arrays and frames of any library, as Python values.
+"""Convert ids in lists, arrays and frames of any library to Python values.
 
-Frames are read column by column: polars reads whole frames with threads that a forked process does not have.
+Frames are read column by column: for whole frames polars uses threads, which a forked process does not have.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ from shortlist.errors import SettingError
 _FRAMES = "a frame of polars, pandas or Arrow, or {column: ids}"
 
 
-def is_frame(given: object) -> bool:
-    """Whether it is a frame of polars, pandas, Arrow or another library: iterating over it gives columns, not rows."""
-    return isinstance(given, pl.DataFrame | pl.LazyFrame) or hasattr(type(given), "columns")
+def is_frame(value: object) -> bool:
+    """Return whether this is a frame of polars, pandas, Arrow or another library. Iterating over one yields columns."""
+    return isinstance(value, pl.DataFrame | pl.LazyFrame) or hasattr(type(value), "columns")
 
 
-def is_table(given: object) -> bool:
-    """Whether it is a frame, or {column: ids}; a mapping from ids to single values is not."""
-    if not isinstance(given, Mapping):
-        return is_frame(given)
-    columns = [hasattr(one, "__len__") and not isinstance(one, str | bytes | Mapping) for one in given.values()]
+def is_table(table: object) -> bool:
+    """Return whether this is a frame or {column: ids}. A mapping from ids to single values is neither."""
+    if not isinstance(table, Mapping):
+        return is_frame(table)
+    columns = [hasattr(ids, "__len__") and not isinstance(ids, str | bytes | Mapping) for ids in table.values()]
     return bool(columns) and all(columns)
 
 
-def as_list(given: Any, expected: str) -> list[Any]:
-    """A Series, an array or any other iterable as a list of Python values."""
-    if isinstance(given, pl.Series):
-        return given.to_list()
-    if isinstance(given, np.ndarray) and given.ndim:
-        return list(given.tolist())
-    if hasattr(given, "to_pylist"):  # Arrow's scalars are no ids
-        return list(given.to_pylist())
+def as_list(values: Any, expected: str) -> list[Any]:
+    """Convert a Series, an array or any other iterable to a list of Python values."""
+    if isinstance(values, pl.Series):
+        return values.to_list()
+    if isinstance(values, np.ndarray) and values.ndim:
+        return list(values.tolist())
+    if hasattr(values, "to_pylist"):  # iterating over Arrow arrays yields Arrow scalars
+        return list(values.to_pylist())
     try:
-        return list(given)
+        return list(values)
     except TypeError:
-        raise SettingError(f"expected {expected}, got {given!r:.80}") from None
+        raise SettingError(f"expected {expected}, got {values!r:.80}") from None
 
 
 def ids_of_frame(frame: Any, names: Sequence[str], what: str) -> list[Any]:
-    """The ids in a frame, one a row; tuples where an id has several columns.
+    """Return the ids in a frame, one per row. If an id has several columns, it is a tuple.
 
-    Columns are matched by name where the names are the same, else by position.
+    Columns are matched by name if the frame has exactly these names, else by position.
 
     Args:
         frame: a frame of polars, pandas or Arrow, or a mapping from column names to lists.
         names: the columns of an id.
-        what: what the ids are of, for messages.
+        what: the word for the ids in messages.
     """
     if isinstance(frame, pl.LazyFrame):
         require_polars_threads("collecting a lazy frame")
         frame = frame.collect()
-    found, columns = _columns_of(frame, what)
-    if len(found) != len(names):
-        raise SettingError(f"the frame of {what} has the columns {', '.join(found)}; expected {', '.join(names)}")
-    if set(found) == set(names):
-        columns = [columns[found.index(name)] for name in names]
-    lengths = {name: len(column) for name, column in zip(found, columns)}
+    frame_names, columns = _columns_of(frame, what)
+    if len(frame_names) != len(names):
+        raise SettingError(f"the frame of {what} has the columns {', '.join(frame_names)}; expected {', '.join(names)}")
+    if set(frame_names) == set(names):
+        columns = [columns[frame_names.index(name)] for name in names]
+    lengths = {name: len(column) for name, column in zip(frame_names, columns)}
     if len(set(lengths.values())) > 1:
         raise SettingError(f"the columns of the frame of {what} differ in length: {lengths}")
     return columns[0] if len(columns) == 1 else list(zip(*columns))
 
 
 def _columns_of(frame: Any, what: str) -> tuple[list[str], list[list[Any]]]:
-    """The names of the columns, and their values."""
+    """Return the names of the columns and their values."""
     if isinstance(frame, pl.DataFrame):
         return frame.columns, [column.to_list() for column in frame.get_columns()]
     if isinstance(frame, Mapping):

@@ -1,4 +1,4 @@
-"""What was observed: events of contexts with items."""
+"""The observed data: events of contexts with items."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MERGE = {"sum": SUM, "count": COUNT, "latest": LATEST}
 
 
 class Interactions:
-    """Events of contexts with items: the article's S, with weights and times where there are any. Immutable.
+    """Events of contexts with items (the article's S), with optional weights and times. Immutable.
 
-    Made by `read` (files), `from_frame` (polars, pandas, Arrow) or `from_csr` (SciPy), always by named columns. The
-    events stay as they are, repeats included; the two sparse views, `by_context` and `by_item`, hold each pair once.
+    Create them with `read` (files), `from_frame` (polars, pandas, Arrow) or `from_csr` (SciPy). The events keep their
+    order and repeats; the sparse views `by_context` and `by_item` hold each pair once.
 
     >>> events = Interactions.from_frame({"user": ["ann", "ann", "bob"], "product": [7, 9, 7]},
     ...                                  context="user", item="product")
@@ -57,7 +57,7 @@ class Interactions:
         aggregate: Aggregate = "sum",
         dropped: Mapping[str, int] | None = None,
     ) -> None:
-        """Put together from codes; users call `read`, `from_frame` or `from_csr`."""
+        """Build from codes; users call `read`, `from_frame` or `from_csr`."""
         _check_aggregate(aggregate)
         self.contexts = contexts
         self.items = items
@@ -78,7 +78,7 @@ class Interactions:
             if array is not None:
                 array.flags.writeable = False
 
-    # --- made from ---------------------------------------------------------------------------------------------------
+    # --- construction ------------------------------------------------------------------------------------------------
 
     @classmethod
     def read(
@@ -97,25 +97,25 @@ class Interactions:
         """Read events from CSV, TSV, Parquet or JSON lines: one file, a folder, or a glob pattern.
 
         Args:
-            path: the file, the folder (all data files in it and below) or a pattern such as `"events/*.parquet"`.
-            context: the column that says who or in which situation; several make a context a tuple.
+            path: a file, a folder (all data files in it and its subfolders) or a pattern such as `"events/*.parquet"`.
+            context: the column of the context, such as the user. With several columns a context is a tuple.
             item: the column of the item.
-            weight: the column of the event's weight; each event counts 1 without it.
-            time: the column of its time: dates, datetimes, numbers, or text in ISO format.
-            aggregate: what a pair that occurs several times weighs: the `"sum"` of its weights, the `"count"` of its
-                events, or the `"latest"` weight.
-            on_bad: rows that cannot be used (null ids, null, negative or infinite weights, unreadable times, lines with
-                too many or too few fields) `"raise"` an error, or `"drop"` them and count them in `dropped`. With
-                `"drop"`, ids that are whole floats with gaps, as pandas makes of integers with gaps, become integers.
-            format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
-            separator: of text files; a comma, in TSV a tab.
+            weight: the column of the event's weight; by default each event has weight 1.
+            time: the column of the event's time: dates, datetimes, numbers, or text in ISO format.
+            aggregate: the weight of a repeated pair: the `"sum"` of its weights, the `"count"` of its events, or its
+                `"latest"` weight.
+            on_bad: `"raise"` an error for rows that cannot be used (null ids, null, negative or infinite weights,
+                unreadable times, lines with too many or too few fields), or `"drop"` them and count them in `dropped`.
+                With `"drop"`, integer ids stored as floats because some are missing (as pandas does) become integers.
+            format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`; by default the file name decides.
+            separator: the field separator of text files; by default a comma, for TSV a tab.
         """
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
         try:
             built = build_from_files(find_files(path, format, separator), columns, on_bad)
         except NoTableError as error:
-            raise DataError(f"{error}{_public(path)}") from error
+            raise DataError(f"{error}{_layout_hint(path)}") from error
         return cls._from_built(built, columns, aggregate)
 
     @classmethod
@@ -130,9 +130,10 @@ class Interactions:
         aggregate: Aggregate = "sum",
         on_bad: OnBad = "raise",
     ) -> Interactions:
-        """Take events from a frame: polars (also lazy), pandas, Arrow, a mapping of columns, or whatever else speaks
-        the Arrow stream interface. The arguments are those of `read`.
-        """  # noqa: D205
+        """Build from a frame: polars (also lazy), pandas, Arrow, a mapping of columns, or any Arrow stream.
+
+        The arguments are those of `read`.
+        """
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
         return cls._from_built(build(as_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
@@ -146,10 +147,10 @@ class Interactions:
         items: Sequence[Id] | None = None,
         weighted: bool = True,
     ) -> Interactions:
-        """Take a SciPy sparse matrix, a row a context and a column an item, with the ids of both.
+        """Build from a SciPy sparse matrix with one row per context and one column per item.
 
-        Without ids, row and column numbers are the ids. Where the ids of contexts are tuples, their columns are called
-        context_1, context_2 and so on. `weighted=False` takes every stored entry as 1.
+        Without ids, row and column numbers are the ids. If context ids are tuples, their columns are named context_1,
+        context_2 and so on. With `weighted=False` every stored entry has weight 1.
         """
         if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise DataError(
@@ -159,32 +160,32 @@ class Interactions:
         coo, weighted = matrix.tocoo(), flag("weighted", weighted)
         if coo.data.dtype.kind not in "biuf":
             raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers")
-        names = []
-        for given, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
-            if given is None:
-                names.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
+        vocabularies = []
+        for argument, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
+            if argument is None:
+                vocabularies.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
                 continue
-            if is_frame(given):
-                raise DataError(f"{what}s is a frame ({type(given).__name__}); expected a list of ids")
-            ids = _listed_ids(given, what)
+            if is_frame(argument):
+                raise DataError(f"{what}s is a frame ({type(argument).__name__}); expected a list of ids")
+            ids = _list_of_ids(argument, what)
             if len(ids) != size:
-                side = "rows" if what == "context" else "columns"
-                raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}; expected one each")
+                side = "row" if what == "context" else "column"
+                raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}s; expected one id per {side}")
             parts = len(ids[0]) if what == "context" and size and isinstance(ids[0], tuple) else 1
-            names.append(Vocabulary.of(ids, what if parts == 1 else [f"{what}_{k + 1}" for k in range(parts)]))
+            vocabularies.append(Vocabulary.of(ids, what if parts == 1 else [f"{what}_{k + 1}" for k in range(parts)]))
         with np.errstate(over="ignore"):
             values = np.asarray(coo.data, dtype=np.float32)
         for bad, cause in ((~np.isfinite(values), "not finite"), (values < 0, "negative")):
             if weighted and bad.any():
                 raise DataError(
-                    f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}; expected weights of "
-                    "0 and more (or pass weighted=False)"
+                    f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}; expected weights "
+                    "≥ 0 (or pass weighted=False)"
                 )
         if not len(values):
             raise DataError(f"the matrix of shape {coo.shape} stores no entries")
         return cls(
-            names[0],
-            names[1],
+            vocabularies[0],
+            vocabularies[1],
             coo.row.astype(np.int32),
             coo.col.astype(np.int32),
             weights=values.copy() if weighted else None,
@@ -213,24 +214,24 @@ class Interactions:
 
     @property
     def n_contexts(self) -> int:
-        """How many contexts are known."""
+        """The number of contexts."""
         return len(self.contexts)
 
     @property
     def n_items(self) -> int:
-        """How many items the catalogue has."""
+        """The number of items in the catalogue."""
         return len(self.items)
 
     @property
     def n_pairs(self) -> int:
-        """How many distinct pairs of a context and an item occur."""
+        """The number of distinct (context, item) pairs."""
         return len(self.by_context)
 
     # --- views -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def by_context(self) -> SparseRows:
-        """A row a context, each pair once, weights aggregated; built on first use."""
+        """The pairs with aggregated weights, one row per context; built on first use."""
         rows = rows_of(
             self.context_codes,
             self.item_codes,
@@ -242,28 +243,28 @@ class Interactions:
         )
         if rows.values is not None and not np.isfinite(rows.values).all():
             raise DataError(
-                f"the weights of a repeated pair add up to more than {np.finfo(np.float32).max:.3g}; scale them down"
+                f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}; scale them down"
             )
         return rows
 
     @cached_property
     def by_item(self) -> SparseRows:
-        """The same pairs, a row an item."""
+        """The same pairs, one row per item."""
         return self.by_context.transpose()
 
     @cached_property
     def histories(self) -> SparseRows:
-        """A row a context: its items in time order, repeats included (`values` is None; columns are not sorted)."""
+        """The items of each context in time order, repeats included (`values` is None; columns are not sorted)."""
         indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, time_order(self.times))
         return SparseRows(indptr, items, None, self.n_items)
 
     def history(self, context: Id) -> list[Id]:
-        """The items of one context in time order, repeats included."""
+        """Return the items of one context in time order, repeats included."""
         (code,) = self.contexts.encode([context], what="context")
         return self.items.ids(self.histories.row(int(code)))
 
     def to_polars(self) -> pl.DataFrame:
-        """The events, in their order, as a frame with the original columns, ids and times; weights are float32."""
+        """Return the events as a frame in their order, with the original columns, ids and times and float32 weights."""
         series = [
             *self.contexts.take(self.context_codes).get_columns(),
             *self.items.take(self.item_codes).get_columns(),
@@ -276,23 +277,23 @@ class Interactions:
         return pl.DataFrame(series)
 
     def to_csr(self) -> tuple[sp.csr_array, list[Id], list[Id]]:
-        """The pairs as a contexts × items SciPy matrix of float32, with the ids of its rows and of its columns."""
+        """Return the pairs as a contexts × items SciPy matrix of float32, with the row ids and the column ids."""
         import scipy.sparse as sp
 
         view = self.by_context
         values = np.ones(len(view), np.float32) if view.values is None else view.values
         shape = (self.n_contexts, self.n_items)
-        matrix = sp.csr_array((values, view.indices, view.indptr), shape=shape, copy=True)  # theirs to change
+        matrix = sp.csr_array((values, view.indices, view.indptr), shape=shape, copy=True)  # the caller may change it
         return matrix, self.contexts.ids(), self.items.ids()
 
-    # --- parts -------------------------------------------------------------------------------------------------------
+    # --- subsets and copies ------------------------------------------------------------------------------------------
 
     def select(self, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int64], *, compact: bool = False) -> Interactions:
-        """The events at these places, with the same vocabularies, or, `compact`, with those ids only that occur.
+        """Return some of the events. With `compact`, drop ids that no longer occur from the vocabularies.
 
-        `keep` is a mask with a value for each event, or the places of events as integers.
+        `keep` is a boolean mask over the events, or the positions of events as integers.
         """
-        keep, compact = self._places(keep), flag("compact", compact)
+        keep, compact = self._mask_or_positions(keep), flag("compact", compact)
         context_codes, item_codes = self.context_codes[keep], self.item_codes[keep]
         contexts, items = self.contexts, self.items
         if compact:
@@ -302,29 +303,30 @@ class Interactions:
             item_codes = remap[item_codes]
         return self.with_codes(contexts, items, context_codes, item_codes, keep)
 
-    def _places(self, keep: Any) -> npt.NDArray[np.bool_] | npt.NDArray[np.int64]:
-        """A mask or places of events, once they have been found to be that."""
+    def _mask_or_positions(self, keep: Any) -> npt.NDArray[np.bool_] | npt.NDArray[np.int64]:
+        """Check and return `keep` as an array."""
         if isinstance(keep, slice):
             return np.arange(len(self))[keep]
         try:
-            found = np.asarray(keep)
-        except (TypeError, ValueError):  # lists of several lengths
-            found = np.empty((0, 0))
-        if found.ndim == 1 and not len(found):
-            found = found.astype(np.int64)
-        mask = found.dtype == np.bool_ and found.shape == (len(self),)
-        if not mask and (
-            found.ndim != 1
-            or found.dtype.kind not in "iu"
-            or (found.size and not -1 < found.min() <= found.max() < len(self))
+            array = np.asarray(keep)
+        except (TypeError, ValueError):  # lists of different lengths
+            array = np.empty((0, 0))
+        if array.ndim == 1 and not len(array):
+            array = array.astype(np.int64)
+        is_mask = array.dtype == np.bool_ and array.shape == (len(self),)
+        if not is_mask and (
+            array.ndim != 1
+            or array.dtype.kind not in "iu"
+            or (array.size and not -1 < array.min() <= array.max() < len(self))
         ):
             raise SettingError(
-                f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or places from 0 to {len(self) - 1:,}"
+                f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or positions from 0 to "
+                f"{len(self) - 1:,}"
             )
-        return found
+        return array
 
     def extend(self, *, contexts: Iterable[Id] = (), items: Iterable[Id] = ()) -> Interactions:
-        """The same events with more contexts and items known: a catalogue whose new items nobody has had yet.
+        """Return the same events with more contexts and items in the vocabularies, such as new items without events.
 
         >>> events = Interactions.from_frame({"u": [1], "i": ["tea"]}, context="u", item="i")
         >>> events.extend(items=["jam", "tea"]).items.ids()
@@ -339,7 +341,7 @@ class Interactions:
         )
 
     def aggregated(self, how: Aggregate) -> Interactions:
-        """The same events, with the weights of a repeated pair summed, counted, or the latest of them.
+        """Return the same events with another `aggregate`: how the weights of a repeated pair are combined.
 
         >>> frame = {"u": [1, 1], "i": ["a", "a"], "w": [2, 3]}
         >>> events = Interactions.from_frame(frame, context="u", item="i", weight="w")
@@ -367,7 +369,7 @@ class Interactions:
         item_codes: Codes,
         keep: npt.NDArray[Any] | slice,
     ) -> Interactions:
-        """The events at the places `keep` under other vocabularies."""
+        """Return the events at `keep` with new vocabularies and codes."""
         return Interactions(
             contexts,
             items,
@@ -395,18 +397,18 @@ class Interactions:
         return ", ".join(parts) + ")"
 
 
-def _listed_ids(given: Any, what: str) -> Any:
-    """Ids in an order: a list, an array or a Series, or whatever else gives a list."""
-    if isinstance(given, list | tuple | pl.Series) or (isinstance(given, np.ndarray) and given.ndim == 1):
-        return given
-    if isinstance(given, str | bytes | Mapping | Set | np.ndarray) or not isinstance(given, Iterable):
-        raise SettingError(f"{what}s is {given!r:.80}; expected a list of {what} ids")
-    return list(given)
+def _list_of_ids(ids: Any, what: str) -> Any:
+    """Return ids as a list, an array or a Series; refuse what has no order, such as a set."""
+    if isinstance(ids, list | tuple | pl.Series) or (isinstance(ids, np.ndarray) and ids.ndim == 1):
+        return ids
+    if isinstance(ids, str | bytes | Mapping | Set | np.ndarray) or not isinstance(ids, Iterable):
+        raise SettingError(f"{what}s is {ids!r:.80}; expected a list of {what} ids")
+    return list(ids)
 
 
-def _public(path: str | Path) -> str:
-    """Whether it is something else that can be read."""
-    from shortlist.data.layouts import recognise  # whose events are Interactions
+def _layout_hint(path: str | Path) -> str:
+    """Return the end of an error message if `path` is in a public layout, else an empty text."""
+    from shortlist.data.layouts import recognise  # imports this module
 
     try:
         layout = recognise(path)
@@ -415,8 +417,8 @@ def _public(path: str | Path) -> str:
     if layout is None:
         return ""
     return (
-        f"; it looks like public data, in the layout {layout}: leave context= and item= out and use "
-        "shortlist.datasets.read(path)"
+        f"; it looks like a public data set in the layout {layout}: read it with shortlist.datasets.read(path), "
+        "without context= and item="
     )
 
 
@@ -426,7 +428,7 @@ def _check_aggregate(aggregate: str) -> None:
 
 
 def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
-    """The places of events from the oldest to the newest, equal times as they stand; None where all stand so."""
+    """Return the positions of events from oldest to newest (a stable sort), or None if they are sorted already."""
     if times is None or bool(np.all(times[1:] >= times[:-1])):
         return None
     order: npt.NDArray[np.uint32] = np.argsort(times, kind="stable").astype(np.uint32)
@@ -434,7 +436,7 @@ def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
 
 
 def compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
-    """The ids that occur among `codes`, in their old order, and the new code of each old one, −1 where it is gone."""
+    """Return the ids in use among `codes`, in their old order, and the new code of each old code (−1: dropped)."""
     used = np.zeros(len(vocabulary), np.bool_)
     used[codes] = True
     if used.all():
@@ -444,7 +446,7 @@ def compacted(vocabulary: Vocabulary, codes: Codes) -> tuple[Vocabulary, Codes]:
 
 
 def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
-    """Whatever the user has, as a lazy polars frame of the columns needed, without copying where possible."""
+    """Convert any frame to a lazy polars frame, if possible without copying."""
     if isinstance(frame, pl.LazyFrame):
         return frame
     if isinstance(frame, pl.DataFrame):
@@ -453,7 +455,7 @@ def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
         return _from_columns(dict(frame), columns)
     if isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(
-            f"expected a frame with named columns (polars, pandas, Arrow, a mapping), got {type(frame).__name__}; "
+            f"expected a frame with named columns (polars, pandas, Arrow or a mapping), got {type(frame).__name__}; "
             "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr"
         )
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
@@ -461,7 +463,7 @@ def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     if hasattr(frame, "__arrow_c_stream__"):
         return stream(frame)
     raise DataError(
-        f"cannot take events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
+        f"cannot read events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
     )
 
 
@@ -469,28 +471,26 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
     names = list(frame.columns)
     for name in columns.all:
         if name not in names:
-            found = ", ".join(map(repr, names)) or "none"
+            listed = ", ".join(map(repr, names)) or "none"
             hint = "; it is in the index: call reset_index() first" if name in frame.index.names else ""
-            raise DataError(f"the frame: no column {name!r}; columns found: {found}{hint}")
+            raise DataError(f"the frame: no column {name!r}; columns found: {listed}{hint}")
         if names.count(name) > 1:
-            raise DataError(
-                f"the frame: column {name!r} stands {names.count(name)} times; each name must be there once"
-            )
+            raise DataError(f"the frame has {names.count(name)} columns {name!r}; column names must be unique")
     frame = frame[columns.all]
     if columns.time is not None and frame[columns.time].dtype == object:
         refuse_mixed_zones(columns.time, frame[columns.time])
     try:
         return stream(frame)
-    except ImportError:  # polars takes pandas frames by way of pyarrow
+    except ImportError:  # polars needs pyarrow for pandas frames
         return _from_columns({name: frame[name].to_numpy() for name in columns.all}, columns)
     except DataError:
-        for name in columns.all:  # which one is it?
+        for name in columns.all:  # find the column
             try:
                 stream(frame[[name]])
             except DataError as error:
-                kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
+                types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
                 raise DataError(
-                    f"the frame: column {name!r} mixes types or holds objects ({kinds}); "
+                    f"the frame: column {name!r} mixes types or holds objects ({types}); "
                     "ids are all integers or all text"
                 ) from error
         raise
@@ -499,7 +499,7 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
 def _from_columns(data: dict[str, Any], columns: Columns) -> pl.LazyFrame:
     ids = (*columns.context, columns.item)
     series = [column(name, values, ids=name in ids) for name, values in data.items()]
-    lengths = {one.name: len(one) for one in series}
+    lengths = {values.name: len(values) for values in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
     return pl.DataFrame(series).lazy()

@@ -1,7 +1,7 @@
-r"""JSON lines with halves of surrogate pairs, such as "\ud800" by itself: they stand for no character.
+r"""Find and replace lone surrogates in JSON lines: "\ud800" alone is half of a surrogate pair and no character.
 
-polars makes NUL characters of some and stumbles over others. They come from texts that were cut in the middle of an
-emoji, so they are common in columns that nobody reads.
+polars reads some of them as NUL characters and fails on others. They appear where a text was cut in the middle of an
+emoji, often in columns that are not even used.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from shortlist.data.csv_lines import blocks_of_lines, opened_text, shortened
 from shortlist.errors import DataError
 
 _ESCAPES = rb"\ud", rb"\uD"
-_HALF = re.compile(
+_LONE_ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 _LONE = re.compile("[\ud800-\udfff]")
 
 
 def has_surrogates(path: Path) -> bool:
-    """Whether a line may hold half of a pair."""
+    """Return whether the file may hold a lone surrogate."""
     return any(_may_be_broken(block) for block in blocks_of_lines(path))
 
 
 def without_surrogates(path: Path, named: Collection[str] = ()) -> bytes:
-    r"""The file's lines, with null for such a text in the `named` columns and "\ufffd" for a half anywhere else."""
+    r"""Return the file with null for broken texts in the `named` columns and "\ufffd" for lone surrogates elsewhere."""
     lines = []
     with opened_text(path) as stream:
         for line in stream:
@@ -42,23 +42,23 @@ def without_surrogates(path: Path, named: Collection[str] = ()) -> bytes:
 
 
 def refuse_surrogates(path: Path, named: Collection[str], way_out: str) -> None:
-    """Refuse the first line in which one of the named columns has such a half."""
+    """Refuse a file with a lone surrogate in one of the named columns; the error shows the first such line."""
     with opened_text(path) as stream:
         for number, line in enumerate(stream, 1):
             for name, value in (_broken_row(line) or {}).items():
                 if name in named and _is_broken(value):
                     raise DataError(
-                        f"{path}: column {name!r} in line {number:,} is not Unicode text, it has half of a surrogate "
-                        f"pair: {shortened(line)}. Mend the data{way_out}"
+                        f"{path}: column {name!r} in line {number:,} is not Unicode text: it has half of a surrogate "
+                        f"pair: {shortened(line)}. Fix the data{way_out}"
                     )
 
 
 def _may_be_broken(data: bytes) -> bool:
-    return any(escape in data for escape in _ESCAPES) and _HALF.search(data) is not None
+    return any(escape in data for escape in _ESCAPES) and _LONE_ESCAPE.search(data) is not None
 
 
 def _broken_row(line: bytes) -> dict[str, Any] | None:
-    """The object in a line with such a half; None for all other lines, also those that are no JSON."""
+    """Parse a line if it is a JSON object with a lone surrogate; return None for any other line."""
     if not _may_be_broken(line):
         return None
     try:

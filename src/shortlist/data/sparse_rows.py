@@ -1,4 +1,4 @@
-"""Rows of a sparse matrix, and the kernels that build them from a list of events."""
+"""Sparse matrices by rows, and the kernels that build them from a list of events."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from shortlist._numba import kernel
 
 Array: TypeAlias = npt.NDArray[Any]
 
-SUM, COUNT, LATEST = 0, 1, 2  # what becomes of the weights of a repeated pair
+SUM, COUNT, LATEST = 0, 1, 2  # how the weights of a repeated pair are combined
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """A sparse matrix by rows: row r holds columns `indices[indptr[r]:indptr[r + 1]]`, in rising order.
+    """A sparse matrix by rows: row r has the columns `indices[indptr[r]:indptr[r + 1]]`, ascending.
 
-    `values` is None where every entry counts 1. `confidence` is for histories that are folded in: which part of an
-    entry is left, from 0 to 1; None where all of it is. A loss that counts a row's entries goes by `effective_counts`.
+    `values` is None if every value is 1. `confidence` is for folded-in histories: a factor from 0 to 1 for each entry;
+    None means 1 for all. A loss that needs the number of entries of a row uses `effective_counts`.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -31,53 +31,53 @@ class SparseRows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, empty ones included."""
+        """The number of rows, including empty ones."""
         return len(self.indptr) - 1
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """How many entries each row has."""
+        """The number of entries of each row."""
         return np.diff(self.indptr)
 
     @property
     def effective_counts(self) -> npt.NDArray[np.float64]:
-        """How many entries each row counts for: as many as it has, or the sum of what is left of them."""
+        """The effective number of entries of each row: the sum of their confidences."""
         return self.lengths.astype(np.float64) if self.confidence is None else self.sums(self.confidence)
 
-    def sums(self, of_entries: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """By row, the sum of a number of each entry; one element may stand for all. Every row by itself."""
+    def sums(self, numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return the sum of `numbers` over each row's entries; `numbers` has one element per entry, or one for all."""
         row_of = np.repeat(np.arange(self.n_rows), self.lengths)
-        return np.asarray(np.bincount(row_of, np.broadcast_to(of_entries, len(self)), self.n_rows), np.float64)
+        return np.asarray(np.bincount(row_of, np.broadcast_to(numbers, len(self)), self.n_rows), np.float64)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def row(self, r: int) -> npt.NDArray[np.int32]:
-        """The columns of row `r`."""
+        """Return the columns of row `r`."""
         return self.indices[self.indptr[r] : self.indptr[r + 1]]
 
     def take(self, rows: npt.NDArray[Any]) -> SparseRows:
-        """The given rows, in the given order."""
+        """Return the given rows, in the given order."""
         lengths = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         where = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        values, confidence = (None if one is None else one[where] for one in (self.values, self.confidence))
+        values, confidence = (None if array is None else array[where] for array in (self.values, self.confidence))
         return SparseRows(indptr, self.indices[where], values, self.n_columns, confidence)
 
     def keep(self, chosen: npt.NDArray[np.bool_]) -> SparseRows:
-        """These entries only; every row stays, if empty."""
+        """Return only these entries. All rows remain, even empty ones."""
         indptr = np.concatenate([[0], np.cumsum(chosen)])[self.indptr].astype(np.int64)
-        values, confidence = (None if one is None else one[chosen] for one in (self.values, self.confidence))
+        values, confidence = (None if array is None else array[chosen] for array in (self.values, self.confidence))
         return SparseRows(indptr, self.indices[chosen], values, self.n_columns, confidence)
 
     def settled(self) -> SparseRows:
-        """Without entries of which nothing is left, and without confidences where all of every entry is."""
+        """Remove entries with confidence 0; if all confidences are 1, remove the confidences."""
         if self.confidence is None or (self.confidence == 1).all():
             return replace(self, confidence=None)
         return self.keep(self.confidence > 0)
 
     def column_counts(self) -> npt.NDArray[np.int64]:
-        """How many entries each column has; by parts, since NumPy counts a copy of twice the size."""
+        """Count the entries of each column, block by block: NumPy's bincount copies its input to int64."""
         step = max(1 << 20, self.n_columns)
         counts = np.zeros(self.n_columns, np.int64)
         for start in range(0, len(self), step):
@@ -85,7 +85,7 @@ class SparseRows:
         return counts
 
     def transpose(self) -> SparseRows:
-        """The same entries by columns."""
+        """Return the transpose: the same entries by columns."""
         row_of = np.repeat(np.arange(self.n_rows, dtype=np.int32), self.lengths)
         values = np.empty(0, np.float32) if self.values is None else self.values
         indptr, indices, out = _sort_by_key(self.indices, row_of, values, np.empty(0, np.uint32), self.n_columns)
@@ -93,8 +93,8 @@ class SparseRows:
 
     @classmethod
     def from_lists(cls, lists: list[npt.NDArray[Any]], n_columns: int) -> SparseRows:
-        """Rows of the given columns; repeats are merged."""
-        rows = [np.unique(np.asarray(one, dtype=np.int32)) for one in lists]
+        """Build rows from lists of columns; repeated columns are merged."""
+        rows = [np.unique(np.asarray(columns, dtype=np.int32)) for columns in lists]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         indices = np.concatenate(rows) if rows else np.empty(0, np.int32)
         return cls(indptr, indices.astype(np.int32, copy=False), None, n_columns)
@@ -109,19 +109,19 @@ def rows_of(
     n_columns: int,
     merge: int,
 ) -> SparseRows:
-    """Gather events (key, column, weight) into rows with every pair once.
+    """Build a sparse matrix from events (row, column, weight); repeated pairs are merged.
 
     Args:
         keys: the row of each event.
-        columns: its column.
-        weights: its weight, or None where each counts 1.
-        order: the events' positions in time order, or None where they stand in it.
-        n_rows: rows there are, and likewise `n_columns`.
-        n_columns: columns there are.
-        merge: `SUM`, `COUNT` or `LATEST`, for the weights of a repeated pair.
+        columns: the column of each event.
+        weights: the weight of each event, or None if every weight is 1.
+        order: the positions of the events in time order, or None if they are sorted already.
+        n_rows: the number of rows.
+        n_columns: the number of columns.
+        merge: `SUM`, `COUNT` or `LATEST`: how the weights of a repeated pair are combined.
 
-    Two stable counting sorts, by column and then by row; bound by memory traffic (three scattered writes an event).
-    Beside the events it needs 16 bytes each, and 8 of them remain.
+    Two stable counting sorts, by column and then by row. Bound by memory traffic: three scattered writes per event. It
+    needs 16 bytes per event, of which the result keeps 8.
     """
     if merge == COUNT:
         weights = None
@@ -143,27 +143,27 @@ def rows_of(
 
 
 def csr_error(rows: SparseRows, n_rows: int) -> str | None:
-    """What keeps these from being `n_rows` rows as `SparseRows` describes them, in words; None where nothing does.
+    """Return what is wrong with rows that should be a valid `SparseRows` with `n_rows` rows; None if they are valid.
 
-    Kernels believe their rows: they go where `indptr` points and search in columns that rise. So whatever comes from
-    outside, from a file say, is asked this first. Bound by one pass over the columns; it needs a byte for each.
+    Kernels do not check their input: they follow `indptr` and rely on sorted columns. So check data from outside, such
+    as files, first. Takes one pass over the columns and one byte per entry.
 
     >>> csr_error(SparseRows(np.array([0, 2]), np.array([3, 1], dtype=np.int32), None, 4), 1)
     'row 0 has column 1 after column 3; expected rising columns, each once'
     """
     indptr, indices, values = rows.indptr, rows.indices, rows.values
     if indptr.dtype != np.int64 or indptr.shape != (n_rows + 1,):
-        return f"the bounds of rows are {indptr.dtype} {indptr.shape}; expected int64 {(n_rows + 1,)}"
+        return f"indptr is {indptr.dtype} {indptr.shape}; expected int64 {(n_rows + 1,)}"
     if indices.dtype != np.int32 or indices.ndim != 1:
         return f"the columns are {indices.dtype} {indices.shape}; expected int32 in one dimension"
     if values is not None and (values.dtype != np.float32 or values.shape != indices.shape):
-        return f"the values are {values.dtype} {values.shape}; expected float32 {indices.shape}, one a column"
+        return f"the values are {values.dtype} {values.shape}; expected float32 {indices.shape}, one per column"
     if indptr[0] != 0 or indptr[-1] != len(indices):
         return f"the rows go from {indptr[0]} to {indptr[-1]}; expected 0 to {len(indices)}, the number of entries"
     falling = indptr[1:] < indptr[:-1]  # a difference could overflow
     if falling.any():
         r = int(np.argmax(falling))
-        return f"row {r} goes from {indptr[r]} to {indptr[r + 1]}, backwards"
+        return f"row {r} goes from {indptr[r]} back to {indptr[r + 1]}"
     if len(indices) and not (indices.min() >= 0 and indices.max() < rows.n_columns):
         return f"the columns go from {indices.min()} to {indices.max()}; expected 0 to {rows.n_columns - 1}"
     rising = indices[1:] > indices[:-1]
@@ -180,7 +180,7 @@ def csr_error(rows: SparseRows, n_rows: int) -> str | None:
 
 
 def product_work(rows: SparseRows, column_lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """For each row the number of entries in all its columns: how many additions its products with all rows take."""
+    """Return the cost of multiplying each row with all rows: the number of entries in all its columns."""
     work = np.zeros(rows.n_rows, np.int64)
     _add_lengths(rows.indptr, rows.indices, column_lengths, work)
     return work
@@ -189,7 +189,7 @@ def product_work(rows: SparseRows, column_lengths: npt.NDArray[np.int64]) -> npt
 def by_key(
     keys: npt.NDArray[np.int32], values: Array, n_keys: int, order: npt.NDArray[np.uint32] | None = None
 ) -> tuple[npt.NDArray[np.int64], Array]:
-    """The values key by key, those of key k at `indptr[k]:indptr[k + 1]`, in `order` (else as they stand) in each."""
+    """Group values by key: those of key k are at `indptr[k]:indptr[k + 1]`, in `order` (None: input order)."""
     no_order = np.empty(0, np.uint32)
     indptr, out, _ = _sort_by_key(keys, values, np.empty(0, np.float32), no_order if order is None else order, n_keys)
     return indptr, out
@@ -206,16 +206,16 @@ def _add_lengths(indptr: Array, indices: Array, lengths: Array, work: Array) -> 
 
 @kernel
 def has_pairs(indptr: Array, indices: Array, rows: Array, columns: Array) -> Array:
-    """Whether each pair (row, column) is an entry of a sparse matrix with sorted rows."""
-    found = np.zeros(len(rows), np.bool_)
+    """Return for each pair (row, column) whether it is an entry of a sparse matrix with sorted rows."""
+    present = np.zeros(len(rows), np.bool_)
     for p in range(len(rows)):
-        found[p] = holds(indices, indptr[rows[p]], indptr[rows[p] + 1], columns[p])
-    return found
+        present[p] = holds(indices, indptr[rows[p]], indptr[rows[p] + 1], columns[p])
+    return present
 
 
 @kernel
 def holds(indices: Array, begin: int, end: int, column: int) -> bool:
-    """Whether the ascending `indices[begin:end]` hold a column: a binary search."""
+    """Return whether the sorted `indices[begin:end]` contain a column (binary search)."""
     low, high = begin, end
     while low < high:
         middle = (low + high) // 2
@@ -228,7 +228,7 @@ def holds(indices: Array, begin: int, end: int, column: int) -> bool:
 
 @kernel
 def _sort_by_key(keys: Array, payload: Array, weights: Array, order: Array, n_keys: int) -> tuple[Array, Array, Array]:
-    """Stable counting sort of (payload, weight) by key, taking the events in `order` where one is given."""
+    """Sort (payload, weight) by key: a stable counting sort that reads the events in `order` unless it is empty."""
     n = len(keys)
     start = np.zeros(n_keys + 1, np.int64)
     for e in range(n):
@@ -250,7 +250,7 @@ def _sort_by_key(keys: Array, payload: Array, weights: Array, order: Array, n_ke
 
 @kernel
 def _merge_repeats(indptr: Array, indices: Array, values: Array, merge: int) -> int:
-    """Merge runs of equal columns within each row in place; `indptr` is rewritten. Returns the entries left."""
+    """Merge equal columns within each row in place, update `indptr`, and return the number of entries left."""
     at = 0
     begin = indptr[0]
     for r in range(len(indptr) - 1):

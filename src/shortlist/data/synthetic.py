@@ -1,21 +1,22 @@
-"""Made-up interactions with the traits of real ones.
+"""Synthetic interactions that resemble real ones.
 
-Few items are in high demand, few contexts are busy, and taste has a structure that a model can learn.
+Few items are popular, few contexts are very active, and taste has a structure that a model can learn.
 
-How a pair (context c, item i) comes about:
+Pairs (context c, item i) are drawn from these distributions:
 
     P(i)   ∝ (rank(i) + offset)^−zipf                                            popularity, Zipf-Mandelbrot
     P(i|c) = common · P(i|common) + (1 − common) · Σ_k θ_ck · P(i|topic t_ck)    taste
     n_c    ∝ exp(spread · z_c), z_c normal; from 1 to max_share · n_items        activity, log-normal
 
-The offset is 0 unless the most popular item would then be due in more than `top_share` of the contexts. Every item
-belongs to two topics; a context mixes three, drawn by their mass, with weights θ_c from a flat Dirichlet law. Common to
-all contexts is the part 1 − taste of the demand for any item, and what makes an item larger than a fifth of its topics.
-The parts add up to P(i), so taste leaves popularity as it is, and P(i|c) is of low rank: the topics and one.
+The offset is 0 unless the most popular item would be expected in more than `top_share` of the contexts. Every item
+belongs to two topics. A context mixes three topics, drawn by their probability, with weights θ_c from a flat Dirichlet
+distribution. The common part has the fraction 1 − taste of the demand for every item, and any demand that exceeds a
+fifth of a topic. Both parts sum to P(i), so taste does not change popularity. P(i|c) has low rank: the number of topics
+plus one.
 
 A context draws until it has n_c distinct items, which flattens the head of the popularity curve further. With three
-interactions per context the slope of the head is within a tenth of `zipf`; the denser the data, the flatter it is, as
-it must be: no item can have more interactions than there are contexts.
+interactions per context the slope of the head is within a tenth of `zipf`. Denser data is flatter, because no item can
+have more interactions than there are contexts.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ Codes = npt.NDArray[np.int32]
 
 _INT32_MAX = 2**31 - 1
 _TOPICS_OF_CONTEXT = 3
-_MAIN_TOPIC = 0.7  # of an item's topical demand; the rest is for its second topic
-_ITEMS_PER_TOPIC = 20  # at least, when the number of topics is left open
-_TRIES = 16  # draws per wanted item before a context is filled up without drawing
+_MAIN_TOPIC = 0.7  # fraction of an item's topical demand in its first topic; the rest is in its second
+_ITEMS_PER_TOPIC = 20  # minimum, if the number of topics is not set
+_TRIES = 16  # draws per item before a context is filled up deterministically
 
 _S11, _S32 = np.uint64(11), np.uint64(32)
 _LOW_32 = np.uint64(0xFFFFFFFF)
@@ -63,53 +64,53 @@ def synthetic_codes(
 ) -> tuple[Codes, Codes]:
     """Distinct pairs: P(i) ∝ rank(i)^−zipf, P(i|c) = common · P(i|common) + (1 − common) · Σ_k θ_ck · P(i|topic t_ck).
 
-    Exactly `n_interactions` observations S (article, "Learning from Implicit Feedback"), made up by the recipe in the
-    docstring of this module. The result depends on the settings and the seed, not on the number of threads. Codes of
-    items say nothing about their popularity. Every context has at least one interaction if there are enough for that.
+    Draws exactly `n_interactions` observations S (article, "Learning from Implicit Feedback") as described in the
+    docstring of this module. The result depends on the settings and the seed, not on the number of threads. Item codes
+    are independent of popularity. If there are enough interactions, every context has at least one.
 
     Args:
-        n_contexts: how many contexts; codes are 0 … n_contexts − 1.
-        n_items: how many items; codes are 0 … n_items − 1, and the least popular may not occur.
-        n_interactions: how many pairs, at most n_contexts · max_share · n_items.
-        seed: a whole number from 0 to 2⁶⁴ − 1.
-        zipf: exponent of the popularity law, 0 (all alike) to 3.
-        top_share: in about which share of the contexts the most popular item may be, 0 to 1; 1 for plain Zipf.
-        spread: standard deviation of the logarithm of the activity, 0 (all alike) to 5.
+        n_contexts: number of contexts; codes are 0 … n_contexts − 1.
+        n_items: number of items; codes are 0 … n_items − 1, and the least popular may not occur.
+        n_interactions: number of pairs, at most n_contexts · max_share · n_items.
+        seed: an integer from 0 to 2⁶⁴ − 1.
+        zipf: exponent of the popularity distribution, 0 (all equal) to 3.
+        top_share: approximate maximum fraction of contexts that have the most popular item, 0 to 1; 1 for plain Zipf.
+        spread: standard deviation of the logarithm of the activity, 0 (all equal) to 5.
         topics: number of topics; None for 64, or for one per 20 items if that is less.
-        taste: which part of the demand may go by topics, 0 (popularity is all there is to learn) to 1.
-        max_share: the largest share of the items that a context can have, 0 to 1, though always one item.
-        threads: None for all CPUs.
+        taste: maximum fraction of the demand that depends on topics, 0 (popularity explains everything) to 1.
+        max_share: maximum fraction of the items that a context can have, 0 to 1 (but at least one item).
+        threads: number of threads; None for all CPUs.
 
     Returns:
-        The contexts, ascending, and the items, in random order within a context.
+        The contexts (ascending) and the items (in random order within a context).
 
     >>> contexts, items = synthetic_codes(n_contexts=100, n_items=50, n_interactions=600, seed=1)
     >>> len(contexts), len(set(zip(contexts.tolist(), items.tolist()))), contexts.dtype
     (600, 600, dtype('int32'))
     """
-    n_contexts = _whole("n_contexts", n_contexts, 1, _INT32_MAX)
-    n_items = _whole("n_items", n_items, 1, _INT32_MAX)
-    n_interactions = _whole("n_interactions", n_interactions, 1, 2**63 - 1)
-    seed = _whole("seed", seed, 0, 2**64 - 1)
+    n_contexts = _integer("n_contexts", n_contexts, 1, _INT32_MAX)
+    n_items = _integer("n_items", n_items, 1, _INT32_MAX)
+    n_interactions = _integer("n_interactions", n_interactions, 1, 2**63 - 1)
+    seed = _integer("seed", seed, 0, 2**64 - 1)
     zipf, spread = _number("zipf", zipf, 0, 3), _number("spread", spread, 0, 5)
     top_share, taste = _number("top_share", top_share, 0, 1), _number("taste", taste, 0, 1)
     max_share = _number("max_share", max_share, 0, 1)
     if topics is None:
         n_topics = min(64, max(1, n_items // _ITEMS_PER_TOPIC))
     else:
-        n_topics = _whole("topics", topics, 1, n_items)
+        n_topics = _integer("topics", topics, 1, n_items)
     most = max(1, int(max_share * n_items))
     if n_interactions > n_contexts * most:
         raise SettingError(
             f"n_interactions is {n_interactions}, but {n_contexts} contexts with at most {most} of {n_items} items "
-            f"each (max_share={max_share:g}) have room for {n_contexts * most}; ask for no more than that, or for more "
-            "contexts or items, or raise max_share"
+            f"each (max_share={max_share:g}) have at most {n_contexts * most}; lower n_interactions, or raise "
+            "n_contexts, n_items or max_share"
         )
     threads = thread_count(threads)
 
     rng = np.random.default_rng(seed)
     counts = _activities(rng, n_contexts, n_interactions, spread, most)
-    top = max(top_share * n_contexts / n_interactions, 4 / n_items)  # of P; flatter than this is no curve any more
+    top = max(top_share * n_contexts / n_interactions, 4 / n_items)  # of P; a smaller top would leave no curve
     code_of_rank = rng.permutation(n_items).astype(np.int32)
     popularity = (np.arange(1, n_items + 1) + _offset(n_items, zipf, top)) ** -zipf
     demand = _split_demand(rng, popularity / popularity.sum(), n_topics, taste)
@@ -126,21 +127,21 @@ def synthetic_codes(
 
 
 class _ItemDemand(NamedTuple):
-    """What `_draw` draws from; items are numbered by popularity.
+    """The distributions that `_draw` draws from. Items are numbered by popularity.
 
-    The alias tables stand one after another: that of the common part first, then one per topic.
+    The alias tables are concatenated: first that of the common part, then one per topic.
     """
 
-    common: float  # the part of the demand that is common to all contexts
-    topic_ends: Floats  # running sum of the topics' parts of the rest
-    bounds: Ints  # where each table begins, and the end
+    common: float  # fraction of the demand that is common to all contexts
+    topic_ends: Floats  # cumulative sum of the topics' fractions of the rest
+    bounds: Ints  # start of each table, and the end
     item: Words
     threshold: Words
     other: Words
 
 
 def _activities(rng: np.random.Generator, n_contexts: int, total: int, spread: float, most: int) -> Ints:
-    """n_c = s · exp(spread · z_c) held between 1 and `most` and rounded, with s such that they add up to `total`."""
+    """Return n_c = s · exp(spread · z_c), clipped to 1 … `most` and rounded, with s such that they sum to `total`."""
     weights = np.exp(spread * rng.standard_normal(n_contexts))
     least = 1 if total >= n_contexts else 0
     ascending = np.sort(weights)
@@ -153,22 +154,22 @@ def _activities(rng: np.random.Generator, n_contexts: int, total: int, spread: f
         low, high = (scale, high) if reached < total else (low, scale)
     exact = np.clip(high * weights, least, most)
     counts: Ints = exact.astype(np.int64)
-    # The largest remainders are rounded up. A second round only comes where `exact` itself was off by rounding.
+    # Round the largest remainders up. A second pass is only needed if `exact` itself has rounding errors.
     while missing := total - int(counts.sum()):
         step = 1 if missing > 0 else -1
-        open_to_it = np.flatnonzero(counts < most if step > 0 else counts > least)
-        if len(open_to_it) > abs(missing):
-            first = np.argpartition(step * (counts - exact)[open_to_it], abs(missing))[: abs(missing)]
-            open_to_it = open_to_it[first]
-        counts[open_to_it] += step
+        candidates = np.flatnonzero(counts < most if step > 0 else counts > least)
+        if len(candidates) > abs(missing):
+            first = np.argpartition(step * (counts - exact)[candidates], abs(missing))[: abs(missing)]
+            candidates = candidates[first]
+        counts[candidates] += step
     return counts
 
 
 def _split_demand(rng: np.random.Generator, p: Floats, n_topics: int, taste: float) -> _ItemDemand:
-    """Split P(i) into what is common to all contexts and what goes by topics; the parts add up to P(i)."""
+    """Split P(i) into a part common to all contexts and parts of topics; they sum to P(i)."""
     n_items = len(p)
-    # No item may take more than a fifth of a topic (or a few fair shares, where topics are small): those who know only
-    # such a topic would draw little else.
+    # An item has at most a fifth of a topic (or three times its average in small topics). Otherwise contexts with this
+    # topic alone would draw little else.
     most = max(1 / 5, 3 * n_topics / n_items) / n_topics
     topical = np.minimum(taste * p, most)
     rest = p - topical
@@ -188,7 +189,7 @@ def _split_demand(rng: np.random.Generator, p: Floats, n_topics: int, taste: flo
 
 
 def _offset(n_items: int, zipf: float, top: float) -> float:
-    """The least offset for which (1 + offset)^−zipf / Σ_rank (rank + offset)^−zipf ≤ top; the sum by an integral."""
+    """Return the least offset with (1 + offset)^−zipf / Σ_rank (rank + offset)^−zipf ≤ top; the sum is an integral."""
 
     def first(offset: float) -> float:
         low, high = 0.5 + offset, n_items + 0.5 + offset
@@ -206,16 +207,16 @@ def _offset(n_items: int, zipf: float, top: float) -> float:
 
 
 def _deal(rng: np.random.Generator, n_items: int, n_topics: int) -> Ints:
-    """A topic for each item, dealt out like cards, so that each topic gets its share of the popular ones."""
-    hands = rng.random((-(-n_items // n_topics), n_topics)).argsort(axis=1)
-    return hands.reshape(-1)[:n_items]
+    """Assign a topic to each item in rounds of one item per topic, so that all topics have popular items."""
+    rounds = rng.random((-(-n_items // n_topics), n_topics)).argsort(axis=1)
+    return rounds.reshape(-1)[:n_items]
 
 
 @kernel
 def _alias_tables(bounds: Ints, item: Words, weight: Floats, threshold: Words, other: Words) -> None:
-    """Vose's alias method for each stretch of `weight`, which is used up.
+    """Build alias tables by Vose's method for each range of `weight`, which is overwritten.
 
-    To draw, take a place x, and there item[x] if a 32-bit number falls below threshold[x], else other[x].
+    To draw: choose a uniform position x, then item[x] if a uniform 32-bit number is below threshold[x], else other[x].
     """
     stack = np.empty(len(item), np.int64)
     for t in range(len(bounds) - 1):
@@ -225,7 +226,7 @@ def _alias_tables(bounds: Ints, item: Words, weight: Floats, threshold: Words, o
             total += weight[x]
         unit = (stop - start) / total if total > 0 else 0.0
         n_small, n_large = 0, 0
-        for x in range(start, stop):  # small ones from the front of the stack, large ones from its end
+        for x in range(start, stop):  # small weights at the front of the stack, large ones at its end
             weight[x] *= unit
             other[x] = item[x]
             threshold[x] = np.uint32(0xFFFFFFFF)
@@ -250,13 +251,13 @@ def _alias_tables(bounds: Ints, item: Words, weight: Floats, threshold: Words, o
 
 @kernel
 def _unit(bits: np.uint64) -> np.float64:
-    """A double in (0, 1)."""
+    """Convert to a double in (0, 1)."""
     return (np.float64(bits >> _S11) + 0.5) * (1.0 / 9007199254740992.0)
 
 
 @kernel
 def _below(bits: np.uint64, n: int) -> np.int64:
-    """A whole number in [0, n) from the upper 32 bits."""
+    """Convert the upper 32 bits to an integer in [0, n)."""
     return np.int64(((bits >> _S32) * np.uint64(n)) >> _S32)
 
 
@@ -271,7 +272,7 @@ def _draw(
     contexts: Codes,
     items: Codes,
 ) -> None:
-    """Draw the items of contexts start…stop; the random numbers of each depend on nothing but (seed, context)."""
+    """Draw the items of contexts start … stop − 1. Random numbers depend on (seed, context) only."""
     common, topic_ends, bounds, item, threshold, other = demand
     n_items = len(code_of_rank)
     taken = np.zeros((n_items + 63) // 64, np.uint64)
@@ -310,8 +311,8 @@ def _draw(
                 taken[word] |= bit
                 items[at] = i
                 at += 1
-        # What is left is beyond the reach of drawing. Go down the popularity list, taking every other free item in
-        # the mean, and then again, taking every free one.
+        # Drawing takes too long for the remaining items. Go down the popularity list and take each free item with
+        # probability 1/2; then again, and take every free item.
         for turn in range(2):
             for rank in range(n_items):
                 if at == end:
@@ -334,10 +335,10 @@ def _draw(
             items[x], items[y] = items[y], items[x]
 
 
-def _whole(name: str, value: object, least: int, most: int) -> int:
+def _integer(name: str, value: object, least: int, most: int) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
-    raise SettingError(f"{name} is {value!r}; expected a whole number from {least} to {most}")
+    raise SettingError(f"{name} is {value!r}; expected an integer from {least} to {most}")
 
 
 def _number(name: str, value: object, least: float, most: float) -> float:

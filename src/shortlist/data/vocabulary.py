@@ -1,4 +1,4 @@
-"""Ids and codes: what the outside calls a thing, and the int32 number it has inside."""
+"""Vocabularies: map between ids, as in the user's data, and internal int32 codes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 Id: TypeAlias = Any  # an int, a str, or a tuple of them
 Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
-_JOIN_FROM = 4096  # length of a Series from which a hash join beats a Python dictionary
+_JOIN_FROM = 4096  # from this length on, a hash join is faster than a Python dictionary
 _MOST = np.iinfo(np.int32).max
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
 
 
 class Vocabulary:
-    """The ids of contexts or items in the order of their codes.
+    """The ids of contexts or items, in the order of their codes. Immutable.
 
-    One column of integers or strings, or several: then an id is a tuple. Ids come back as they were handed in, type
-    and all. A vocabulary is immutable; `extend` gives a grown one in which every old id keeps its code.
+    An id is an integer or a string, or a tuple of them if there are several columns. Ids keep their type. `extend`
+    returns a larger vocabulary in which all old ids keep their codes.
 
     >>> items = Vocabulary.of(["pear", "apple"], name="product")
     >>> items.encode(["apple", "pear"])
@@ -43,11 +43,11 @@ class Vocabulary:
 
     def __init__(self, frame: pl.DataFrame) -> None:
         if not isinstance(frame, pl.DataFrame):
-            raise DataError(f"a vocabulary is made of a polars frame, got {type(frame).__name__}; use Vocabulary.of")
+            raise DataError(f"expected a polars frame, got {type(frame).__name__}; for a list use Vocabulary.of")
         if not frame.width:
             raise DataError("a vocabulary needs at least one column of ids")
         if frame.height > _MOST:
-            raise DataError(f"{frame.height:,} distinct ids; at most {_MOST:,} can be told apart")
+            raise DataError(f"{frame.height:,} ids are too many; the maximum is {_MOST:,}")
         for column in frame.get_columns():
             if not (column.dtype.is_integer() or column.dtype == pl.String):
                 raise DataError(f"column {column.name!r} has type {column.dtype}; ids are integers or strings")
@@ -57,10 +57,10 @@ class Vocabulary:
 
     @classmethod
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
-        """Make a vocabulary of distinct ids in the given order; tuples become several columns named by `name`."""
+        """Build from distinct ids in the given order; for tuples `name` lists the names of the columns."""
         names = [name] if isinstance(name, str) else list(name) if isinstance(name, Sequence) else []
-        if not names or not all(isinstance(one, str) for one in names):
-            raise SettingError(f"name is {name!r:.80}; expected the name of the column of ids, or a list of names")
+        if not names or not all(isinstance(column, str) for column in names):
+            raise SettingError(f"name is {name!r:.80}; expected the name of the id column, or a list of names")
         frame = _frame_of(ids, names)
         if repeats := frame.height - n_distinct(frame):
             raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
@@ -68,45 +68,45 @@ class Vocabulary:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names in the data the ids came from."""
+        """The names of the id columns in the user's data."""
         return tuple(self._frame.columns)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The ids as a frame, a row a code; this is what is stored on disk."""
+        """The ids as a frame with one row per code. This frame is stored on disk."""
         return self._frame
 
     @property
     def is_tuple(self) -> bool:
-        """Whether an id is a tuple of several columns."""
+        """Whether ids are tuples (several columns)."""
         return self._frame.width > 1
 
     def ids(self, codes: Sequence[int] | npt.NDArray[Any] | None = None) -> list[Id]:
-        """The ids with these codes (all of them by default) as Python values."""
+        """Return the ids with these codes (by default all ids) as Python values."""
         if codes is None:
             return list(self._values)
         values = self._values
         try:
             return [values[code] for code in np.asarray(codes).tolist()]
         except (TypeError, ValueError, IndexError):
-            raise self._no_codes(codes) from None
+            raise self._codes_error(codes) from None
 
     @cached_property
     def _values(self) -> list[Id]:
         return _rows(self._frame)
 
-    def _one(self, code: int) -> Id:
+    def _id_of(self, code: int) -> Id:
         row = self._frame.row(code)
         return row if self.is_tuple else row[0]
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
-        """The ids with these codes as a frame with the original columns and types."""
+        """Return the ids with these codes as a frame with the original columns and types."""
         try:
             return rows_at(self._frame, codes)
         except (TypeError, ValueError, IndexError, OverflowError, pl.exceptions.PolarsError):
-            raise self._no_codes(codes) from None
+            raise self._codes_error(codes) from None
 
-    def _no_codes(self, codes: object) -> SettingError:
+    def _codes_error(self, codes: object) -> SettingError:
         return SettingError(f"codes is {codes!r:.80}; expected a list of integers from 0 to {len(self) - 1:,}")
 
     def encode(
@@ -115,16 +115,16 @@ class Vocabulary:
         *,
         unknown: Unknown = "raise",
         what: str = "id",
-        way_out: str = "pass unknown='skip' to leave them out",
+        way_out: str = "pass unknown='skip' to drop them",
     ) -> Codes:
-        """The codes of these ids.
+        """Return the codes of these ids.
 
         Args:
             ids: ids as in the data: a list, an array, a Series, or a frame. Columns of a polars frame are matched by
-                position, those of other frames by name where the names are the same.
-            unknown: `"raise"` an error, `"skip"` (leave them out of the answer), or `"mark"` them with −1.
+                position, those of other frames by name if the names are the same.
+            unknown: `"raise"` an error for unknown ids, `"skip"` them, or `"mark"` them with −1.
             what: the word for an id in the error message.
-            way_out: what the message advises.
+            way_out: the advice in the error message.
         """
         if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
             raise SettingError(f"unknown={unknown!r:.80}; expected 'raise', 'skip' or 'mark'")
@@ -135,7 +135,7 @@ class Vocabulary:
         if not isinstance(ids, Sized):
             ids = list(ids)
         large = isinstance(ids, pl.DataFrame) or (isinstance(ids, pl.Series) and len(ids) >= _JOIN_FROM)
-        codes = self._encode_by_join(ids) if large and polars_threads() else self._encode_one_by_one(ids)
+        codes = self._encode_by_join(ids) if large and polars_threads() else self._encode_by_dict(ids)
         missing = codes < 0
         if unknown != "mark" and missing.any():
             if unknown == "raise":
@@ -145,22 +145,22 @@ class Vocabulary:
         return codes
 
     def extend(self, ids: Iterable[Id] | pl.Series) -> Vocabulary:
-        """A vocabulary with the new ones among `ids` appended in their order; no old code changes."""
+        """Return a vocabulary with the new ids among `ids` appended in order; old codes do not change."""
         _refuse_single(ids, "id")
-        more = _frame_of(ids, list(self.names), self._frame.schema)
-        new = np.flatnonzero(self.encode(more, unknown="mark") < 0)
+        frame = _frame_of(ids, list(self.names), self._frame.schema)
+        new = np.flatnonzero(self.encode(frame, unknown="mark") < 0)
         if not len(new):
             return self
-        columns = zip(self._frame.get_columns(), distinct(rows_at(more, new)).get_columns())
+        columns = zip(self._frame.get_columns(), distinct(rows_at(frame, new)).get_columns())
         return Vocabulary(pl.DataFrame([pl.concat([old, added]) for old, added in columns]))
 
     def parse(self, text: str) -> Id:
-        """Read an id from text, as typed on a command line; parts of a tuple are separated by commas.
+        """Parse an id from text, such as a command-line argument; parts of a tuple are separated by commas.
 
-        An integer is read only in the one spelling that Python prints: "1", and not "01", "+1", "0_1" or "１".
+        Integers must have their usual spelling: "1", not "01", "+1", "0_1" or "１".
         """
         if not isinstance(text, str):
-            raise SettingError(f"an id is parsed from text, got {text!r:.80}")
+            raise SettingError(f"expected an id as text, got {text!r:.80}")
         parts = text.split(",") if self.is_tuple else [text]
         if len(parts) != self._frame.width:
             raise SettingError(f"{text!r} has {len(parts)} parts; expected {self._frame.width}: {','.join(self.names)}")
@@ -168,7 +168,7 @@ class Vocabulary:
         return tuple(values) if self.is_tuple else values[0]
 
     def typed(self, parts: Sequence[str]) -> Id:
-        """The id that has these parts, as texts of a file; what is no number where ids are integers stays text.
+        """Convert the parts of an id from text; where ids are integers, parts that are not integers stay text.
 
         >>> Vocabulary.of([("ann", 1)], name=["user", "day"]).typed(["bob", "sunday"])
         ('bob', 'sunday')
@@ -185,46 +185,46 @@ class Vocabulary:
     def _parse_part(text: str, column: pl.Series) -> int | str:
         if column.dtype == pl.String:
             return text
-        found = integer_of(text)
-        if found is None:
+        number = integer_of(text)
+        if number is None:
             raise UnknownIdError(
-                f"unknown id {text!r:.80}: ids of {column.name!r} are integers, written as plain digits such as 17"
+                f"unknown id {text!r:.80}: ids of {column.name!r} are integers; pass plain digits such as 17"
             )
-        return found
+        return number
 
-    def _code(self, one: Id) -> int:
-        return self._by_id.get(one, -1) if is_id(one) else -1
+    def _code(self, key: Id) -> int:
+        return self._code_of.get(key, -1) if is_id(key) else -1
 
     @cached_property
-    def _by_id(self) -> dict[Id, int]:
+    def _code_of(self) -> dict[Id, int]:
         return {key: code for code, key in enumerate(self._values)}
 
-    def _encode_one_by_one(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
-        listed = _listed(ids)
-        # Only text equals text, and of whole numbers True and 1.0 are told by their types: no line of Python for each.
-        if self._frame.dtypes == [pl.String] or set(map(type, listed)) <= {str, int}:
-            with suppress(TypeError):  # what cannot be a key
-                return np.fromiter(map(self._by_id.get, listed, repeat(-1)), np.int32, len(listed))
-        return np.fromiter((self._code(one) for one in listed), np.int32, len(listed))
+    def _encode_by_dict(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
+        keys = _listed(ids)
+        # Fast path without Python code per id. In a dictionary True and 1.0 equal 1: they need the slow path.
+        if self._frame.dtypes == [pl.String] or set(map(type, keys)) <= {str, int}:
+            with suppress(TypeError):  # an id that is not hashable
+                return np.fromiter(map(self._code_of.get, keys, repeat(-1)), np.int32, len(keys))
+        return np.fromiter((self._code(key) for key in keys), np.int32, len(keys))
 
     def _encode_by_join(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         try:
-            asked = _frame_of(ids, list(self.names), self._frame.schema)
+            query = _frame_of(ids, list(self.names), self._frame.schema)
         except DataError:
-            return self._encode_one_by_one(ids)  # among them is something that cannot be an id here
-        # The user's names might be ours: columns are numbered for the join.
-        numbers = [str(k) for k in range(asked.width)]
+            return self._encode_by_dict(ids)  # some ids have a type that cannot match
+        # Number the columns for the join: a user's column might be called "code".
+        numbers = [str(k) for k in range(query.width)]
         known = self._frame.rename(dict(zip(self.names, numbers))).with_row_index("code")
-        asked = asked.rename(dict(zip(asked.columns, numbers)))
-        coded = asked.join(known, on=numbers, how="left", maintain_order="left", nulls_equal=False)
+        query = query.rename(dict(zip(query.columns, numbers)))
+        coded = query.join(known, on=numbers, how="left", maintain_order="left", nulls_equal=False)
         return coded["code"].cast(pl.Int32).fill_null(-1).to_numpy()
 
-    def _unknown_message(self, first: Id, n_missing: int, n_asked: int, what: str) -> str:
-        example = self._one(0) if len(self) else None
+    def _unknown_message(self, first: Id, n_missing: int, n_ids: int, what: str) -> str:
+        example = self._id_of(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" (ids here are like {example!r}, of type {type(example).__name__})"
-        return f"unknown {what} {first!r}{hint}: {n_missing:,} of {n_asked:,} ids are not among the {len(self):,} known"
+        return f"unknown {what} {first!r}{hint}: {n_missing:,} of {n_ids:,} ids are not among the {len(self):,} known"
 
     def __len__(self) -> int:
         return self._frame.height
@@ -232,8 +232,8 @@ class Vocabulary:
     def __iter__(self) -> Iterator[Id]:
         return iter(self.ids())
 
-    def __contains__(self, one: Id) -> bool:
-        return self._code(one) >= 0
+    def __contains__(self, key: Id) -> bool:
+        return self._code(key) >= 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
@@ -246,23 +246,23 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         types = ", ".join(str(dtype) for dtype in self._frame.dtypes)
-        span = f", {self._one(0)!r} … {self._one(-1)!r}" if len(self) else ""
+        span = f", {self._id_of(0)!r} … {self._id_of(-1)!r}" if len(self) else ""
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 
 def rows_at(frame: pl.DataFrame, places: Sequence[int] | npt.NDArray[Any]) -> pl.DataFrame:
-    """The rows of a frame at these places, taken column by column, which needs no threads."""
+    """Return the rows of a frame at these positions. It works by columns, which needs no threads of polars."""
     places = np.asarray(places, dtype=np.int64)
     return pl.DataFrame([column[places] for column in frame.get_columns()])
 
 
 def n_distinct(frame: pl.DataFrame) -> int:
-    """How many distinct rows a frame of ids has."""
+    """Return the number of distinct rows of a frame of ids."""
     return frame.n_unique() if polars_threads() else len(set(frame.rows()))
 
 
 def distinct(frame: pl.DataFrame) -> pl.DataFrame:
-    """Each row once, in the order of the first mention."""
+    """Return each row once, in the order of first occurrence."""
     if polars_threads():
         return frame.unique(maintain_order=True)
     first: dict[Id, int] = {}
@@ -272,7 +272,7 @@ def distinct(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def integer_of(text: str) -> int | None:
-    """The integer that is written so, or None: each integer has one spelling, so that no two texts mean one id.
+    """Parse an integer in its usual spelling, else return None. So no two texts are the same id.
 
     >>> integer_of("-17"), integer_of("017"), integer_of("1_7"), integer_of("１７")
     (-17, None, None, None)
@@ -280,11 +280,11 @@ def integer_of(text: str) -> int | None:
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
-def is_id(one: Id) -> bool:
-    """Whether this can be an id at all; 1.0 and True equal 1 in a dictionary, but they are not ids."""
-    if isinstance(one, tuple):
-        return all(map(is_id, one))
-    return isinstance(one, int | str | np.integer) and not isinstance(one, bool)
+def is_id(value: Id) -> bool:
+    """Return whether a value can be an id. 1.0 and True equal 1 in a dictionary, but are not ids."""
+    if isinstance(value, tuple):
+        return all(map(is_id, value))
+    return isinstance(value, int | str | np.integer) and not isinstance(value, bool)
 
 
 def _refuse_single(ids: object, what: str) -> None:
@@ -297,7 +297,7 @@ def _refuse_single(ids: object, what: str) -> None:
 
 
 def _read(ids: Any, names: Sequence[str], what: str) -> Any:
-    """Ids of a frame that is not of polars as a list, which iterating over it would not give; others as they are."""
+    """Convert a frame of another library than polars to a list of ids; return other ids unchanged."""
     return ids_of_frame(ids, names, what) if is_frame(ids) and not isinstance(ids, pl.DataFrame) else ids
 
 
@@ -310,7 +310,7 @@ def _listed(ids: Iterable[Id] | pl.Series | pl.DataFrame) -> list[Id]:
 def _frame_of(
     ids: Iterable[Id] | pl.Series | pl.DataFrame, names: list[str], schema: pl.Schema | None = None
 ) -> pl.DataFrame:
-    """A frame of ids; with a schema, integers of another width are accepted where they fit."""
+    """Build a frame of ids. With a schema, integers of another width are cast if they fit."""
     ids = _read(ids, names, "ids")
     try:
         if isinstance(ids, pl.DataFrame):
@@ -321,7 +321,7 @@ def _frame_of(
             columns = [ids if isinstance(ids, pl.Series) else _series(list(_plain(ids)))]
         else:
             tuples = list(ids)
-            if not all(isinstance(one, tuple) for one in tuples):
+            if not all(isinstance(key, tuple) for key in tuples):
                 raise TypeError(f"expected tuples of {len(names)} parts")
             columns = [_series(list(part)) for part in zip(*tuples, strict=True)] or [pl.Series([])] * len(names)
             if len(columns) != len(names):
@@ -331,24 +331,24 @@ def _frame_of(
         if schema is not None:
             if not frame.height:
                 return pl.DataFrame(schema=schema)
-            for found, expected in zip(frame.dtypes, schema.dtypes()):
-                if found != expected and not (found.is_integer() and expected.is_integer()):
-                    raise TypeError(f"found {found}, expected {expected}")  # neither '5' nor 5.0 stands for 5
-            frame = pl.DataFrame([one.cast(dtype) for one, dtype in zip(frame.get_columns(), schema.dtypes())])
+            for dtype, expected in zip(frame.dtypes, schema.dtypes()):
+                if dtype != expected and not (dtype.is_integer() and expected.is_integer()):
+                    raise TypeError(f"found {dtype}, expected {expected}")  # '5' and 5.0 are not the id 5
+            frame = pl.DataFrame([column.cast(dtype) for column, dtype in zip(frame.get_columns(), schema.dtypes())])
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
-        why = str(error).partition("\n")[0]  # polars goes on at length
+        why = str(error).partition("\n")[0]  # messages of polars are long
         raise DataError(f"ids of {', '.join(names)} are not all of one integer or string type: {why}") from None
     return frame
 
 
 def _series(values: list[Id]) -> pl.Series:
-    if bool in set(map(type, values)):  # polars would take True for 1
+    if bool in set(map(type, values)):  # polars would read True as 1
         raise TypeError("found True or False")
     return pl.Series(values, strict=True)
 
 
 def _as_text(column: pl.Series) -> pl.Series:
-    """Categories and enums as the strings they stand for."""
+    """Convert categories and enums to strings."""
     return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
 
 

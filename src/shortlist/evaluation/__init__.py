@@ -1,4 +1,4 @@
-"""How good is it: protocols over recommenders, results with their uncertainty, comparison (section 2.3)."""
+"""Offline evaluation: evaluate recommenders on splits, with standard errors, and compare them (section 2.3)."""
 
 from shortlist.evaluation.comparison import Comparison, compare
 from shortlist.evaluation.evaluate import evaluate, evaluate_candidates

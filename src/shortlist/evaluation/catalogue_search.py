@@ -1,4 +1,4 @@
-"""The catalogue searched for the contexts of an evaluation: ranks of what is relevant, and lists."""
+"""Search the catalogue for the contexts of an evaluation: ranks of the relevant items, and top-n lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class TopLists:
-    """The best items of every context and their scores: n of them, and perhaps the next one."""
+    """The n best items of each context and their scores, possibly with item n + 1 too."""
 
     items: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
@@ -29,51 +29,50 @@ class TopLists:
 
 @dataclass(frozen=True, eq=False)
 class CatalogueSearch:
-    """The catalogue, ready to be ranked for every context of the truth."""
+    """A search of the whole catalogue for each held-out context."""
 
     scorer: BlockScorer
     truth: SparseRows
-    excluded: SparseRows | None  # what is left out of each context's ranking
+    excluded: SparseRows | None  # items excluded from each context's ranking
     seed: int
     memory: int
     threads: int | None
 
     def full_ranks(self) -> Ranks:
-        """The ranks of all relevant items."""
+        """Return the ranks of all relevant items."""
         targets = (self.truth.indptr, self.truth.indices)
-        ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._how)
+        ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._options)
         return Ranks(self.truth.indptr, ranks, self.truth.lengths, n_ranked, None)
 
     def top(self, n: int, *, one_more: bool) -> TopLists:
-        """The best n, and perhaps the one after them; equal scores at random."""
+        """Return the n best items, and item n + 1 too if `one_more`; ties are broken at random."""
         n_items = self.scorer.n_items
-        return TopLists(
-            *top_n(self.scorer, min(n + one_more, n_items), tie_seed=self.seed, **self._how), min(n, n_items)
-        )
+        items, scores = top_n(self.scorer, min(n + one_more, n_items), tie_seed=self.seed, **self._options)
+        return TopLists(items, scores, min(n, n_items))
 
     def shown(self, top: TopLists, priority: Array) -> Array:
-        """The best n as `recommend` gives them: equal scores by `priority`.
+        """Return the n best items as `recommend` does: ties are broken by `priority`.
 
-        The lists of `top` hold the same items, but where the last place is tied with the one after it: only there, or
-        where that one is not known, is the catalogue searched once more.
+        The lists of `top` have the same items unless item n is tied with item n + 1. The catalogue is searched again
+        only for such lists, or for all if item n + 1 is not known.
         """
         n = top.n
         if top.items.shape[1] == n < self.scorer.n_items:
-            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+            return top_n(self.scorer, n, priority=priority, **self._options)[0]
         order = np.lexsort((np.append(priority, np.iinfo(np.int32).max)[top.items[:, :n]], -top.scores[:, :n]))
         shown = np.take_along_axis(top.items[:, :n], order, axis=1)
         if top.items.shape[1] == n:
             return shown
         tied = np.flatnonzero((top.scores[:, n - 1] == top.scores[:, n]) & (top.items[:, n] >= 0))
         if len(tied) * 8 > len(shown):
-            return top_n(self.scorer, n, priority=priority, **self._how)[0]
+            return top_n(self.scorer, n, priority=priority, **self._options)[0]
         if len(tied):
-            how = {**self._how, "filters": self._filters(tied)}
-            shown[tied] = top_n(_SubsetScorer(self.scorer, tied), n, priority=priority, **how)[0]
+            options = {**self._options, "filters": self._filters(tied)}
+            shown[tied] = top_n(_SubsetScorer(self.scorer, tied), n, priority=priority, **options)[0]
         return shown
 
     def ranks_within(self, top: Array, n: int) -> Ranks:
-        """The ranks of the relevant items up to n, where `top` are the best n: cheaper than all of them."""
+        """Return the ranks of the relevant items among `top`, the n best items. This is faster than `full_ranks`."""
         n_ranked = np.full(self.truth.n_rows, self.truth.n_columns, np.int64)
         if self.excluded is not None:
             n_ranked -= self.excluded.lengths
@@ -81,7 +80,7 @@ class CatalogueSearch:
         return Ranks(indptr, ranks, self.truth.lengths, n_ranked, n)
 
     @property
-    def _how(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"filters": self._filters(), "memory": self.memory, "threads": self.threads}
 
     def _filters(self, contexts: Array | None = None) -> Filters | None:
@@ -93,13 +92,13 @@ class CatalogueSearch:
 
 @dataclass(frozen=True, eq=False)
 class TwoStageSearch(CatalogueSearch):
-    """The same where the first `candidates` of every ranking are put into another order by a second stage."""
+    """A search in which stage two reranks the first `candidates` items of each ranking."""
 
     candidates: int
-    rerank: Callable[[Array, Array], tuple[Array, Array]]  # lists of stage one and their scores, into those of both
+    rerank: Callable[[Array, Array], tuple[Array, Array]]  # from items and scores of stage one to those of both stages
 
     def full_ranks(self) -> Ranks:
-        """Those of the candidates by stage two; behind them stage one's."""
+        """Return the ranks of all relevant items: first the candidates in stage two's order, then stage one's order."""
         first = CatalogueSearch.full_ranks(self)
         top = CatalogueSearch.top(self, self.candidates, one_more=False)
         items, _ = self.rerank(top.items, top.scores)
@@ -112,21 +111,21 @@ class TwoStageSearch(CatalogueSearch):
         return Ranks(first.indptr, ranks, first.n_relevant, first.n_ranked, None)
 
     def top(self, n: int, *, one_more: bool) -> TopLists:
-        """The best n of both stages; stage one's equal scores at random, equal ones of stage two in its order."""
-        found = CatalogueSearch.top(self, max(n, self.candidates), one_more=False)
-        items, scores = self.rerank(found.items, found.scores)
+        """Return the n best items of both stages. Stage one breaks ties at random, stage two by stage one's order."""
+        first = CatalogueSearch.top(self, max(n, self.candidates), one_more=False)
+        items, scores = self.rerank(first.items, first.scores)
         n = min(n, self.scorer.n_items)
         return TopLists(items[:, :n], scores[:, :n], n)
 
     def shown(self, top: TopLists, priority: Array) -> Array:
-        """The best n as `recommend` gives them: stage one's equal scores by `priority`."""
+        """Return the n best items as `recommend` does: stage one breaks ties by `priority`."""
         depth = min(max(top.n, self.candidates), self.scorer.n_items)
-        found = top_n(self.scorer, depth, priority=priority, **self._how)
-        return np.ascontiguousarray(self.rerank(*found)[0][:, : top.n])
+        first = top_n(self.scorer, depth, priority=priority, **self._options)
+        return np.ascontiguousarray(self.rerank(*first)[0][:, : top.n])
 
 
 class _SubsetScorer:
-    """Some of a scorer's queries."""
+    """A scorer for a subset of another scorer's queries."""
 
     def __init__(self, scorer: BlockScorer, queries: Array) -> None:
         self.scorer = scorer
@@ -135,14 +134,14 @@ class _SubsetScorer:
         self.n_items = scorer.n_items
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
-        """Fill a block, query by query."""
+        """Fill a block of scores, query by query."""
         for row, q in enumerate(self.queries[queries].tolist()):
             self.scorer.score(slice(q, q + 1), items, out[row : row + 1])
 
 
 @kernel
 def hit_ranks(top: Array, indptr: Array, indices: Array) -> tuple[Array, Array]:
-    """For each row of `top`, the places (from 1) at which items of the row's sorted `indices` stand."""
+    """Return for each row of `top` the places (from 1) of the items that are in the row's sorted `indices`."""
     n_rows, n = top.shape
     out_indptr = np.zeros(n_rows + 1, np.int64)
     out = np.empty(min(n_rows * n, len(indices)), np.int64)

@@ -1,4 +1,4 @@
-"""Whether items that nobody had are recommended before items that somebody had."""
+"""Detect cold items (items without training events) that are recommended ahead of trained items."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from shortlist.errors import ShortlistWarning
 
 Tops = npt.NDArray[np.int32]
 
-SUBSTANTIAL = 0.01  # of all places; fewer may be chance
+SUBSTANTIAL = 0.01  # fraction of all places; fewer may be chance
 
 
 def warn_of_cold_items(model: str, top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseRows | None) -> None:
-    """Warn where the model puts items without a training event before trained ones: "folding" (Xin et al. 2017).
+    """Warn if a model ranks cold items ahead of trained items: "folding" (Xin et al. 2017).
 
     Args:
-        model: what to call it.
-        top: the lists, equal scores ordered by popularity: a model that cannot tell items apart is no reason to warn.
-        popularity: how many training contexts had each item.
-        excluded: what each context is not recommended, or None for nothing.
+        model: the name of the model.
+        top: the lists. Ties are in order of popularity, so that a model with constant scores causes no warning.
+        popularity: the number of training contexts of each item.
+        excluded: the items excluded for each context; None if there are none.
     """
-    share = out_of_place(top, popularity, excluded)
-    if share > SUBSTANTIAL:
+    fraction = out_of_place(top, popularity, excluded)
+    if fraction > SUBSTANTIAL:
         warnings.warn(
-            f"{share:.0%} of the first {top.shape[1]} places in the lists of {model} go to items without any training "
-            "event, before items that have some: unless it knows them by their features, it ranks them by accident; "
-            "leave them out of the catalogue, pass them to recommend as deny=, or take a model whose loss pushes "
-            "unobserved items down, such as IALS with a higher unobserved_weight",
+            f"{fraction:.0%} of the first {top.shape[1]} places in the lists of {model} go to items without training "
+            "events, ahead of trained items. The model learned nothing about them (unless from their features), so "
+            "their scores are arbitrary. Drop them from the catalogue, pass them to recommend as deny=, or use a "
+            "model whose loss pushes unobserved items down, such as IALS with a higher unobserved_weight",
             ShortlistWarning,
             stacklevel=5,
         )
 
 
 def out_of_place(top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseRows | None) -> float:
-    """The share of all places that untrained items take while trained ones are left over.
+    """Return the fraction of all places that go to cold items although trained items are left over.
 
     >>> out_of_place(np.array([[2, 0], [0, 1]]), np.array([5, 3, 0]), None)
     0.25
@@ -45,7 +45,7 @@ def out_of_place(top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseR
     untrained = popularity == 0
     if not untrained.any():
         return 0.0
-    taken = np.append(untrained, False)[top].sum(axis=1)  # an empty place, -1, takes the last: not
+    taken = np.append(untrained, False)[top].sum(axis=1)  # an empty place, -1, reads the appended False
     if not taken.any():
         return 0.0
     left = np.full(len(top), len(popularity) - np.count_nonzero(untrained))
@@ -53,5 +53,5 @@ def out_of_place(top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseR
         context_of = np.repeat(np.arange(excluded.n_rows), excluded.lengths)
         left -= np.bincount(context_of[~untrained[excluded.indices]], minlength=len(left))
     lengths = (top >= 0).sum(axis=1)
-    # Where trained items run out, the others have to fill the list.
+    # Where trained items run out, cold items have to fill the list.
     return float((taken - np.maximum(lengths - left, 0)).sum() / lengths.sum())

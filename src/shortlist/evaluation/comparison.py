@@ -1,4 +1,4 @@
-"""Which differences between models are real."""
+"""Compare evaluations: which differences between models are larger than chance."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import number, whole
+from shortlist._checks import integer, number
 from shortlist._threads import single_threaded_blas
 from shortlist.errors import SettingError
 from shortlist.evaluation.result import FIRST, Evaluation, is_beyond_accuracy
 from shortlist.metrics import parse_metric
 
 Values: TypeAlias = npt.NDArray[np.float64]
-FEW = 10  # contexts; drawn from fewer, an interval is narrower than it should be
+MIN_CONTEXTS = 10  # with fewer contexts, a bootstrap interval is too narrow
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Evaluations on the same contexts, metric by metric, with paired bootstrap intervals.
+    """The result of `compare`: differences between models for each metric, with paired bootstrap intervals.
 
-    By accuracy each is compared with the best. Metrics beyond accuracy have no best: each is compared with the first,
-    and `worse` is None.
+    `print(comparison)` shows a table, `to_polars()` returns it as a frame, `best(metric)` names the best models.
+
+    For an accuracy metric, each model is compared with the best one. Metrics beyond accuracy have no best: each model
+    is compared with the first one given, and `worse` is None.
     """
 
     rows: list[dict[str, Any]]
     confidence: float
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each metric and model: mean, standard error, difference and its interval.
+        """Return a frame with one row per metric and model: mean, standard error, difference and its interval.
 
-        The interval is NaN for coverage and gini, where there is one number for all contexts and nothing to draw from,
-        and where there are fewer than ten contexts.
+        The interval is NaN for coverage and gini, which are one number for all contexts, and for fewer than ten
+        contexts.
         """
         return pl.DataFrame(self.rows, schema_overrides={"worse": pl.Boolean}, infer_schema_length=None)
 
     def best(self, metric: str) -> list[str]:
-        """The best model by this metric and those that cannot be told from it."""
+        """Return the best model by an accuracy metric, and all models that are not significantly worse."""
         with suppress(SettingError):
-            metric = str(parse_metric(metric))  # by another of its names
+            metric = str(parse_metric(metric))  # a metric may have several names
         rows = [row for row in self.rows if row["metric"] == metric] if isinstance(metric, str) else []
         if not rows:
-            there = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
-            raise SettingError(f"{metric!r:.80} was not compared; there are {there}")
+            compared = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
+            raise SettingError(f"{metric!r:.80} was not compared; this comparison has {compared}")
         if rows[0]["worse"] is None:
             raise SettingError(
-                f"of {metric!r} more is neither better nor worse; ask for the best by an accuracy metric"
+                f"{metric!r} has no best model: a higher value is neither better nor worse; pass an accuracy metric"
             )
         return [row["model"] for row in rows if not row["worse"] and not np.isnan(row["mean"])]
 
@@ -61,12 +63,12 @@ class Comparison:
             reference = "the best" if rows[0]["worse"] is not None else rows[0]["model"]
             interval = "" if np.isnan(rows[-1]["low"]) else f" with its {self.confidence:.0%} interval"
             lines.append(f"{metric} (difference to {reference}{interval})")
-            lines += [f"  {row['model']:<{width}}  {_told(row, row is rows[0])}" for row in rows]
+            lines += [f"  {row['model']:<{width}}  {_row_text(row, row is rows[0])}" for row in rows]
         return "\n".join(lines)
 
 
 def verdict_of(row: dict[str, Any]) -> str:
-    """What a row of a comparison by accuracy says about its model."""
+    """Return the verdict on the model of a row, for an accuracy metric."""
     if row["difference"] == row["low"] == row["high"] == 0:
         return "best"
     if np.isnan(row["low"]):
@@ -74,17 +76,17 @@ def verdict_of(row: dict[str, Any]) -> str:
     return "worse" if row["worse"] else "no real difference"
 
 
-def _told(row: dict[str, Any], first: bool) -> str:
+def _row_text(row: dict[str, Any], first: bool) -> str:
     if np.isnan(row["mean"]):
         return "not defined for any context"
-    figure = f"{row['mean']:.4f}" + ("" if np.isnan(row["stderr"]) else f" ± {row['stderr']:.4f}")
+    mean = f"{row['mean']:.4f}" + ("" if np.isnan(row["stderr"]) else f" ± {row['stderr']:.4f}")
     if row["worse"] is None and first:
-        return figure
+        return mean
     if row["worse"] is not None and row["difference"] == row["low"] == row["high"] == 0:
-        return f"{figure}  best"
+        return f"{mean}  best"
     interval = "" if np.isnan(row["low"]) else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
     verdict = "" if row["worse"] is None else f"  {verdict_of(row)}"
-    return f"{figure}  {row['difference']:+.4f}{interval}{verdict}"
+    return f"{mean}  {row['difference']:+.4f}{interval}{verdict}"
 
 
 def compare(
@@ -94,51 +96,62 @@ def compare(
     samples: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare evaluations of several models on the same contexts.
+    """Compare the evaluations of several models on the same contexts, and say which differences are real.
 
-    For each metric the model with the highest mean is compared with every other one: contexts are drawn with
-    replacement `samples` times, the same ones for both (Efron's percentile interval on paired differences). A model is
-    called worse where the interval lies below zero. Fewer than ten contexts are too few to tell.
+    For each accuracy metric, the model with the highest mean is compared with each other model by a paired bootstrap:
+    contexts are drawn with replacement `samples` times, the same contexts for both models, and the interval is Efron's
+    percentile interval of the mean difference. A model is worse if its interval lies below zero. Fewer than ten
+    contexts are too few for a verdict.
 
-    Metrics beyond accuracy know no better and no worse: there every model is compared with the first, in the order
-    given, and the difference has an interval (but for coverage and gini) and no verdict.
+    For metrics beyond accuracy, higher is neither better nor worse. There each model is compared with the first one
+    given. Differences have an interval (except for coverage and gini) but no verdict.
 
     Args:
-        results: from `evaluate`, on the same split. Of two stages what they are as a whole is compared; for stage one
-            beside it, `compare(*result.stages())`.
-        names: what to call them; the models' class names by default.
-        confidence: of the intervals.
-        samples: bootstrap samples.
-        seed: of the samples.
+        results: at least two results of `evaluate` on the same split, with the same metrics. For a `TwoStage` both
+            stages together are compared; to compare them with stage one alone, use `compare(*result.stages())`.
+        names: names for the models; their class names by default.
+        confidence: the confidence level of the intervals.
+        samples: the number of bootstrap samples.
+        seed: of the bootstrap samples.
+
+    >>> import shortlist as sl
+    >>> split = sl.splits.at_random(sl.datasets.synthetic(500, 100, 10_000, seed=0), test=0.2)
+    >>> models = [model.fit(split.train) for model in (sl.IALS(dim=8), sl.Popularity())]
+    >>> comparison = sl.compare(*(sl.evaluate(model, split, "ndcg@10") for model in models))
+    >>> comparison.best("ndcg@10")
+    ['IALS']
     """
     if len(results) < 2:
         raise SettingError(f"compare needs at least two evaluations, got {len(results)}")
     for result in results:
         if not isinstance(result, Evaluation):
-            raise SettingError(f"compare takes evaluations, got {type(result).__name__}; make them with evaluate")
+            raise SettingError(f"compare takes results of evaluate, got {type(result).__name__}")
     number("confidence", confidence, above=True)
     if not confidence < 1:
-        raise SettingError(f"confidence is {confidence!r}; expected a share below 1")
-    whole("samples", samples)
-    whole("seed", seed, least=0)
+        raise SettingError(f"confidence is {confidence!r}; expected a number < 1")
+    integer("samples", samples)
+    integer("seed", seed, least=0)
     first = results[0]
     for other in results[1:]:
         if not first.contexts.equals(other.contexts):
-            raise SettingError("the evaluations are of different contexts; compare models on one and the same split")
+            raise SettingError("the evaluations have different contexts; evaluate all models on the same split")
         if other.protocol != first.protocol:
             raise SettingError(
-                f"the evaluations followed different protocols, so that their figures mean different things: "
+                "the evaluations have different protocols, so their scores are not comparable: "
                 f"{first.protocol!r} and {other.protocol!r}"
             )
         if _metrics(other) != _metrics(first):
-            raise SettingError(f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}")
+            raise SettingError(
+                f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}; "
+                "evaluate all models with the same metrics"
+            )
     labels = _distinct([result.model for result in results]) if names is None else _checked_names(names, len(results))
     rows: list[dict[str, Any]] = []
-    unlike: list[tuple[dict[str, Any], Values]] = []  # rows that need an interval, and the differences it is of
+    pending: list[tuple[dict[str, Any], Values]] = []  # rows that need an interval, and their differences per context
     for metric in _metrics(first):
         neutral = is_beyond_accuracy(metric)
         means = [result[metric] for result in results]
-        best = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))  # NaN: defined for no context
+        best = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))  # NaN: not defined for any context
         reference = 0 if neutral else best
         order = range(len(results)) if neutral else np.argsort([-mean for mean in means], kind="stable")
         for k in order:
@@ -160,25 +173,25 @@ def compare(
                 "worse": None if neutral else False,
             }
             rows.append(row)
-            if k != reference and not overall and len(difference) >= FEW:
-                unlike.append((row, difference))
-    _add_intervals(unlike, confidence, samples, seed)
+            if k != reference and not overall and len(difference) >= MIN_CONTEXTS:
+                pending.append((row, difference))
+    _add_intervals(pending, confidence, samples, seed)
     return Comparison(rows, confidence)
 
 
-def _add_intervals(unlike: list[tuple[dict[str, Any], Values]], confidence: float, samples: int, seed: int) -> None:
-    """Percentiles of the mean under resampling, with the same draws for all that have as many contexts."""
+def _add_intervals(pending: list[tuple[dict[str, Any], Values]], confidence: float, samples: int, seed: int) -> None:
+    """Add percentile intervals of the mean under resampling. Rows with as many contexts share the same draws."""
     by_size: dict[int, list[tuple[dict[str, Any], Values]]] = {}
-    for one in unlike:
-        by_size.setdefault(len(one[1]), []).append(one)
+    for row, difference in pending:
+        by_size.setdefault(len(difference), []).append((row, difference))
     for n, group in by_size.items():
         values = np.array([difference for _, difference in group])
         means = np.empty((samples, len(group)))
         rng = np.random.default_rng([seed, 5])
         with single_threaded_blas():
             for s in range(samples):
-                times = np.bincount(rng.integers(0, n, n), minlength=n)  # how often each context was drawn
-                means[s] = values @ times / n
+                draws = np.bincount(rng.integers(0, n, n), minlength=n)  # how often each context was drawn
+                means[s] = values @ draws / n
         lows, highs = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
         for (row, _), low, high in zip(group, lows, highs):
             row["low"], row["high"] = float(low), float(high)
@@ -193,7 +206,7 @@ def _checked_names(names: object, n: int) -> list[str]:
 
 
 def _metrics(result: Evaluation) -> list[str]:
-    """All but those of stage one."""
+    """Return the metrics of a result, without those of stage one alone."""
     return [name for name in result if not name.startswith(FIRST)]
 
 

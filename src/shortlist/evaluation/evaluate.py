@@ -1,4 +1,4 @@
-"""Protocols: the whole catalogue ranked, always; and, under its own name, published candidate lists."""
+"""Evaluate recommenders: rank the whole catalogue, or (separately) published candidate lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import memory_bytes, whole
+from shortlist._checks import integer, memory_bytes
 from shortlist._threads import blas_threads
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -22,11 +22,11 @@ from shortlist.evaluation.result import Evaluation, TwoStageEvaluation
 from shortlist.evaluation.slate_search import SlateSearch, check_depths
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.split_queries import asked_of, warn_if_it_knows
+from shortlist.recommenders.split_queries import queries_of, warn_if_leaked
 from shortlist.reranking.two_stage import TwoStage
 from shortlist.retrieval.slates.base import Slate, check_slate
 
-CLICKED = 0.1  # share of what a split asks for that people may well have clicked before
+CLICKED = 0.1  # fraction of a split's held-out pairs that users may plausibly have clicked before
 DEFAULT_METRICS = (
     "recall@20",
     "ndcg@20",
@@ -74,40 +74,49 @@ def evaluate(
     memory: int | str | None = None,
     threads: int | None = None,
 ) -> Evaluation:
-    """Rank the whole catalogue for every context of the split's truth and measure where the truth lands.
+    """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
-    Metrics beyond accuracy describe the lists by what `split.train` holds, so that they can be compared between models.
-    A model whose lists are filled with items that nobody had in training is warned of.
+    Metrics beyond accuracy describe the lists by the data of `split.train`, so they can be compared between models.
+    There is a warning if more than 1% of the places in the lists go to items without training events although trained
+    items are left.
 
     Args:
-        model: fitted on `split.train`. Of a `TwoStage` that is stage one, and the further models; stage two must have
-            learnt from something older than what the split asks for. The metrics are then of both together; beside
-            them, after `first:`, stand stage one's recall among the candidates and its own metrics of accuracy.
-        split: says whom to ask for, what is known of them, and whether seen items are left out of the ranking (they are
-            where repeats do not count).
-        metrics: such as "recall@20", "ndcg@100", "auc" for accuracy, "coverage@20", "popularity@20" for what the lists
-            are like; `shortlist.metrics` has them all. By default some of both.
-        slate: measure the lists of `recommend(slate=)`, such as `shortlist.slates.MMR(0.3)`, in place of the best
-            items. Metrics that look at the whole ranking, or at more places than the slate's pool has, are refused.
-        seed: equal scores are ordered at random under this seed, so that a model that cannot tell items apart gets the
-            figures of chance.
-        memory: what blocks of scores may take, bytes or text such as "256MB".
-        threads: how many to use; the result does not depend on it.
+        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage one and the further models on
+            `split.train`, and stage two on older data than the held-out items. Its metrics are those of both stages
+            together. The result also has stage one's own accuracy metrics and its recall among the candidates, with
+            the prefix `first:`.
+        split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
+            the ranking (they are when repeats do not count).
+        metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as
+            "coverage@20" or "popularity@20". `shortlist.metrics` lists them all. The default has some of both.
+        slate: evaluate the lists of `recommend(slate=)` instead of the n best items, for example with
+            `shortlist.slates.MMR(0.3)`. Metrics of the whole ranking are refused, and so are metrics at an n greater
+            than the slate's pool.
+        seed: orders items with equal scores at random, so that a model with constant scores does no better than chance.
+        memory: the limit for blocks of scores: bytes, or text such as "256MB".
+        threads: the number of threads. The result does not depend on it.
+
+    Returns:
+        An `Evaluation`: the mean and standard error of each metric, and its value for each context.
+
+    >>> import shortlist as sl
+    >>> split = sl.splits.at_random(sl.datasets.synthetic(200, 50, 4000, seed=0), test=0.2)
+    >>> result = sl.evaluate(sl.EASE().fit(split.train), split, ["ndcg@10", "coverage@10"])
+    >>> list(result), 0 < result["ndcg@10"] < 1
+    (['ndcg@10', 'coverage@10'], True)
     """
     if isinstance(model, TwoStage):
         if slate is not None:
-            raise SettingError(
-                "a slate of two stages is not evaluated; evaluate one of the stage that finds candidates"
-            )
+            raise SettingError("a TwoStage cannot be evaluated with a slate; omit slate=, or evaluate stage one alone")
         return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
 
 
 def validation_score(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
-    """The mean of one metric on a validation split, of a model in the making: there is no warning of anything."""
+    """Return the mean of one metric on a validation split, for a model that is still training. Never warns."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
-        raise DataError(f"{metric} is not defined for any context of the validation; take another metric")
+        raise DataError(f"{metric} is not defined for any context of the validation split; use another metric")
     return value
 
 
@@ -126,15 +135,15 @@ def _evaluated(
     wanted = parse_metrics(metrics)
     if slate is not None:
         check_depths(check_slate(slate), wanted)
-    seed = whole("seed", seed, least=0)
+    seed = integer("seed", seed, least=0)
     _require_model(model)
-    asked = asked_of(model, split, warn=warn, stacklevel=3)
+    held_out = queries_of(model, split, warn=warn, stacklevel=3)
     with blas_threads(threads):
-        scorer = model._scorer(asked.queries, threads)
-        search = CatalogueSearch(scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
+        scorer = model._scorer(held_out.queries, threads)
+        search = CatalogueSearch(scorer, held_out.truth, held_out.excluded, seed, memory_bytes(memory), threads)
         if slate is not None:
-            search = SlateSearch.of(search, slate, model, asked.queries)
-        values = _measure(search, wanted, model, split.train, asked.queries.histories, warn)
+            search = SlateSearch.of(search, slate, model, held_out.queries)
+        values = _measure(search, wanted, model, split.train, held_out.queries.histories, warn)
     name = type(model).__name__ + ("" if slate is None else f" with {slate!r}")
     return Evaluation(name, _protocol(split), split.truth.contexts.frame, values)
 
@@ -150,25 +159,25 @@ def _staged(
 ) -> TwoStageEvaluation:
     _require_split(split)
     wanted = parse_metrics(metrics)
-    seed = whole("seed", seed, least=0)
+    seed = integer("seed", seed, least=0)
     two._require_fit()
-    _warn_of_answers(two, split)
-    asked = asked_of(two.first, split, stacklevel=3)
+    _warn_of_leakage(two, split)
+    held_out = queries_of(two.first, split, stacklevel=3)
     for name, model in two.candidate_features.models.items():
-        warn_if_it_knows(model, split, f"the further model {name!r}", stacklevel=3)
-    of_first = list(
-        dict.fromkeys([Metric("recall", two.candidates), *(one for one in wanted if not one.beyond_accuracy)])
-    )
+        warn_if_leaked(model, split, f"the further model {name!r}", stacklevel=3)
+    accuracy = [metric for metric in wanted if not metric.beyond_accuracy]
+    of_first = list(dict.fromkeys([Metric("recall", two.candidates), *accuracy]))
     with blas_threads(threads):
-        scorer = two.first._scorer(asked.queries, threads)
-        how = (scorer, asked.truth, asked.excluded, seed, memory_bytes(memory), threads)
-        first = _measure(CatalogueSearch(*how), of_first, two.first, split.train, asked.queries.histories, warn=False)
+        scorer = two.first._scorer(held_out.queries, threads)
+        shared = (scorer, held_out.truth, held_out.excluded, seed, memory_bytes(memory), threads)
+        stage_one = CatalogueSearch(*shared)
+        first = _measure(stage_one, of_first, two.first, split.train, held_out.queries.histories, warn=False)
         both = TwoStageSearch(
-            *how,
+            *shared,
             two.candidates,
-            lambda items, scores: two._reranked(asked.queries, items, scores, memory_bytes(memory), threads),
+            lambda items, scores: two._rerank(held_out.queries, items, scores, memory_bytes(memory), threads),
         )
-        values = _measure(both, wanted, two.first, split.train, asked.queries.histories, warn=True)
+        values = _measure(both, wanted, two.first, split.train, held_out.queries.histories, warn=True)
     name, second = type(two.first).__name__, type(two.reranker).__name__
     return TwoStageEvaluation(
         f"{name} + {second}",
@@ -181,18 +190,18 @@ def _staged(
     )
 
 
-def _warn_of_answers(two: TwoStage, split: Split) -> None:
-    share = two.knows_answers(split)
+def _warn_of_leakage(two: TwoStage, split: Split) -> None:
+    fraction = two.knows_answers(split)
     clicks = two._reranker_state.clicks
-    if share <= (CLICKED if clicks else 0.0):
+    if fraction <= (CLICKED if clicks else 0.0):
         return
     n = len(split.truth.by_context)
-    pairs = f"{round(share * n):,} of {n:,} pairs that this split asks for"
+    pairs = f"{round(fraction * n):,} of {n:,} held-out pairs of this split"
     warnings.warn(
-        f"the second stage learnt from clicks on {pairs}, so its figures may be too good: what was shown must be older "
-        "than what the split asks for"
+        f"the second stage learned from clicks on {pairs}, so its scores may be too good. Train it on impressions that "
+        "are older than the held-out events"
         if clicks
-        else f"the second stage learnt from {pairs}, so its figures are too good: fit it on a split of split.train, as "
+        else f"the second stage learned from {pairs}, so its scores are too good. Fit it on a split of split.train, as "
         "the guide shows",
         ShortlistWarning,
         stacklevel=4,
@@ -201,11 +210,11 @@ def _warn_of_answers(two: TwoStage, split: Split) -> None:
 
 def _require_split(split: Split) -> None:
     if not isinstance(split, Split):
-        raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; make one with shortlist.splits")
+        raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; create one with shortlist.splits")
 
 
 def _protocol(split: Split) -> str:
-    seen = "seen items left out" if split.exclude_seen else "seen items ranked too"
+    seen = "seen items excluded" if split.exclude_seen else "seen items included"
     return f"{split.protocol}, the whole catalogue ranked, {seen}"
 
 
@@ -217,47 +226,50 @@ def evaluate_candidates(
     *,
     seed: int = 0,
 ) -> Evaluation:
-    """Rank each true item among a given list of candidates only: for reproducing published tables, and only for that.
+    """Rank each held-out item among a given list of candidates only. Use this only to reproduce published tables.
 
-    Figures on sampled candidates are inconsistent: they need not even order two models as the whole catalogue would
-    (Krichene & Rendle 2020). Use `evaluate` for everything else.
+    Metrics on sampled candidates are inconsistent: they can order two models differently from metrics on the whole
+    catalogue (Krichene & Rendle 2020). Use `evaluate` for everything else.
 
     Args:
-        model: fitted.
-        truth: one pair a context, the item to find; or the split that has it.
-        candidates: the items it has to stand against, as (context, item) events. An item equal to the true one counts
-            as a tie with it; leave such events out where a published evaluation takes the two for one.
-        metrics: as in `evaluate`, without those beyond accuracy.
-        seed: of the random order of ties.
+        model: a fitted recommender.
+        truth: events with exactly one held-out item for each context, or a split with such a truth.
+        candidates: the items that each held-out item competes with, as (context, item) events. A candidate that is the
+            held-out item itself counts as a tie with it. Drop such events if the published evaluation did.
+        metrics: accuracy metrics, as in `evaluate`.
+        seed: orders ties at random.
+
+    Returns:
+        An `Evaluation`.
     """
     wanted = parse_metrics(metrics)
     if beyond := [str(metric) for metric in wanted if metric.beyond_accuracy]:
         raise SettingError(
-            f"{', '.join(beyond)} cannot be had here: metrics beyond accuracy describe lists from the whole catalogue, "
-            "and only given candidates are ranked; use evaluate"
+            f"evaluate_candidates has no {', '.join(beyond)}: metrics beyond accuracy need lists from the whole "
+            "catalogue, but only the given candidates are ranked; use evaluate"
         )
     _require_model(model)
     truth = truth.truth if isinstance(truth, Split) else truth
-    for name, given in (("truth", truth), ("candidates", candidates)):
-        if not isinstance(given, Interactions):
-            raise SettingError(f"{name} is {type(given).__name__}; expected Interactions, as datasets.read gives them")
+    for name, events in (("truth", truth), ("candidates", candidates)):
+        if not isinstance(events, Interactions):
+            raise SettingError(f"{name} is {type(events).__name__}; expected Interactions, as from datasets.read")
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(
-            f"{len(truth):,} true pairs for {len(contexts):,} contexts; this protocol has one true item each"
+            f"the truth has {len(truth):,} pairs for {len(contexts):,} contexts; expected one held-out item each"
         )
     order = np.argsort(truth.context_codes, kind="stable")
     positives = model.items_.encode(truth.items.ids(truth.item_codes[order]), what="item")
-    others = model.items_.encode(candidates.items.ids(), what="item")
+    candidate_codes = model.items_.encode(candidates.items.ids(), what="item")
     context_of = truth.contexts.encode(candidates.contexts.ids(), what="context")[candidates.context_codes]
     by_context = np.argsort(context_of, kind="stable")
     counts = np.bincount(context_of, minlength=len(contexts))
     if (counts == 0).any():
         raise DataError(f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates")
-    lists = np.split(others[candidates.item_codes[by_context]], np.cumsum(counts)[:-1])
+    lists = np.split(candidate_codes[candidates.item_codes[by_context]], np.cumsum(counts)[:-1])
     queries = model._queries(contexts, None, "raise")
-    scores = model._scores(queries, [np.concatenate([[one], rest]) for one, rest in zip(positives, lists)])
-    rng = np.random.default_rng([whole("seed", seed, least=0), 4])
+    scores = model._scores(queries, [np.concatenate([[positive], rest]) for positive, rest in zip(positives, lists)])
+    rng = np.random.default_rng([integer("seed", seed, least=0), 4])
     place = np.array(
         [
             1 + (row[1:] > row[0]).sum() + rng.integers(0, (row[1:] == row[0]).sum() + 1)
@@ -266,7 +278,7 @@ def evaluate_candidates(
     )  # fmt: skip
     ones = np.ones(len(place), np.int64)
     ranks = Ranks(indptr=np.arange(len(place) + 1), ranks=place, n_relevant=ones, n_ranked=counts + 1, cutoff=None)
-    protocol = f"ranked among {counts.min():,} to {counts.max():,} given candidates: not comparable with full ranking"
+    protocol = f"{counts.min():,} to {counts.max():,} given candidates ranked: not comparable with full ranking"
     return Evaluation(type(model).__name__, protocol, truth.contexts.frame, _values(wanted, ranks, None))
 
 
@@ -284,10 +296,10 @@ def _measure(
     history: SparseRows,
     warn: bool,
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """The values of all metrics, from one search, unless some need every rank and others need lists.
+    """Compute all metrics from one search, or from two if some metrics need every rank and others need lists.
 
-    Ranks have equal scores in random order, so that nobody gains by giving them; lists have them in the order of
-    `recommend`, since they are to say what people are shown.
+    Ranks break ties at random, so that a model gains nothing from equal scores. Lists break ties as `recommend` does,
+    because they stand for what users are shown.
     """
     accuracy = [metric for metric in metrics if not metric.beyond_accuracy]
     beyond = [metric for metric in metrics if metric.beyond_accuracy]
@@ -305,7 +317,7 @@ def _measure(
             and not model._described
             and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL
         ):
-            shown = shown if beyond else search.shown(top, model._priority)  # chance is no reason to warn
+            shown = shown if beyond else search.shown(top, model._priority)  # do not warn about random ties
             warn_of_cold_items(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:
             trained = model._with_own_items(train.by_context, train.items, "raise")

@@ -1,4 +1,4 @@
-"""The outcome of an evaluation."""
+"""Evaluation results."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ from shortlist.errors import SettingError, UnknownIdError
 from shortlist.metrics import parse_metric
 
 Values = npt.NDArray[np.float64]
-FIRST = "first:"  # before the metrics of stage one
+FIRST = "first:"  # prefix of stage one's metrics
 
 
 class Evaluation(Mapping[str, float]):
-    """Means over contexts, by metric: `result["recall@20"]`; with their standard errors and every context's value.
+    """The result of `evaluate`: a mapping from metric to its mean over contexts, as in `result["recall@20"]`.
 
-    A value of NaN in `values_by_metric` marks a context for which the metric is not defined (AUC where every ranked
-    item is relevant, distance where a list has fewer than two items); means and standard errors are over the others.
-    Coverage and gini are one number for all contexts: an array without dimensions there, with a standard error of NaN.
+    `stderr` has the standard errors, `of(metric)` the value of each context. `print(result)` shows a table,
+    `to_polars()` returns it as a frame, and `compare(result, other)` tests which differences are real.
+
+    A metric can be undefined for a context: AUC if every ranked item is relevant, distance if a list has fewer than two
+    items. The value of such a context is NaN, and means and standard errors omit it. Coverage and gini are one number
+    for all contexts together, so they have no per-context values, and their standard error is NaN.
+
+    Attributes:
+        model: the name of the model.
+        protocol: a sentence that says how the model was evaluated.
+        contexts: the ids of the contexts.
+        values_by_metric: for each metric an array with one value per context; for coverage and gini a 0-d array.
     """
 
     def __init__(self, model: str, protocol: str, contexts: pl.DataFrame, values: dict[str, Values]) -> None:
@@ -33,41 +42,48 @@ class Evaluation(Mapping[str, float]):
 
     @property
     def stderr(self) -> dict[str, float]:
-        """The standard error of each mean: deviation over contexts by the root of their number.
+        """The standard error of each mean: the standard deviation over contexts divided by √(number of contexts).
 
-        NaN for coverage and gini, which are one number for all contexts, and where there is only one context.
+        NaN for coverage and gini, which are one number for all contexts, and for fewer than two contexts.
         """
         return {name: _stderr(values) for name, values in self.values_by_metric.items()}
 
     @property
     def accuracy(self) -> list[str]:
-        """The metrics of how well the truth is found, in the order they were asked for."""
+        """The accuracy metrics, in the order requested."""
         return [name for name in self if not is_beyond_accuracy(name)]
 
     @property
     def beyond_accuracy(self) -> list[str]:
-        """The metrics of what the lists are like, in the order they were asked for."""
+        """The metrics beyond accuracy, such as coverage and popularity, in the order requested."""
         return [name for name in self if is_beyond_accuracy(name)]
 
     def of(self, metric: str) -> Values:
-        """The value of every context, in the order of `contexts`."""
+        """Return the value of each context, in the order of `contexts`."""
         values = self._values(metric)
         if not values.ndim:
-            raise SettingError(f"{metric!r} is one number for all contexts together: result[{metric!r}]")
+            raise SettingError(
+                f"{metric!r} is one number for all contexts together and has no values per context; "
+                f"use result[{metric!r}]"
+            )
         return values
 
     def _values(self, metric: str) -> Values:
         if isinstance(metric, str) and metric not in self.values_by_metric:
             with suppress(SettingError):
-                metric = str(parse_metric(metric))  # by another of its names
+                metric = str(parse_metric(metric))  # a metric may have several names
         if not isinstance(metric, str) or metric not in self.values_by_metric:
-            raise UnknownIdError(f"{metric!r:.80} was not evaluated; there are {', '.join(self.values_by_metric)}")
+            raise UnknownIdError(
+                f"{metric!r:.80} was not evaluated; this result has {', '.join(self.values_by_metric)}"
+            )
         return self.values_by_metric[metric]
 
     def to_polars(self) -> pl.DataFrame:
-        """A row a metric: mean, standard error, number of contexts."""
-        everyone = self.contexts.height
-        counted = [int(np.isfinite(one).sum()) if one.ndim else everyone for one in self.values_by_metric.values()]
+        """Return a frame with one row per metric: mean, standard error, number of contexts."""
+        n_contexts = self.contexts.height
+        counted = [
+            int(np.isfinite(values).sum()) if values.ndim else n_contexts for values in self.values_by_metric.values()
+        ]
         return pl.DataFrame(
             {
                 "metric": list(self.values_by_metric),
@@ -78,7 +94,7 @@ class Evaluation(Mapping[str, float]):
         )
 
     def per_context(self) -> pl.DataFrame:
-        """A row a context: its id and its value of each metric that has one."""
+        """Return a frame with one row per context: its id and its value of each metric, except coverage and gini."""
         columns = [pl.Series(name, values) for name, values in self.values_by_metric.items() if values.ndim]
         return pl.DataFrame([*self.contexts.get_columns(), *columns])
 
@@ -94,14 +110,15 @@ class Evaluation(Mapping[str, float]):
         return len(self.values_by_metric)
 
     def __repr__(self) -> str:
-        lines = [f"{self.model}: {count(self.contexts.height, 'context')}, {self._told}", *self._lines(self.accuracy)]
+        head = f"{self.model}: {count(self.contexts.height, 'context')}, {self._description}"
+        lines = [head, *self._lines(self.accuracy)]
         if self.beyond_accuracy:
-            lines += ["beyond accuracy (more is neither better nor worse)", *self._lines(self.beyond_accuracy)]
+            lines += ["beyond accuracy (higher is neither better nor worse)", *self._lines(self.beyond_accuracy)]
         return "\n".join(lines)
 
     @property
-    def _told(self) -> str:
-        """The protocol, and what else was done."""
+    def _description(self) -> str:
+        """The protocol, and for two stages what was reranked."""
         return self.protocol
 
     def _lines(self, metrics: list[str]) -> list[str]:
@@ -109,7 +126,7 @@ class Evaluation(Mapping[str, float]):
         return [f"  {name:<{width}}  {self.figure(name)}" for name in metrics]
 
     def figure(self, metric: str) -> str:
-        """A metric as text: the mean ± its standard error, or the one number.
+        """Format a metric as text: the mean ± its standard error, or just the number if it has no standard error.
 
         >>> result = Evaluation("Mine", "test", pl.DataFrame({"u": [1, 2]}), {"hit@5": np.array([0.0, 1.0])})
         >>> result.figure("hit@5")
@@ -120,9 +137,10 @@ class Evaluation(Mapping[str, float]):
 
 
 class TwoStageEvaluation(Evaluation):
-    """The evaluation of two stages: `result["ndcg@20"]` is of the whole, `result["first:ndcg@20"]` of stage one.
+    """The result of `evaluate` for a `TwoStage`, with the metrics of both stages together and of stage one alone.
 
-    `first:recall@k`, k being how many candidates are reranked, says how much the second stage can find at all.
+    `result["ndcg@20"]` is for both stages together, `result["first:ndcg@20"]` for stage one. `first:recall@k`, where k
+    is the number of candidates, is an upper bound: stage two can only reorder what stage one finds.
     """
 
     def __init__(
@@ -135,15 +153,18 @@ class TwoStageEvaluation(Evaluation):
         values: dict[str, Values],
         values_of_first: dict[str, Values],
     ) -> None:
-        named = {f"{FIRST}{name}": one for name, one in values_of_first.items()}
+        named = {f"{FIRST}{name}": array for name, array in values_of_first.items()}
         super().__init__(model, protocol, contexts, values | named)
         self._first, self._reranked = first, reranked
 
     def stages(self) -> tuple[Evaluation, Evaluation]:
-        """The whole and stage one by the metrics that both have, for `compare(*result.stages())`."""
+        """Return the results of both stages together and of stage one alone, for `compare(*result.stages())`.
+
+        Both have the accuracy metrics only.
+        """
         both = [name for name in self.values_by_metric if f"{FIRST}{name}" in self.values_by_metric]
         if not both:
-            raise SettingError("no metric of accuracy was evaluated, so there is nothing to compare the stages by")
+            raise SettingError("no accuracy metric was evaluated to compare the stages by; add one, such as 'ndcg@20'")
         whole, first = ({name: self.values_by_metric[prefix + name] for name in both} for prefix in ("", FIRST))
         return (
             Evaluation(self.model, self.protocol, self.contexts, whole),
@@ -151,12 +172,12 @@ class TwoStageEvaluation(Evaluation):
         )
 
     @property
-    def _told(self) -> str:
+    def _description(self) -> str:
         return f"{self.protocol}, {self._reranked}"
 
 
 def is_beyond_accuracy(metric: str) -> bool:
-    """Whether a metric describes lists, and not how well the truth is found."""
+    """Return whether a metric describes the lists themselves rather than how well they match the held-out items."""
     with suppress(SettingError):
         return parse_metric(metric).beyond_accuracy
     return False

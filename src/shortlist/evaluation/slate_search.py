@@ -1,4 +1,4 @@
-"""Slates in place of the best n: what an evaluation with `slate=` searches for."""
+"""The search of an evaluation with `slate=`: slates instead of the n best items."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from shortlist.retrieval.slates.base import Slate
 
 @dataclass(frozen=True, eq=False)
 class SlateTop(TopLists):
-    """Slates, and the pools that they were picked from."""
+    """Slates, and the pools they were picked from."""
 
     pools: TopLists
 
 
 @dataclass(frozen=True, eq=False)
 class SlateSearch(CatalogueSearch):
-    """A search whose lists are slates: `top` of pools with ties in random order, `shown` of those of `recommend`.
+    """A search whose lists are slates. The pools break ties at random in `top`, and as `recommend` does in `shown`.
 
-    Slates are picked place by place, so that the first places of a long one are a short one.
+    Slates are filled place by place, so the first n places of a longer slate are the slate of n items.
     """
 
     slate: Slate
@@ -35,24 +35,24 @@ class SlateSearch(CatalogueSearch):
 
     @classmethod
     def of(cls, search: CatalogueSearch, slate: Slate, model: Recommender, queries: Queries) -> Self:
-        """The same search, with a slate."""
+        """Return the same search, with a slate."""
         return cls(**vars(search), slate=slate, model=model, queries=queries)
 
     def top(self, n: int, *, one_more: bool) -> SlateTop:
-        """The n that the slate picks, and the pools."""
+        """Return slates of n items, and their pools."""
         pools = super().top(self.slate.pool, one_more=one_more)
         n = min(n, pools.n)
-        return SlateTop(*self._picked(pools.items[:, : pools.n], pools, n), n, pools)
+        return SlateTop(*self._pick(pools.items[:, : pools.n], pools, n), n, pools)
 
     def shown(self, top: TopLists, priority: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What it picks of the pools as `recommend` searches for them: equal scores by `priority`."""
+        """Return the slates as `recommend` does: from pools that break ties by `priority`."""
         assert isinstance(top, SlateTop)
         codes = super().shown(top.pools, priority)
         if np.array_equal(codes, top.pools.items[:, : top.pools.n]):
             return top.items
-        return self._picked(codes, top.pools, top.n)[0]  # whatever their order, equal scores are equal
+        return self._pick(codes, top.pools, top.n)[0]  # tied items swap places, but the column of scores is the same
 
-    def _picked(
+    def _pick(
         self, codes: npt.NDArray[np.int32], pools: TopLists, n: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         scores = pools.scores[:, : pools.n]
@@ -60,13 +60,13 @@ class SlateSearch(CatalogueSearch):
 
 
 def check_depths(slate: Slate, metrics: list[Metric]) -> None:
-    """Refuse metrics that look where a slate has no places."""
+    """Refuse metrics of the whole ranking, and metrics at an n greater than the slate's pool."""
     if whole := [str(metric) for metric in metrics if metric.needs_full_ranks]:
         raise SettingError(
-            f"{', '.join(whole)} cannot be had of a slate: it looks at the whole ranking, and a slate has n places; "
-            "take metrics at n, such as 'ndcg@10'"
+            f"{', '.join(whole)} cannot be computed for a slate: a slate has n places, not the whole ranking; "
+            "use metrics at n, such as 'ndcg@10'"
         )
     if deep := [str(metric) for metric in metrics if (metric.n or 0) > slate.pool]:
         raise SettingError(
-            f"{', '.join(deep)} looks at more places than the pool of {slate!r} has; take a smaller n or a larger pool"
+            f"{', '.join(deep)} needs more items than the pool of {slate!r} has; use a smaller n or a larger pool"
         )

@@ -1,8 +1,8 @@
-"""Ranks, lists and the metrics over them: arrays in, numbers out (article, section "Evaluation").
+"""Metrics of ranks and of lists: arrays in, numbers out (article, section "Evaluation").
 
-**Accuracy.** R is the set of ranks, counted from 1, that a model gives to the relevant items of one context; N is the
-number of items that were ranked for it: the whole catalogue, less what was excluded; g(r) = 1 / log2(r + 1). Every one
-gives one value per context, in [0, 1] and the higher the better; how to average them is the caller's affair.
+**Accuracy.** R is the set of ranks, counted from 1, of one context's relevant items. N is the number of items ranked
+for the context: the catalogue without excluded items. g(r) = 1 / log2(r + 1). Each metric gives one value per context,
+in [0, 1], higher is better; the caller averages them.
 
 | written           | function            | also called            | value for one context                           |
 |-------------------|---------------------|------------------------|-------------------------------------------------|
@@ -12,7 +12,7 @@ gives one value per context, in [0, 1] and the higher the better; how to average
 | `ap@n`            | `average_precision` | map, average_precision | Σ_{r ∈ R, r ≤ n} precision@r / min(n, #R)       |
 | `ndcg@n`          | `ndcg`              |                        | Σ_{r ∈ R, r ≤ n} g(r) / Σ_{i ≤ min(n, #R)} g(i) |
 | `hit@n`           | `hit_rate`          | hr, hit_rate           | 1 if min R ≤ n, else 0                          |
-| `mrr`, `mrr@n`    | `reciprocal_rank`   | rr                     | 1 / min R, and 0 if that is beyond n            |
+| `mrr`, `mrr@n`    | `reciprocal_rank`   | rr                     | 1 / min R, or 0 if min R > n                    |
 | `auc`             | `auc`               |                        | #{r ∈ R, r' ∉ R: r < r'} / (#R · (N − #R))      |
 
 >>> from shortlist.metrics import Ranks, parse_metrics
@@ -23,19 +23,19 @@ recall@3 [0.5, 1.0]
 ndcg@3 [0.613, 0.5]
 auc [0.875, 0.778]
 
-**Beyond accuracy.** L is the list of the first n items that a context is recommended; p(i) is the share of training
-contexts that had item i. More is neither better nor worse; each list has a value but for coverage and gini, which are
-one number for all lists.
+**Beyond accuracy.** L is the list of the first n items recommended to a context; p(i) is the fraction of training
+contexts that have item i. Higher values are neither better nor worse. Each list has a value, except that coverage and
+gini are one number for all lists.
 
 | written           | function            | also called            | value                                           |
 |-------------------|---------------------|------------------------|-------------------------------------------------|
-| `coverage@n`      | `coverage`          |                        | share of the catalogue that is in any L         |
-| `gini@n`          | `gini`              |                        | how unequally often items are in L: 0 … 1       |
+| `coverage@n`      | `coverage`          |                        | fraction of the catalogue that is in any L      |
+| `gini@n`          | `gini`              |                        | Gini coefficient of how often items are in L    |
 | `popularity@n`    | `popularity`        |                        | mean of p(i) over L                             |
 | `novelty@n`       | `novelty`           |                        | mean of −log2 p(i) over L, in bits              |
 | `distance@n`      | `distance`          | ild                    | mean of 1 − cos(i, j) over the pairs of L       |
-| `cold_share@n`     | `cold_share`         |                        | share of L that no training context had         |
-| `miscalibration@n` | `miscalibration`   |                        | how unlike the history's L's popularity is      |
+| `cold_share@n`    | `cold_share`        |                        | fraction of L that no training context has      |
+| `miscalibration@n` | `miscalibration`   |                        | distance of popularity in L and in the history  |
 
 >>> from shortlist.metrics import Lists
 >>> lists = Lists.from_lists([[0, 1], [0, 2]], trained=[[0, 1], [0, 1], [0], [0]], n_items=4)

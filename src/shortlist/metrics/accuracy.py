@@ -1,7 +1,7 @@
-"""The metrics, one value per context (article, section "Evaluation").
+"""Accuracy metrics: one value per context (article, section "Evaluation").
 
-All of them see the ranking through `Ranks` only. Those with `n` look at ranks 1…n and so also work on ranks that were
-cut off at n or later.
+All metrics are computed from `Ranks`. Metrics with `n` only use ranks 1…n, so they also work with ranks cut off at n or
+later.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Values = npt.NDArray[np.float64]
 
 
 def precision(ranks: Ranks, n: int) -> Values:
-    """#{r ∈ R: r ≤ n} / n, the share of relevant items among the first n (article, "Evaluation").
+    """#{r ∈ R: r ≤ n} / n, the fraction of relevant items among the first n (article, "Evaluation").
 
-    The divisor is n also where fewer than n items are relevant, or were ranked; the value then stays below 1.
+    The divisor is n even if fewer than n items are relevant or ranked; the value is then below 1.
 
     >>> precision(Ranks.from_lists([[1, 3, 12], [5]], n_items=20), 4)
     array([0.5, 0. ])
@@ -28,9 +28,9 @@ def precision(ranks: Ranks, n: int) -> Values:
 
 
 def recall(ranks: Ranks, n: int) -> Values:
-    """#{r ∈ R: r ≤ n} / #R, the share of the relevant items found among the first n (article, "Evaluation").
+    """#{r ∈ R: r ≤ n} / #R, the fraction of the relevant items that are among the first n (article, "Evaluation").
 
-    Stays below 1 where more than n items are relevant; `capped_recall` does not.
+    If more than n items are relevant, it is below 1; `capped_recall` can still reach 1.
 
     >>> recall(Ranks.from_lists([[1, 3, 12, 13], [5]], n_items=20), 5)
     array([0.5, 1. ])
@@ -39,9 +39,9 @@ def recall(ranks: Ranks, n: int) -> Values:
 
 
 def capped_recall(ranks: Ranks, n: int) -> Values:
-    """#{r ∈ R: r ≤ n} / min(n, #R): 1 if the first n are as good as can be.
+    """#{r ∈ R: r ≤ n} / min(n, #R): 1 for the best possible first n items.
 
-    Not in the article; called "Recall@R" by Liang et al. (2018, Mult-VAE) and in the tables that follow them.
+    Not in the article; called "Recall@R" by Liang et al. (2018, Mult-VAE) and in later tables.
 
     >>> capped_recall(Ranks.from_lists([[1, 3, 12], [5]], n_items=20), 2)
     array([0.5, 0. ])
@@ -57,10 +57,10 @@ def average_precision(ranks: Ranks, n: int) -> Values:
     """
     n = _check_cut(ranks, n)
     rows = ranks.rows
-    # Ranks ascend within a context, so a rank's place in its list is the number of hits up to and with it.
-    place = np.arange(1, len(rows) + 1) - ranks.indptr[rows]
-    found = ranks.ranks <= n
-    total = _sum_by_context(ranks, rows[found], place[found] / ranks.ranks[found])
+    # The ranks of a context are ascending: the k-th of them has k hits up to and including it.
+    n_hits = np.arange(1, len(rows) + 1) - ranks.indptr[rows]
+    hits = ranks.ranks <= n
+    total = _sum_by_context(ranks, rows[hits], n_hits[hits] / ranks.ranks[hits])
     return total / np.minimum(ranks.n_relevant, n)
 
 
@@ -71,12 +71,12 @@ def ndcg(ranks: Ranks, n: int) -> Values:
     array([1. , 0.5])
     """
     n = _check_cut(ranks, n)
-    found = ranks.ranks <= n
+    hits = ranks.ranks <= n
     best = np.minimum(ranks.n_relevant, n)
-    # One table for both sums, added in the same order: a perfect ranking then gives exactly 1.
-    longest = max(ranks.ranks[found].max(initial=0), best.max(initial=0))
+    # Both sums use the same table in the same order, so that a perfect ranking gives exactly 1.
+    longest = max(ranks.ranks[hits].max(initial=0), best.max(initial=0))
     gain = np.concatenate([[0.0], 1.0 / np.log2(np.arange(2, longest + 2))])
-    total = _sum_by_context(ranks, ranks.rows[found], gain[ranks.ranks[found]])
+    total = _sum_by_context(ranks, ranks.rows[hits], gain[ranks.ranks[hits]])
     ideal: Values = np.cumsum(gain)[best]
     return total / ideal
 
@@ -91,7 +91,7 @@ def hit_rate(ranks: Ranks, n: int) -> Values:
 
 
 def reciprocal_rank(ranks: Ranks, n: int | None = None) -> Values:
-    """1 / min R, or 0 where min R > n; None for no limit. Not in the article; its mean is known as MRR.
+    """1 / min R, or 0 if min R > n (n=None: no limit). Not in the article; its mean is known as MRR.
 
     >>> ranks = Ranks.from_lists([[2, 3], [5]], n_items=20)
     >>> reciprocal_rank(ranks), reciprocal_rank(ranks, 4)
@@ -111,9 +111,9 @@ def reciprocal_rank(ranks: Ranks, n: int | None = None) -> Values:
 def auc(ranks: Ranks) -> Values:
     """#{r ∈ R, r' ∈ {1…N} ∖ R: r < r'} / (#R · (N − #R)), the area under the ROC curve (article, "Evaluation").
 
-    The chance that a random relevant item is ranked above a random irrelevant one. N is the number of items *ranked*:
-    the article's |I| where nothing is excluded. Where all of them are relevant no pair can be compared and AUC has no
-    value; such contexts are refused rather than given a number: leave them out by `select`, as below.
+    The probability that a random relevant item is ranked above a random irrelevant item. N is the number of *ranked*
+    items: the article's |I| if nothing is excluded. If all ranked items of a context are relevant, its AUC is not
+    defined, which is an error: drop such contexts with `select`, as below.
 
     >>> ranks = Ranks.from_lists([[1, 4], [1, 2]], n_items=[4, 2])
     >>> auc(ranks.select(ranks.n_relevant < ranks.n_ranked))
@@ -123,10 +123,10 @@ def auc(ranks: Ranks) -> Values:
     relevant, irrelevant = ranks.n_relevant, ranks.n_ranked - ranks.n_relevant
     if len(bad := np.flatnonzero(irrelevant == 0)):
         raise SettingError(
-            f"AUC has no value where every ranked item is relevant: so at position {bad[0]} ({len(bad)} of "
-            f"{len(ranks)} contexts); leave these out with ranks.select(ranks.n_relevant < ranks.n_ranked)"
+            f"AUC is not defined if every ranked item is relevant, as at position {bad[0]} ({len(bad)} of "
+            f"{len(ranks)} contexts); drop these contexts with ranks.select(ranks.n_relevant < ranks.n_ranked)"
         )
-    # Above the k-th best relevant item stand r − k irrelevant ones. Whole numbers, so the sums are exact.
+    # Above the k-th best relevant item there are r − k irrelevant ones. Integers, so the sums are exact.
     ends = np.concatenate([[0], np.cumsum(ranks.ranks)])
     above = ends[ranks.indptr[1:]] - ends[ranks.indptr[:-1]] - relevant * (relevant + 1) // 2
     disordered: Values = above / (relevant * irrelevant)
@@ -144,19 +144,18 @@ def _sum_by_context(ranks: Ranks, rows: npt.NDArray[np.int64], values: Values) -
 
 def _check_cut(ranks: Ranks, n: int) -> int:
     n = check_n(n)
-    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
+    instance("ranks", ranks, Ranks, "Ranks, such as the result of Ranks.from_lists")
     if ranks.cutoff is not None and n > ranks.cutoff:
         raise SettingError(
-            f"a metric at n={n} was asked of ranks that are only complete up to {ranks.cutoff}; "
-            f"rank with a cutoff of at least {n}, or ask for n ≤ {ranks.cutoff}"
+            f"n is {n}, but the ranks are cut off at {ranks.cutoff}; rank with cutoff ≥ {n}, or use n ≤ {ranks.cutoff}"
         )
     return n
 
 
 def _check_whole(ranks: Ranks, what: str) -> None:
-    instance("ranks", ranks, Ranks, "Ranks, such as Ranks.from_lists gives")
+    instance("ranks", ranks, Ranks, "Ranks, such as the result of Ranks.from_lists")
     if ranks.cutoff is not None:
         raise SettingError(
-            f"{what} needs the rank of every relevant item, but these are only complete up to {ranks.cutoff}; "
-            "rank without a cutoff"
+            f"{what} needs the rank of every relevant item, but the ranks are cut off at {ranks.cutoff}; rank without "
+            "a cutoff"
         )

@@ -1,8 +1,8 @@
-"""Metrics beyond accuracy: what the lists are like, whatever their contexts turn out to want.
+"""Metrics beyond accuracy: properties of recommended lists that do not depend on the held-out items.
 
-None of them says whether a list is good: they are to be read beside the accuracy, and more is neither better nor worse.
-All of them see the first n places of `Lists`. `coverage` and `gini` give one number for all lists together, the others
-one per list, and NaN where a list is too short for a value.
+They do not say whether a list is good: report them next to accuracy. Higher values are neither better nor worse. All
+are computed from the first n places of `Lists`. `coverage` and `gini` give one number for all lists. The others give
+one value per list, or NaN if the list is too short.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = npt.NDArray[np.float64]
 
 
 def coverage(lists: Lists, n: int) -> float:
-    """#{items in the first n places of any list} / #catalogue: how much of what there is anyone gets to see.
+    """#{items in the first n places of any list} / #catalogue, the fraction of items that are recommended at all.
 
     >>> coverage(Lists.from_lists([[0, 1], [1, 2]], trained=[[0]], n_items=4), 2)
     0.75
@@ -32,10 +32,10 @@ def coverage(lists: Lists, n: int) -> float:
 
 
 def gini(lists: Lists, n: int) -> float:
-    """Σ_k (2k − N − 1) · x_k / ((N − 1) · Σ_k x_k), where x_1 ≤ … ≤ x_N: how often each of N items is in a list.
+    """Σ_k (2k − N − 1) · x_k / ((N − 1) · Σ_k x_k), where x_1 ≤ … ≤ x_N are the numbers of lists with each of N items.
 
-    The Gini coefficient over the catalogue: 0 if all items are recommended equally often, 1 if one has every place.
-    Not a number if nothing is recommended at all.
+    The Gini coefficient over the catalogue: 0 if all items are recommended equally often, 1 if one item has all places.
+    NaN if nothing is recommended.
 
     >>> gini(Lists.from_lists([[0], [0]], trained=[[0]], n_items=3), 1)
     1.0
@@ -44,13 +44,13 @@ def gini(lists: Lists, n: int) -> float:
     total, size = int(listed.sum()), len(listed)
     if not total:
         return float("nan")
-    # Whole numbers, so the sum is exact whatever its order.
+    # Integers, so the sum is exact in any order.
     above = int(((2 * np.arange(1, size + 1) - size - 1) * listed).sum())
     return above / (max(1, size - 1) * total)
 
 
 def popularity(lists: Lists, n: int) -> Values:
-    """The mean, over the items of the list, of the share of training contexts that had the item.
+    """The mean, over the items of the list, of the fraction of training contexts that have the item.
 
     >>> popularity(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0]], n_items=3), 2)
     array([0.75, 0.  ])
@@ -60,10 +60,10 @@ def popularity(lists: Lists, n: int) -> Values:
 
 
 def novelty(lists: Lists, n: int) -> Values:
-    """The mean, over the items of the list, of −log2(share of training contexts that had the item), in bits.
+    """The mean, over the items of the list, of −log2(fraction of training contexts that have the item), in bits.
 
-    Self-information: what half of the contexts had counts 1, what a quarter had 2. An item that none of C contexts had
-    counts as if one of C + 1 had it, log2(C + 1): just above what one of C had.
+    Also called self-information: 1 for an item of half of the contexts, 2 for an item of a quarter. An item that none
+    of C contexts has gets log2(C + 1), as if one of C + 1 contexts had it.
 
     >>> novelty(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0], [0]], n_items=3), 2).round(3)
     array([0.792, 2.   ])
@@ -77,9 +77,9 @@ def novelty(lists: Lists, n: int) -> Values:
 def distance(lists: Lists, n: int, *, threads: int | None = None) -> Values:
     """The mean of 1 − cos(i, j) over the pairs of items in the list, known as intra-list distance or diversity.
 
-    cos(i, j) = #{training contexts that had both} / √(#{had i} · #{had j}), and 0 where one of them was never had: the
-    cosine of the items' columns of the training data. No model has a part in it, so lists of different models can be
-    compared. Not a number for a list of fewer than two items.
+    cos(i, j) = #{training contexts with i and j} / √(#{with i} · #{with j}), the cosine of the items' columns in the
+    training data; 0 if i or j has no training context. It does not depend on a model, so lists of different models can
+    be compared. NaN for a list of fewer than two items.
 
     >>> distance(Lists.from_lists([[0, 1], [0, 2]], trained=[[0, 1], [0], [2]], n_items=3), 2).round(3)
     array([0.293, 1.   ])
@@ -88,17 +88,16 @@ def distance(lists: Lists, n: int, *, threads: int | None = None) -> Values:
     lengths = lists.lengths(n)
     pairs = lengths * (lengths - 1) / 2
     sums = cosine_sums(lists.items[:, :n], lists.trained, threads)
-    # The cosine of equal columns is 1 give or take a rounding, being made of roots.
+    # Rounding of the roots can make the cosine of equal columns exceed 1.
     return np.maximum(0.0, 1.0 - _ratio(sums, pairs))
 
 
 def miscalibration(lists: Lists, n: int) -> Values:
-    """JS(shares of head, middle and tail in the context's history, those in the list): 0 if alike, 1 if disjoint.
+    """JS(fractions of head, middle and tail items in the history, those in the list): 0 if equal, 1 if disjoint.
 
-    The head are the most popular items that together have a fifth of the training pairs, the tail the least popular
-    ones that have a fifth, see `popularity_groups`; JS is the Jensen–Shannon divergence in bits. Its mean over the
-    contexts of a group is the group's popularity deviation of Abdollahpouri et al. 2021. Not a number for an empty list
-    or an empty history.
+    The head is the most popular items with together a fifth of the training pairs, the tail the least popular items
+    with a fifth; see `popularity_groups`. JS is the Jensen–Shannon divergence in bits. Its mean over a group of
+    contexts is the group's popularity deviation (Abdollahpouri et al. 2021). NaN for an empty list or history.
 
     >>> trained = [[0, 1], [0, 2], [0, 3], [0]]
     >>> miscalibration(Lists.from_lists([[0], [1, 3]], trained=trained, n_items=4, histories=[[0], [0]]), 2)
@@ -106,7 +105,7 @@ def miscalibration(lists: Lists, n: int) -> Values:
     """
     n = _check_cut(lists, n)
     if lists.histories is None:
-        raise SettingError("miscalibration compares lists with histories, and these lists have none; pass histories=")
+        raise SettingError("miscalibration needs histories, but the lists have none; pass histories=")
     groups = popularity_groups(lists.had)
     listed = shares_of_lists(lists.items[:, :n], groups)
     values = divergence(shares_of_rows(lists.histories, groups), listed)
@@ -114,10 +113,10 @@ def miscalibration(lists: Lists, n: int) -> Values:
 
 
 def cold_share(lists: Lists, n: int) -> Values:
-    """#{items of the list that no training context had} / #{items of the list}.
+    """#{items of the list that no training context has} / #{items of the list}, the fraction of cold items.
 
-    A model learns nothing about such items but what its loss says of everything unobserved. Where the loss never pushes
-    unrelated items down, they come out on top by accident: "folding" (Xin et al. 2017).
+    A model learns about cold items only through the loss of unobserved pairs. If the loss never lowers the scores of
+    unrelated items, cold items can get top ranks by accident: "folding" (Xin et al. 2017).
 
     >>> cold_share(Lists.from_lists([[0, 1], [2]], trained=[[0, 1], [0]], n_items=3), 2)
     array([0., 1.])
@@ -129,18 +128,18 @@ def cold_share(lists: Lists, n: int) -> Values:
 def _times_listed(lists: Lists, n: int) -> npt.NDArray[np.int64]:
     n = _check_cut(lists, n)
     first = lists.items[:, :n].ravel()
-    return np.bincount(first + 1, minlength=lists.n_items + 1)[1:]  # the first counts the empty places
+    return np.bincount(first + 1, minlength=lists.n_items + 1)[1:]  # the first element counts empty places
 
 
 def _mean(lists: Lists, n: int, of_item: Values) -> Values:
     n = _check_cut(lists, n)
     lengths = lists.lengths(n)
-    sums = np.append(of_item, 0.0)[lists.items[:, :n]].sum(axis=1)  # an empty place, -1, takes the last: 0
+    sums = np.append(of_item, 0.0)[lists.items[:, :n]].sum(axis=1)  # an empty place is -1 and reads the appended 0
     return _ratio(sums, lengths)
 
 
 def _ratio(sums: Values, counts: npt.NDArray[Any]) -> Values:
-    """Means, and NaN of nothing."""
+    """Divide sums by counts; NaN for count 0."""
     out = np.full(len(sums), np.nan)
     np.divide(sums, counts, out=out, where=counts > 0)
     return out
@@ -148,11 +147,11 @@ def _ratio(sums: Values, counts: npt.NDArray[Any]) -> Values:
 
 def _check_cut(lists: Lists, n: int) -> int:
     n = check_n(n)
-    instance("lists", lists, Lists, "Lists, such as Lists.from_lists gives")
+    instance("lists", lists, Lists, "Lists, such as the result of Lists.from_lists")
     width = lists.items.shape[1]
     if n > width and width < lists.n_items:
         raise SettingError(
-            f"a metric at n={n} was asked of lists of {width} places out of {lists.n_items} items; search for at "
-            f"least {n}, or ask for n ≤ {width}"
+            f"n is {n}, but the lists have {width} places (of {lists.n_items} items); recommend at least {n} items, or "
+            f"use n ≤ {width}"
         )
     return n

@@ -1,10 +1,10 @@
-"""How unlike each other the items of a list are: the kernels behind `distance@n` and slates, and their plain twins.
+"""Cosines between the items of lists: the kernels behind `distance@n` and slates, and NumPy versions of them.
 
-u_i is the column of item i in the matrix of training contexts × items, 1 where a context had the item, scaled to length
-1; so cos(i, j) = #{contexts that had both} / √(#{had i} · #{had j}), and 0 where one of the two was never had.
+u_i is the column of item i in the binary matrix of training contexts × items, scaled to length 1. So
+cos(i, j) = #{contexts with i and j} / √(#{with i} · #{with j}), and 0 if i or j has no context.
 
-The lists of many contexts share most of their pairs. So an item's counts with all others are taken once for all the
-lists that it is in, by a walk over the histories of those who had it. Only items that are in some list take part.
+Lists of different contexts have many pairs in common. So the kernels count the contexts of an item with every other
+item once for all lists, by walking the histories that contain it. Items that are in no list are skipped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from shortlist.data.sparse_rows import SparseRows, by_key
 Array: TypeAlias = npt.NDArray[Any]
 Values: TypeAlias = npt.NDArray[np.float64]
 
-PLACES = 2**24  # of lists that are looked at together, some 16 bytes each
-SMALL = 2_000_000  # steps: a matter of some milliseconds, for which no threads are started
+PLACES = 2**24  # list places processed at once, about 16 bytes each
+SMALL = 2_000_000  # steps; up to here, a few milliseconds, no threads are started
 
 
 def cosine_sums(lists: npt.NDArray[np.int32], trained: SparseRows, threads: int | None = None) -> Values:
-    """Σ_{i<j} cos(i, j) over the items of each list; -1 stands for no item.
+    """Return Σ_{i<j} cos(i, j) over the items of each list; -1 is an empty place.
 
-    Whole numbers are counted, and each place adds up by itself, so the result does not depend on the threads.
+    The result does not depend on the number of threads: counts are integers, and each place has its own sum.
     """
     n_lists, n = lists.shape
     sums = np.zeros(n_lists)
@@ -40,35 +40,35 @@ def cosine_sums(lists: npt.NDArray[np.int32], trained: SparseRows, threads: int 
 
 
 class ListedItems(NamedTuple):
-    """The histories of training cut to the items that take part, in codes of their own, which keep the items' order."""
+    """The listed items with new codes (in the same order), and the training histories with only these items."""
 
-    codes: Array  # of all items; of those that take no part, and of -1, the number of those that do: `end`
-    histories: Array  # one after the other, `end` behind each
+    codes: Array  # the new code of each item; `end` for items that are not listed, and for -1
+    histories: Array  # concatenated; each ends with `end`
     entry_starts: Array
-    entries: Array  # of each item, its places in `histories`
-    scale: Values  # 1 / √#{had i}
+    entries: Array  # positions of each item in `histories`
+    scale: Values  # 1 / √#{with i}
 
     @property
     def end(self) -> int:
-        """How many items take part."""
+        """The number of listed items."""
         return len(self.scale) - 1
 
     @property
     def work(self) -> Values:
-        """Of each item, about how many steps a walk over the histories of those who had it takes."""
-        had = np.diff(self.entry_starts)  # and behind the last item, how many histories there are
-        return np.asarray(had[:-1] * (len(self.histories) / max(1, had[-1])))
+        """The approximate number of steps to walk the histories with each item."""
+        counts = np.diff(self.entry_starts)  # the last one, that of `end`, is the number of histories
+        return np.asarray(counts[:-1] * (len(self.histories) / max(1, counts[-1])))
 
 
-def take_part(items: Array, trained: SparseRows) -> ListedItems:
-    """The histories cut to these items, whatever the shape of the array and however often they are in it."""
+def listed_items(items: Array, trained: SparseRows) -> ListedItems:
+    """Return the distinct items of an array of any shape, with their training histories."""
     listed = np.zeros(trained.n_columns + 1, np.bool_)
     listed[items.ravel()] = True
-    listed[-1] = False  # where -1 has left its mark
+    listed[-1] = False  # set by -1, an empty place
     end = int(listed.sum())
-    # All is bound by memory, and few catalogues have more items in lists than 16 bits can number.
+    # The kernels are bound by memory traffic, and most catalogues have fewer than 2^16 listed items.
     codes = np.where(listed, np.cumsum(listed) - 1, end).astype(np.uint16 if end < 2**16 else np.int32)
-    histories = listed_only(trained.indptr, trained.indices, codes, end)
+    histories = without_unlisted(trained.indptr, trained.indices, codes, end)
     entries = np.arange(len(histories), dtype=np.int32 if len(histories) < 2**31 else np.int64)
     entry_starts, entries = by_key(histories, entries, end + 1)
     scale = 1.0 / np.sqrt(np.maximum(np.diff(entry_starts), 1))
@@ -76,41 +76,42 @@ def take_part(items: Array, trained: SparseRows) -> ListedItems:
 
 
 def _sums_by_place(lists: npt.NDArray[np.int32], trained: SparseRows, threads: int | None) -> Values:
-    """For each place of the lists, sorted by item: the cosines of its item with those after it."""
-    listed = take_part(lists, trained)
-    own = np.sort(listed.codes[lists], axis=1)
-    place_starts, places = by_key(own.ravel(), np.arange(own.size, dtype=np.int32), len(listed.scale))
-    out = np.zeros(own.shape)
+    """Sort each list by item; return for each place the sum of the cosines of its item with those after it."""
+    listed = listed_items(lists, trained)
+    codes = np.sort(listed.codes[lists], axis=1)
+    place_starts, places = by_key(codes.ravel(), np.arange(codes.size, dtype=np.int32), len(listed.scale))
+    out = np.zeros(codes.shape)
 
     def work(start: int, stop: int) -> None:
-        add_cosines(start, stop, own, place_starts, places, *listed[1:], out)
+        add_cosines(start, stop, codes, place_starts, places, *listed[1:], out)
 
-    _by_item(work, listed.work + np.diff(place_starts)[:-1] * own.shape[1], threads)
+    _run_by_item(work, listed.work + np.diff(place_starts)[:-1] * codes.shape[1], threads)
     return out
 
 
 def cosine_table(listed: ListedItems, threads: int | None = None) -> npt.NDArray[np.float32]:
-    """cos(i, j) of all pairs of items that take part, by their codes, above the diagonal.
+    """Return cos(i, j) of all pairs of listed items, by their new codes, above the diagonal.
 
-    Its size is the square of their number; the time goes into walks over the histories, as for `cosine_sums`.
+    The table has (number of listed items)² elements. Most of the time is spent in walks over the histories, as for
+    `cosine_sums`.
     """
     out = np.zeros((listed.end, listed.end), np.float32)
 
     def work(start: int, stop: int) -> None:
         fill_cosines(start, stop, *listed[1:], out)
 
-    _by_item(work, listed.work + listed.end, threads)
+    _run_by_item(work, listed.work + listed.end, threads)
     return out
 
 
-def _by_item(work: Callable[[int, int], None], steps: Values, threads: int | None) -> None:
+def _run_by_item(work: Callable[[int, int], None], steps: Values, threads: int | None) -> None:
     n_threads = thread_count(threads) if steps.sum() > SMALL else 1
     run_chunks(work, balanced_chunks(steps, 16 * n_threads if n_threads > 1 else 1), n_threads)
 
 
 @kernel
-def listed_only(indptr: Array, indices: Array, codes: Array, end: int) -> Array:
-    """The histories one after the other, in new codes, without what has the code `end`, which stands after each."""
+def without_unlisted(indptr: Array, indices: Array, codes: Array, end: int) -> Array:
+    """Return the concatenated histories in new codes, without unlisted items; `end` follows each history."""
     out = np.empty(len(indices) + len(indptr) - 1, codes.dtype)
     at = 0
     for r in range(len(indptr) - 1):
@@ -135,10 +136,10 @@ def add_cosines(
     scale: Array,
     out: Array,
 ) -> None:
-    """For the items start…stop, at each of their places: the sum of the cosines with what comes after in the list."""
+    """Compute the cosine sums at all places of items start … stop − 1: with the items after the place in its list."""
     n = lists.shape[1]
     end = len(scale) - 1
-    both = np.zeros(len(scale), np.int32)  # how many contexts had i and j, for the j > i
+    both = np.zeros(len(scale), np.int32)  # number of contexts with i and j, for j > i
     for i in range(start, stop):
         steps = 0
         for e in range(entry_starts[i], entry_starts[i + 1]):
@@ -169,9 +170,9 @@ def add_cosines(
 def fill_cosines(
     start: int, stop: int, histories: Array, entry_starts: Array, entries: Array, scale: Array, out: Array
 ) -> None:
-    """For the items start…stop: their cosines with the items of higher codes. Its walks are bound by memory."""
+    """Compute the cosines of items start … stop − 1 with items of higher codes. Bound by memory traffic."""
     end = len(scale) - 1
-    both = np.zeros(len(scale), np.int32)  # how many contexts had i and j, for the j > i
+    both = np.zeros(len(scale), np.int32)  # number of contexts with i and j, for j > i
     for i in range(start, stop):
         for e in range(entry_starts[i], entry_starts[i + 1]):
             p = entries[e] + 1
@@ -184,14 +185,14 @@ def fill_cosines(
 
 
 def unit_columns(trained: SparseRows) -> Values:
-    """u_i as the columns of a dense matrix: what the twins are made of."""
+    """Return the dense matrix with columns u_i, for the NumPy versions."""
     U = np.zeros((trained.n_rows, trained.n_columns))
     U[np.repeat(np.arange(trained.n_rows), trained.lengths), trained.indices] = 1.0
     return np.asarray(U / np.maximum(np.linalg.norm(U, axis=0), 1.0))
 
 
 def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: SparseRows) -> Values:
-    """The twin of `cosine_sums`: Σ_{i≠j} cos(i, j) = ‖Σ_i u_i‖² − Σ_i ‖u_i‖², list by list, over a dense matrix."""
+    """NumPy version of `cosine_sums` with a dense matrix: Σ_{i≠j} cos(i, j) = ‖Σ_i u_i‖² − Σ_i ‖u_i‖² for each list."""
     U = unit_columns(trained)
     sums = np.zeros(len(lists))
     for q, row in enumerate(lists):
@@ -201,6 +202,6 @@ def cosine_sums_numpy(lists: npt.NDArray[np.int32], trained: SparseRows) -> Valu
 
 
 def cosine_table_numpy(items: npt.NDArray[np.int32], trained: SparseRows) -> npt.NDArray[np.float32]:
-    """The twin of `cosine_table` of these items: UᵀU above the diagonal."""
+    """NumPy version of `cosine_table` for these items: UᵀU above the diagonal."""
     U = unit_columns(trained)[:, np.unique(items[items >= 0])]
     return np.triu(U.T @ U, 1).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The recommended lists and what was trained on, which is all that the metrics beyond accuracy see."""
+"""Recommended lists and training data: the input of the metrics beyond accuracy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """For each context the items it is recommended, in their order, and who had which item in training.
+    """The ordered list of recommended items of each context, with the training data.
 
-    Checked when it is built: codes are within the catalogue, no item is twice in a list, -1 stands only at its end.
+    The constructor checks that codes are within the catalogue, that no list has an item twice, and that -1 is only at
+    the end of a list.
 
     Attributes:
-        items: codes of items, contexts × places; -1 where a list is shorter.
-        trained: the training pairs, a row a context, a column an item of the catalogue; weights do not count.
-        histories: what the context of each list has had, where that is known; only `miscalibration` asks.
+        items: item codes, contexts × places; -1 for empty places at the end of a list.
+        trained: the training pairs, contexts × items of the catalogue; weights are ignored.
+        histories: the history of each list's context, if known; only used by `miscalibration`.
 
     >>> lists = Lists.from_lists([[2, 0], [1]], trained=[[0, 1], [0]], n_items=4)
     >>> lists.items.tolist(), lists.had.tolist()
@@ -46,20 +47,20 @@ class Lists:
             )
         if items.size and not (items.min() >= -1 and items.max() < self.n_items):
             raise SettingError(
-                f"items has codes from {items.min()} to {items.max()}; expected 0 to {self.n_items - 1}, or -1 where a "
-                "list has ended"
+                f"items has codes from {items.min()} to {items.max()}; expected 0 to {self.n_items - 1}, or -1 after "
+                "the end of a list"
             )
         if self.histories is not None and (self.histories.n_rows, self.histories.n_columns) != (
             len(items),
             self.n_items,
         ):
             raise SettingError(
-                f"histories has {self.histories.n_rows} rows over {self.histories.n_columns} items, for {len(items)} "
-                f"lists out of {self.n_items} items; expected one row a list, over the same items"
+                f"histories has {self.histories.n_rows} rows over {self.histories.n_columns} items for {len(items)} "
+                f"lists over {self.n_items} items; expected one row per list, over the same items"
             )
         sorted_items = np.sort(items, axis=1)
         _refuse((sorted_items[:, 1:] == sorted_items[:, :-1]) & (sorted_items[:, 1:] >= 0), "has an item twice")
-        _refuse((items[:, 1:] >= 0) & (items[:, :-1] < 0), "goes on after a -1; put the -1s at the end")
+        _refuse((items[:, 1:] >= 0) & (items[:, :-1] < 0), "has an item after a -1; put the -1s at the end")
         object.__setattr__(self, "items", items.astype(np.int32, copy=False))
 
     @classmethod
@@ -70,9 +71,9 @@ class Lists:
         n_items: int,
         histories: Sequence[Sequence[int]] | None = None,
     ) -> Lists:
-        """The items of each list, and those of each training context, as lists of codes below `n_items`.
+        """Build from lists of item codes below `n_items`: recommended items and training items of each context.
 
-        `histories` are those of the lists' contexts, where they are to be known.
+        `histories` are the histories of the lists' contexts, if known.
 
         >>> Lists.from_lists([[2, 0], []], trained=[[0, 1], [0]], n_items=4).lengths(2)
         array([2, 0])
@@ -81,8 +82,8 @@ class Lists:
         items = np.full((len(listed), max(map(len, listed), default=0)), -1, np.int32)
         for q, row in enumerate(_codes("lists", listed)):
             items[q, : len(row)] = row
-        had = None if histories is None else _rows("histories", histories, n_items)
-        return cls(items, _rows("trained", trained, n_items), had)
+        history_rows = None if histories is None else _rows("histories", histories, n_items)
+        return cls(items, _rows("trained", trained, n_items), history_rows)
 
     def __len__(self) -> int:
         """The number of contexts."""
@@ -90,17 +91,17 @@ class Lists:
 
     @property
     def n_items(self) -> int:
-        """How many items the catalogue has."""
+        """The number of items in the catalogue."""
         return self.trained.n_columns
 
     @cached_property
     def had(self) -> npt.NDArray[np.int64]:
-        """How many training contexts had each item."""
+        """The number of training contexts that have each item."""
         return np.bincount(self.trained.indices, minlength=self.n_items)
 
     @cached_property
     def n_trained_contexts(self) -> int:
-        """How many contexts had anything in training.
+        """The number of contexts with at least one training item.
 
         >>> Lists.from_lists([[0]], trained=[[0, 1], [], [0]], n_items=2).n_trained_contexts
         2
@@ -108,17 +109,17 @@ class Lists:
         return int(np.count_nonzero(self.trained.lengths))
 
     def lengths(self, n: int) -> npt.NDArray[np.int64]:
-        """How many items there are in the first n places of each list."""
+        """Return the number of items in the first n places of each list."""
         lengths: npt.NDArray[np.int64] = (self.items[:, : check_n(n)] >= 0).sum(axis=1)
         return lengths
 
 
 def _codes(name: str, lists: list[list[Any]]) -> list[npt.NDArray[np.int32]]:
-    found = [np.asarray(row) for row in lists]
-    for row in found:
+    arrays = [np.asarray(row) for row in lists]
+    for row in arrays:
         if row.ndim != 1 or (len(row) and not (row.dtype.kind in "iu" and -(2**31) <= row.min() <= row.max() < 2**31)):
-            raise SettingError(f"{name} has {row.tolist()!r:.80}; expected codes of items, which are integers")
-    return [row.astype(np.int32) for row in found]
+            raise SettingError(f"{name} has {row.tolist()!r:.80}; expected item codes (integers)")
+    return [row.astype(np.int32) for row in arrays]
 
 
 def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> SparseRows:

@@ -1,4 +1,4 @@
-"""Popular, middling and rare items, and how far two mixtures of them are apart."""
+"""Groups of items by popularity (head, middle, tail), and the divergence of two distributions over them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Values: TypeAlias = npt.NDArray[np.float64]
 
 HEAD, MIDDLE, TAIL = 0, 1, 2
 N_GROUPS = 3
-EDGE = 0.2  # of all pairs: what the most popular items have, and what the least popular ones have
+EDGE = 0.2  # the head has this fraction of all pairs, and so has the tail
 
 
 def popularity_groups(had: Array) -> npt.NDArray[np.int8]:
-    """The group of each item, by how many contexts had it: 0 the head, 1 the middle, 2 the tail.
+    """Return the group of each item, given its number of contexts: 0 for head, 1 for middle, 2 for tail.
 
-    The head are the most popular items that together have a fifth of all pairs, the tail the least popular ones that
-    have a fifth (Abdollahpouri et al. 2021). Items that are equally popular are in the same group: in the head, where
-    fewer than a fifth of the pairs are of more popular items; in the tail, where fewer than a fifth are of less popular
-    ones; in the middle, where both or neither is so.
+    The head is the most popular items with together a fifth of all pairs, the tail the least popular items with a fifth
+    (Abdollahpouri et al. 2021). Equally popular items are in the same group: the head if more popular items have less
+    than a fifth of the pairs, the tail if less popular items have less than a fifth, the middle if both or neither is
+    true. Items without pairs count as tail.
 
     >>> popularity_groups(np.array([1, 5, 1, 2, 1]))
     array([2, 0, 2, 1, 2], dtype=int8)
@@ -40,21 +40,21 @@ def popularity_groups(had: Array) -> npt.NDArray[np.int8]:
 
 
 def shares_of_rows(rows: SparseRows, groups: npt.NDArray[np.int8]) -> Values:
-    """Of each row the share of every group among its items; 0 of all where it is empty."""
+    """Return the fraction of each group among the items of each row; all 0 for an empty row."""
     row_of = np.repeat(np.arange(rows.n_rows), rows.lengths)
     counts = np.bincount(row_of * N_GROUPS + groups[rows.indices], minlength=rows.n_rows * N_GROUPS)
     return np.asarray(counts.reshape(-1, N_GROUPS) / np.maximum(rows.lengths, 1)[:, None])
 
 
 def shares_of_lists(lists: Array, groups: npt.NDArray[np.int8]) -> Values:
-    """The same of lists with -1 where there is no item."""
-    own = np.append(groups, N_GROUPS)[lists]  # an empty place, -1, takes the last: none of the groups
-    counts = (own[:, :, None] == np.arange(N_GROUPS)).sum(axis=1)
+    """Return the fraction of each group among the items of each list; -1 is an empty place."""
+    list_groups = np.append(groups, N_GROUPS)[lists]  # an empty place is -1 and reads the appended N_GROUPS
+    counts = (list_groups[:, :, None] == np.arange(N_GROUPS)).sum(axis=1)
     return np.asarray(counts / np.maximum(counts.sum(axis=1), 1)[:, None])
 
 
 def divergence(p: Values, q: Values) -> Values:
-    """The Jensen–Shannon divergence of two distributions, row by row, in bits: 0 of equal ones, 1 of disjoint ones.
+    """Return the Jensen–Shannon divergence of distributions, row by row, in bits: 0 if equal, 1 if disjoint.
 
     ½ Σ_g p_g log2(p_g / m_g) + ½ Σ_g q_g log2(q_g / m_g), where m = (p + q) / 2.
 
@@ -62,8 +62,7 @@ def divergence(p: Values, q: Values) -> Values:
     array([0., 1.])
     """
     bits = np.zeros(len(p))
-    for one, other in ((p, q), (q, p)):
-        there = one > 0
-        ratio = np.divide(2 * one, one + other, out=np.ones_like(one), where=there)
-        bits += (one * np.log2(ratio)).sum(axis=1)
+    for a, b in ((p, q), (q, p)):
+        ratio = np.divide(2 * a, a + b, out=np.ones_like(a), where=a > 0)
+        bits += (a * np.log2(ratio)).sum(axis=1)
     return bits / 2

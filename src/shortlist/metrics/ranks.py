@@ -1,4 +1,4 @@
-"""The ranks of the relevant items, which is all that a metric sees of a model."""
+"""Ranks of the relevant items: the input of the accuracy metrics."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """For each context the set R of the ranks of its relevant items: R = {r̂(i|c): i relevant} (article, "Evaluation").
+    """The set R of the ranks of each context's relevant items: R = {r̂(i|c): i relevant} (article, "Evaluation").
 
-    Checked and made canonical when it is built: the ranks of a context are distinct (a ranking is a bijection), between
-    1 and the number of items ranked, and are put into ascending order. Every relevant item has to be among those
-    ranked, so take the excluded and unknown ones out of the ground truth first. A context without a relevant item has
-    no value under any metric and is refused; so no metric gives a 0 or a NaN that means "nothing to measure". Having no
-    context at all is allowed and gives empty results.
+    The constructor checks that the ranks of a context are distinct and between 1 and the number of ranked items, and
+    sorts them. Every relevant item must be ranked: remove excluded and unknown items from the ground truth first. A
+    context without relevant items is an error, because metrics are not defined for it. No contexts at all are allowed
+    and give empty results.
 
     Attributes:
-        indptr: where each context's ranks begin in `ranks`, and the end: (contexts + 1,).
-        ranks: the ranks, counted from 1, context after context; those beyond `cutoff` may be left out.
-        n_relevant: #R of each context, counting also what was left out.
-        n_ranked: how many items were ranked for each context: the catalogue, less what was excluded.
-        cutoff: ranks above this may be missing; None means that all are there.
+        indptr: the start of each context's ranks in `ranks`, and the end: (contexts + 1,).
+        ranks: the ranks, counted from 1, concatenated over contexts; ranks beyond `cutoff` may be omitted.
+        n_relevant: #R of each context, including omitted ranks.
+        n_ranked: the number of ranked items of each context: the catalogue without excluded items.
+        cutoff: ranks greater than this may be omitted; None if all ranks are present.
 
     >>> ranks = Ranks(indptr=[0, 2, 2], ranks=[4, 1], n_relevant=[2, 3], n_ranked=[100, 100], cutoff=20)
     >>> len(ranks), ranks.ranks
@@ -57,7 +56,7 @@ class Ranks:
 
     @classmethod
     def from_lists(cls, ranks: Sequence[Sequence[int]], n_items: int | Sequence[int]) -> Ranks:
-        """All the ranks of each context as lists; `n_items` were ranked, one number or one per context.
+        """Build from all ranks of each context; `n_items` is the number of ranked items, for all or for each context.
 
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).indptr
         array([0, 2, 3])
@@ -79,7 +78,7 @@ class Ranks:
 
     @property
     def rows(self) -> IntArray:
-        """For each entry of `ranks` the position of its context.
+        """The position of the context of each entry of `ranks`.
 
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).rows
         array([0, 0, 1])
@@ -87,7 +86,7 @@ class Ranks:
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def select(self, contexts: npt.ArrayLike) -> Ranks:
-        """Only some contexts: a boolean mask, or positions.
+        """Return only some contexts, given by a boolean mask or by positions.
 
         >>> Ranks.from_lists([[3, 1], [2]], n_items=5).select([False, True]).ranks
         array([2])
@@ -113,7 +112,7 @@ class Ranks:
         if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != len(self.ranks) or np.any(np.diff(indptr) < 0):
             raise SettingError(
                 f"indptr has {len(indptr)} entries and runs from {indptr[:1].tolist()} to {indptr[-1:].tolist()}; "
-                f"expected it to begin with 0, never to fall and to end with the number of ranks, {len(self.ranks)}"
+                f"expected 0 first, ascending values, and {len(self.ranks)} (the number of ranks) last"
             )
         for name in ("n_relevant", "n_ranked"):
             if len(getattr(self, name)) != len(self):
@@ -122,21 +121,21 @@ class Ranks:
     def _check_range(self) -> None:
         _refuse(
             self.n_relevant < 1,
-            "has no relevant item, so no metric has a value for it; leave such contexts out before ranking",
+            "has no relevant item, so metrics are not defined for it; drop such contexts before ranking",
         )
         _refuse(
             self.n_relevant > self.n_ranked,
-            "has more relevant items than items ranked; take excluded and unknown items out of the relevant ones",
+            "has more relevant items than ranked items; remove excluded and unknown items from the relevant ones",
         )
-        _refuse(self.n_ranked >= 2**31, "has an n_ranked of 2³¹ or more; a catalogue has fewer items than that")
+        _refuse(self.n_ranked >= 2**31, "has n_ranked ≥ 2³¹; the maximum is 2³¹ − 1")
         rows = self.rows
         outside = rows[(self.ranks < 1) | (self.ranks > self.n_ranked[rows])]
-        _refuse(np.bincount(outside, minlength=len(self)), "has a rank outside of 1…n_ranked; the best rank is 1")
+        _refuse(np.bincount(outside, minlength=len(self)), "has a rank outside 1…n_ranked; the best rank is 1")
 
     def _sort(self) -> None:
         rows = self.rows
         if np.any((np.diff(self.ranks) <= 0) & (np.diff(rows) == 0)):
-            keys = np.sort(rows << 31 | self.ranks)  # one key for both: many times faster than lexsort
+            keys = np.sort(rows << 31 | self.ranks)  # one sort by a combined key is much faster than lexsort
             self._put("ranks", keys & (2**31 - 1))
         twice = rows[1:][(np.diff(self.ranks) == 0) & (np.diff(rows) == 0)]
         _refuse(np.bincount(twice, minlength=len(self)), "has the same rank twice; break ties so that ranks differ")
@@ -146,35 +145,35 @@ class Ranks:
         if self.cutoff is None:
             _refuse(
                 present != self.n_relevant,
-                "has another number of ranks than n_relevant; give all of them, or the cutoff beyond which some miss",
+                "has a number of ranks that differs from n_relevant; pass all ranks, or the cutoff of the ranks",
             )
             return
         beyond = np.bincount(rows[self.ranks > self.cutoff], minlength=len(self))
         _refuse(
             (present > self.n_relevant)
             | (self.n_relevant - present > np.maximum(self.n_ranked - self.cutoff, 0) - beyond),
-            f"has a number of ranks that does not go with n_relevant: only ranks beyond cutoff={self.cutoff} may be "
-            "missing",
+            f"has a number of ranks that does not match n_relevant: only ranks beyond cutoff={self.cutoff} may be "
+            "omitted",
         )
 
 
 def check_n(n: object, name: str = "n") -> int:
-    """`n` as an int if it is a whole number from 1 to 2³¹ − 1 (items are numbered in 32 bits).
+    """Check that `n` is an integer from 1 to 2³¹ − 1 (item codes have 32 bits) and return it as an int.
 
     >>> check_n(np.int64(20))
     20
     """
     if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 1 <= n < 2**31:
         return int(n)
-    raise SettingError(f"{name} is {n!r:.80}; expected a whole number from 1 to {2**31 - 1}")
+    raise SettingError(f"{name} is {n!r:.80}; expected an integer from 1 to {2**31 - 1}")
 
 
-def as_lists(name: str, given: Any) -> list[list[Any]]:
-    """Lists of lists, whatever stands in them."""
+def as_lists(name: str, rows: Any) -> list[list[Any]]:
+    """Convert any iterable of iterables to a list of lists."""
     try:
-        return [list(row) for row in given]
+        return [list(row) for row in rows]
     except TypeError:
-        raise SettingError(f"{name} is {given!r:.80}; expected a list for each context") from None
+        raise SettingError(f"{name} is {rows!r:.80}; expected one list per context") from None
 
 
 def _integers(name: str, values: Any) -> IntArray:

@@ -1,4 +1,4 @@
-"""Metrics by name: "recall@20" as a user writes it, and what it stands for."""
+"""Metrics by name: parse and compute metrics such as "recall@20"."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _NAMES = [*_AT_N, "auc", *_BEYOND]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and its n: name@n, or the name alone where the whole ranking counts (article, "Evaluation").
+    """A metric and its n: name@n, or only the name for metrics of the whole ranking (article, "Evaluation").
 
-    Names and formulas are listed in `shortlist.metrics`; aliases become the canonical name.
+    `shortlist.metrics` lists names and formulas. Aliases are replaced by the canonical name.
 
     >>> Metric("map", 10)
     Metric(name='ap', n=10)
@@ -64,19 +64,19 @@ class Metric:
         name = _canonical(self.name)
         object.__setattr__(self, "name", name)
         if self.n is None and name not in _WHOLE:
-            raise SettingError(f"metric {self.name!r} lacks its n; write how many top items count, as in '{name}@10'")
+            raise SettingError(f"metric {self.name!r} has no n; add the number of top items, as in '{name}@10'")
         if self.n is not None and name not in _AT_N and name not in _BEYOND:
-            raise SettingError(f"metric {self.name!r} looks at the whole ranking and takes no n; write '{name}'")
+            raise SettingError(f"metric {self.name!r} uses the whole ranking and takes no n; write '{name}'")
         if self.n is not None:
             object.__setattr__(self, "n", check_n(self.n, f"the n of metric {name!r}"))
 
     def __str__(self) -> str:
-        """As `parse_metric` reads it."""
+        """Format as `parse_metric` reads it."""
         return self.name if self.n is None else f"{self.name}@{self.n}"
 
     @property
     def needs_full_ranks(self) -> bool:
-        """Whether ranks that were cut off are of no use.
+        """Whether the metric needs all ranks, without a cutoff.
 
         >>> parse_metric("mrr").needs_full_ranks, parse_metric("mrr@10").needs_full_ranks
         (True, False)
@@ -85,9 +85,9 @@ class Metric:
 
     @property
     def beyond_accuracy(self) -> bool:
-        """Whether it describes the `Lists` themselves and not the `Ranks` of relevant items.
+        """Whether the metric describes `Lists` instead of the `Ranks` of relevant items.
 
-        Of such a metric more is neither better nor worse.
+        Higher values of such a metric are neither better nor worse.
 
         >>> parse_metric("recall@10").beyond_accuracy, parse_metric("coverage@10").beyond_accuracy
         (False, True)
@@ -96,7 +96,7 @@ class Metric:
 
     @property
     def per_context(self) -> bool:
-        """Whether every context has a value; coverage and gini are one number for all of them.
+        """Whether every context has a value; coverage and gini are one number for all contexts.
 
         >>> parse_metric("popularity@10").per_context, parse_metric("coverage@10").per_context
         (True, False)
@@ -104,14 +104,14 @@ class Metric:
         return self.name not in _OF_ALL
 
     def compute(self, of: Ranks | Lists, *, threads: int | None = None) -> npt.NDArray[np.float64]:
-        """The metric of every context; of coverage and gini the one number, as an array without dimensions.
+        """Return the metric of every context; for coverage and gini, one number as an array without dimensions.
 
-        Refuses ranks and lists that are cut off too early, and ranks of contexts that are not `defined`; for lists that
-        are not, the value is NaN.
+        It is an error if ranks or lists are cut off too early, or if the metric is not `defined` for a context's ranks.
+        If it is not defined for a list, the value is NaN.
 
         Args:
-            of: `Ranks`, or for metrics beyond accuracy `Lists`.
-            threads: how many to use where it takes long, as for distance; the result does not depend on it.
+            of: `Ranks`, or `Lists` for metrics beyond accuracy.
+            threads: number of threads for slow metrics (distance); the result does not depend on it.
 
         >>> Metric("recall", 2).compute(Ranks.from_lists([[1, 3], [2]], n_items=5))
         array([0.5, 1. ])
@@ -119,8 +119,8 @@ class Metric:
         array(0.4)
         """
         if not isinstance(of, Lists if self.beyond_accuracy else Ranks):
-            wanted = "Lists" if self.beyond_accuracy else "Ranks"
-            raise SettingError(f"metric {str(self)!r} is computed from {wanted}, got {type(of).__name__}")
+            expected = "Lists" if self.beyond_accuracy else "Ranks"
+            raise SettingError(f"metric {str(self)!r} is computed from {expected}, got {type(of).__name__}")
         if isinstance(of, Ranks):
             return _WHOLE[self.name](of) if self.n is None else _AT_N[self.name](of, self.n)
         assert self.n is not None
@@ -129,7 +129,7 @@ class Metric:
         return np.asarray(_BEYOND[self.name](of, self.n))
 
     def defined(self, ranks: Ranks) -> npt.NDArray[np.bool_]:
-        """For which contexts the metric has a value: all, but for AUC where every ranked item is relevant.
+        """Return a mask of the contexts with a value: all, except for AUC those whose ranked items are all relevant.
 
         >>> ranks = Ranks.from_lists([[1, 3], [1, 2]], n_items=[3, 2])
         >>> defined = Metric("auc").defined(ranks)
@@ -140,7 +140,7 @@ class Metric:
 
 
 def parse_metric(text: str) -> Metric:
-    """Read one metric, "name@n" or "name"; case and blanks around do not matter.
+    """Parse one metric, "name@n" or "name"; case and surrounding blanks are ignored.
 
     >>> parse_metric("recall@20")
     Metric(name='recall', n=20)
@@ -152,14 +152,14 @@ def parse_metric(text: str) -> Metric:
     if not at:
         return Metric(name)
     if name not in _AT_N and name not in _BEYOND:
-        return Metric(name, 1)  # which says that it takes no n, whatever n is
+        return Metric(name, 1)  # raises the error that it takes no n
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) > 0):
-        raise SettingError(f"metric {text!r} has {digits!r} after the @; expected a whole number, as in '{name}@10'")
+        raise SettingError(f"metric {text!r} has {digits!r} after the @; expected an integer ≥ 1, as in '{name}@10'")
     return Metric(name, int(digits))
 
 
 def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
-    """Read several metrics: a sequence, or one text with commas. What is named twice comes once, at its first place.
+    """Parse several metrics: a sequence, or one text with commas. Repeated metrics are dropped.
 
     >>> [str(metric) for metric in parse_metrics("recall@20, map@10, ap@10")]
     ['recall@20', 'ap@10']
@@ -167,10 +167,12 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
     try:
         parts = [part for part in texts.split(",") if part.strip()] if isinstance(texts, str) else list(texts)
     except TypeError:
-        raise SettingError(f"metrics is {texts!r:.80}; expected text such as 'recall@20', or a list of it") from None
+        raise SettingError(
+            f"metrics is {texts!r:.80}; expected text such as 'recall@20', or a list of such texts"
+        ) from None
     metrics = [part if isinstance(part, Metric) else parse_metric(part) for part in parts]
     if not metrics:
-        raise SettingError("no metric was given; name at least one, such as 'recall@20'")
+        raise SettingError("metrics is empty; pass at least one, such as 'recall@20'")
     return list(dict.fromkeys(metrics))
 
 

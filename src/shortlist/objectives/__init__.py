@@ -1,4 +1,4 @@
-"""What a good score is (section 3 of the article)."""
+"""Training objectives: losses, penalties and weights (section 3 of the article)."""
 
 from shortlist.objectives.frequency_weights import FrequencyWeights
 from shortlist.objectives.lambdarank import LambdaRank

@@ -1,4 +1,7 @@
-"""How the weight of unobserved pairs varies over contexts and over items."""
+"""Weights ω that grow or shrink with the number of observed pairs of a context or item.
+
+The square losses use them to vary the weight of unobserved pairs, as eALS does (He et al. 2016).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, eq=False)
 class FrequencyWeights:
-    """ω = n^ρ / mean(n^ρ) for each context or each item; n is the number of its observed pairs, at least 1.
+    """ω = n^ρ / mean(n^ρ) for each context or each item, where n ≥ 1 is its number of observed pairs.
 
-    The mean is over all of them, so that ω is 1 on average and α₀ keeps its meaning. ρ > 0: what has many pairs counts
-    for more where it has none; ρ < 0: for less. With ρ = 0 one element stands for all.
+    The mean is over all contexts (or items), so ω is 1 on average and α₀ keeps its meaning. With ρ > 0, the unobserved
+    pairs of a frequent item weigh more; with ρ < 0 they weigh less. With ρ = 0, `values` has a single element for all.
 
-    >>> Omega.of(np.array([1, 4, 1]), 1.0).values
+    >>> FrequencyWeights.of(np.array([1, 4, 1]), 1.0).values
     array([0.5, 2. , 0.5], dtype=float32)
     """
 
@@ -26,16 +29,16 @@ class FrequencyWeights:
 
     @classmethod
     def of(cls, counts: npt.NDArray[Any], exponent: float) -> Self:
-        """The ω of those who have so many pairs, and no others."""
+        """Return the ω of rows with these numbers of pairs; the mean is over these rows."""
         if exponent == 0 or not len(counts):
             return cls(np.ones(1, np.float32), 0.0, 0.0)
         powers = _log_powers(counts, exponent)
-        most = float(powers.max())  # taken out before exp, which then cannot overflow
-        level = most + float(np.log(np.exp(powers - most).mean()))
+        largest = float(powers.max())  # subtracted before exp, so that exp cannot overflow
+        level = largest + float(np.log(np.exp(powers - largest).mean()))
         return cls(np.exp(powers - level).astype(np.float32), exponent, level)
 
     def new(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """The ω of others who have so many pairs, under the same mean."""
+        """Return the ω of new rows with these numbers of pairs, under the mean of `of`."""
         if self.exponent == 0:
             return self.values
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""LambdaRank: a pair's step weighs as much as the metric would change if the two items changed places (section 4.2)."""
+"""LambdaRank: the weight of a pair's step is the change of a metric when its two items swap ranks (section 4.2.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlog1py, xlogy
 
-from shortlist._checks import one_of, whole
+from shortlist._checks import integer, one_of
 from shortlist._numba import lean_kernel
 from shortlist.errors import SettingError
 
@@ -22,9 +22,9 @@ _WITHOUT, _WITH = ("ndcg", "ap", "auc"), ("ndcg", "ap", "precision", "recall")
 
 @dataclass(frozen=True)
 class LambdaRank:
-    """α̃(c,i,j) = |ΔM|: by how much the metric M of context c changes if the items i and j change places.
+    """α̃(c,i,j) = |ΔM|: how much the metric M of context c changes when the items i and j swap ranks.
 
-    With ranks a of the positive and b of the negative, in the whole catalogue and from 1, and R = |I_c|:
+    The positive has rank a and the negative rank b, counted from 1 over the whole catalogue. With R = |I_c|:
 
         ndcg        |1/log₂(1+a) − 1/log₂(1+b)| / Σ_{k≤R} 1/log₂(1+k)
         precision   |1[a≤n] − 1[b≤n]| / n
@@ -33,20 +33,21 @@ class LambdaRank:
         ap          ((K_lo + 1)/lo + Σ_{lo<r_p<hi} 1/r_p − (K_hi + 1)/hi) / R   with lo = min(a, b), hi = max(a, b),
                     r_p the ranks of the other positives, K_x how many of them are above x
 
-    "@n" cuts after n places: what is behind gives nothing, and R becomes min(R, n) in ndcg and ap. The article has ΔM
-    as a function of the two ranks; for AP it also depends on the positives between them.
+    "@n" is a cutoff: ranks after n count 0, and R becomes min(R, n) in ndcg and ap. The article defines ΔM as a
+    function of the two ranks; for AP it also depends on the positives between them.
 
     Args:
-        metric: "ndcg", "ap" or "auc", or one with a cut such as "ndcg@20", "ap@20", "precision@10", "recall@20".
-        ranks: `"exact"`: all items are scored for blocks of contexts, O(|C||I|d) an epoch. `"sampled"`: ranks are
-            estimated from how many of a few random items score higher, as LambdaFM does (Yuan et al. 2016). Folding in,
-            which is for one context at a time, always estimates them.
-        candidates: how many, for `"sampled"`.
+        metric: "ndcg", "ap" or "auc", or a metric with a cutoff such as "ndcg@20", "ap@20", "precision@10",
+            "recall@20".
+        ranks: `"exact"` scores all items for blocks of contexts, O(|C||I|d) an epoch. `"sampled"` estimates ranks from
+            the number of random items that score higher, like LambdaFM (Yuan et al. 2016). Fold-in always uses
+            estimates, because it treats one context at a time.
+        candidates: number of random items for `"sampled"`.
 
-    If k of n candidates score higher than an item, its rank may be any, P(r|k) ∝ x^k(1−x)^{n−k} with x = (r−1)/(|I|−1).
-    So |ΔM| is its mean over the ranks that the two items may have. With the most likely ranks instead, two items that
-    none of the candidates beats would both be first, and exchanging them would change nothing; and these are the pairs
-    that matter. For AP, which is a function of several ranks, each is its mean.
+    If k of n candidates score higher than an item, its rank r has the distribution P(r|k) ∝ x^k(1−x)^{n−k} with
+    x = (r−1)/(|I|−1). |ΔM| is the mean over the possible ranks of both items. The most likely ranks would not do: two
+    items that no candidate beats would both have rank 1, so a swap would change nothing, and these pairs matter most.
+    AP depends on several ranks; each is replaced by its mean.
 
     >>> LambdaRank("ndcg").change(1, 3, [1], 100)
     0.5
@@ -59,20 +60,20 @@ class LambdaRank:
     def __post_init__(self) -> None:
         self._parsed()
         one_of("ranks", self.ranks, ("sampled", "exact"))
-        whole("candidates", self.candidates, most=1000)
+        integer("candidates", self.candidates, most=1000)
 
     def _parsed(self) -> tuple[str, int]:
-        """The metric, and after how many places it is cut; 0: it is not."""
+        """Return the metric's name and its cutoff, 0 for none."""
         name, at, cut = self.metric.partition("@") if isinstance(self.metric, str) else ("", "", "")
         if name not in (_WITH if at else _WITHOUT) or (at and not (cut.isdecimal() and len(cut) < 10 and int(cut))):
             raise SettingError(
-                f"metric is {self.metric!r}; expected 'ndcg', 'ap' or 'auc', or one with a cut: 'ndcg@20', 'ap@20', "
-                "'precision@10', 'recall@20'"
+                f"metric is {self.metric!r}; expected 'ndcg', 'ap' or 'auc', or a metric with a cutoff: 'ndcg@20', "
+                "'ap@20', 'precision@10', 'recall@20'"
             )
         return name, int(cut or 0)
 
     def tables(self, n_items: int, longest: int) -> MetricTables:
-        """What kernels need, for histories of up to so many items."""
+        """Return the metric's tables for kernels, for histories of up to `longest` items."""
         name, _ = self._parsed()
         sizes = np.maximum(1, np.arange(longest + 1))
         return MetricTables(
@@ -80,26 +81,26 @@ class LambdaRank:
             self._norms(sizes, n_items).astype(np.float32),
             int(name == "ap"),
             int(self.candidates),
-            np.zeros((1, 1), np.float32) if name == "ap" else _mean_changes(self, n_items),  # also for folding in
+            np.zeros((1, 1), np.float32) if name == "ap" else _mean_changes(self, n_items),  # also for fold-in
         )
 
     def _gains(self, n_items: int) -> npt.NDArray[np.float64]:
-        """What a place is worth, by rank from 1."""
-        return np.concatenate([[0.0], self._worth(np.arange(1, n_items + 1))])
+        """Return the gain of every rank; ranks start at 1, and element 0 is 0."""
+        return np.concatenate([[0.0], self._gains_at(np.arange(1, n_items + 1))])
 
-    def _worth(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """What the places of these ranks are worth."""
+    def _gains_at(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the gains of these ranks."""
         name, cut = self._parsed()
-        within = ((ranks <= cut) | (cut == 0)).astype(np.float64)
-        return {"ndcg": within / np.log2(1 + ranks), "auc": ranks.astype(np.float64), "ap": within / ranks}.get(
-            name, within
+        in_cut = ((ranks <= cut) | (cut == 0)).astype(np.float64)
+        return {"ndcg": in_cut / np.log2(1 + ranks), "auc": ranks.astype(np.float64), "ap": in_cut / ranks}.get(
+            name, in_cut
         )
 
     def _norms(self, sizes: npt.NDArray[np.int64], n_items: int) -> npt.NDArray[np.float64]:
-        """What the metric of a context with so many positives, at least 1, is divided by."""
+        """Return the metric's denominator for contexts with these numbers of positives, all ≥ 1."""
         name, cut = self._parsed()
         if name == "ndcg":
-            best = self._worth(np.arange(1, min(int(sizes.max()), n_items) + 1))
+            best = self._gains_at(np.arange(1, min(int(sizes.max()), n_items) + 1))
             return np.asarray(np.cumsum(best)[np.minimum(sizes, n_items) - 1])
         counts = sizes.astype(np.float64)
         if name == "auc":
@@ -109,21 +110,25 @@ class LambdaRank:
         return np.full(len(counts), float(cut)) if name == "precision" else counts
 
     def change(self, positive: int, negative: int, positives: npt.ArrayLike, n_items: int) -> float:
-        """|ΔM| of two ranks, where `positives` are the ranks of all positives, `positive` among them.
+        """Return |ΔM| when a positive and a negative swap ranks.
 
-        Ranks go from 1 to `n_items`. They may be estimates, so several items may have the same.
+        Args:
+            positive: the positive's rank.
+            negative: the negative's rank.
+            positives: the ranks of all positives of the context, including `positive`.
+            n_items: the size of the catalogue. Ranks go from 1 to `n_items`; as estimates, they may be tied.
         """
-        n_items = whole("n_items", n_items, least=2, most=_MOST_ITEMS)
-        a, b = (whole(name, rank, most=n_items) for name, rank in (("positive", positive), ("negative", negative)))
+        n_items = integer("n_items", n_items, least=2, most=_MOST_ITEMS)
+        a, b = (integer(name, rank, most=n_items) for name, rank in (("positive", positive), ("negative", negative)))
         ranks = _checked_ranks(positives, n_items)
         if a not in ranks:
             raise SettingError(
-                f"positive is the rank {a}, which is not among those of the positives: {positives!r:.80}"
+                f"positive is {a}, but positives, the ranks of all positives, does not contain it: {positives!r:.80}"
             )
-        # Only the order of the ranks and what each is worth matter, so a table of these ranks will do.
+        # Only the order of the ranks and their gains matter, so a table of these ranks is enough.
         distinct, places = np.unique(np.concatenate([[a, b], ranks]), return_inverse=True)
         tables = MetricTables(
-            np.concatenate([[0.0], self._worth(distinct)]).astype(np.float32),
+            np.concatenate([[0.0], self._gains_at(distinct)]).astype(np.float32),
             np.repeat(self._norms(np.array([len(ranks)]), n_items), len(ranks) + 1).astype(np.float32),
             int(self._parsed()[0] == "ap"),
             int(self.candidates),
@@ -134,16 +139,15 @@ class LambdaRank:
 
 
 def _checked_ranks(given: npt.ArrayLike, n_items: int) -> npt.NDArray[np.int64]:
-    """Ranks of positives, once they have been found to be possible."""
+    """Return the ranks of positives as an array; raise if they are not ranks from 1 to `n_items`."""
     try:
         ranks = np.asarray(given)
     except (TypeError, ValueError):  # lists of several lengths
         ranks = np.empty(0)
-    fine = ranks.ndim == 1 and ranks.dtype.kind in "iu" and 0 < len(ranks) < n_items
-    if not fine or ranks.min() < 1 or ranks.max() > n_items:
+    valid = ranks.ndim == 1 and ranks.dtype.kind in "iu" and 0 < len(ranks) < n_items
+    if not valid or ranks.min() < 1 or ranks.max() > n_items:
         raise SettingError(
-            f"positives is {given!r:.80}; expected the ranks of 1 to {n_items - 1:,} positives, integers from 1 to "
-            f"{n_items:,}"
+            f"positives is {given!r:.80}; expected a list of 1 to {n_items - 1:,} ranks, integers from 1 to {n_items:,}"
         )
     return ranks.astype(np.int64)
 
@@ -153,25 +157,25 @@ class MetricTables(NamedTuple):
 
     gains: npt.NDArray[np.float32]  # by rank, from 1
     norms: npt.NDArray[np.float32]  # by the length of the history
-    by_positives: int  # whether the ranks of the other positives matter
+    by_positives: int  # 1 if the ranks of the other positives matter, as for AP
     candidates: int
-    changes: npt.NDArray[np.float32]  # for estimated ranks: by how many candidates score higher; not for AP
+    changes: npt.NDArray[np.float32]  # mean |ΔM| by the numbers of candidates that score higher; unused for AP
 
 
 @lean_kernel
 def metric_change(tables: MetricTables, a: int, b: int, ranks: Array, n: int) -> Any:
-    """|ΔM| where a positive at rank a and a negative at rank b change places; `ranks[:n]`: of all positives."""
+    """Return |ΔM| when a positive at rank a and a negative at rank b swap; `ranks[:n]` are those of all positives."""
     gains = tables.gains
     norm = tables.norms[n]
     if tables.by_positives == 0:
         return abs(gains[a] - gains[b]) / norm
     low, high = min(a, b), max(a, b)
     above_low, above_high = 1, 1
-    total, own = 0.0, False
+    total, skipped = 0.0, False
     for k in range(n):
         r = ranks[k]
-        if r == a and not own:  # the positive itself; others have its rank where ranks are estimates
-            own = True
+        if r == a and not skipped:  # the positive itself; estimated ranks may tie, so skip only the first
+            skipped = True
             continue
         above_low += r < low
         above_high += r < high
@@ -182,24 +186,26 @@ def metric_change(tables: MetricTables, a: int, b: int, ranks: Array, n: int) ->
 
 @lru_cache(maxsize=16)
 def _mean_changes(metric: LambdaRank, n_items: int) -> npt.NDArray[np.float32]:
-    """The mean of |gain(a) − gain(b)| where k and l of n random items score higher than the two, by k and l = 0 … n.
+    """Return the mean of |gain(a) − gain(b)| when k and l of n random items score higher, for k and l = 0 … n.
 
-    With C_k(r) = P(rank ≤ r|k) that is Σ_r |gain(r) − gain(r+1)|·(C_k(r)(1 − C_l(r)) + C_l(r)(1 − C_k(r))), as gains
-    are monotone in the rank. The first ranks are taken one by one; of the others a block stands for each of its ranks,
-    a fraction of the standard deviation of P(r|k) long.
+    With C_k(r) = P(rank ≤ r|k) it is Σ_r |gain(r) − gain(r+1)|·(C_k(r)(1 − C_l(r)) + C_l(r)(1 − C_k(r))), because gains
+    are monotone in the rank. The first 1024 ranks are summed exactly. Later ranks are grouped into blocks, which are a
+    fraction of the standard deviation of P(r|k) long and have the mean gain of their ranks.
     """
     n, gains = int(metric.candidates), metric._gains(n_items)[1:]
     bounds = [*range(min(1024, n_items))]
     while bounds[-1] < n_items:
         bounds.append(min(n_items, bounds[-1] + max(1, int(bounds[-1] * min(0.004, 0.1 / n**0.5)))))
     starts, sizes = np.array(bounds[:-1]), np.diff(bounds)
-    worth = np.add.reduceat(gains, starts) / sizes
+    block_gains = np.add.reduceat(gains, starts) / sizes
     x = (starts + (sizes - 1) / 2) / max(1, n_items - 1)
     k = np.arange(n + 1)[:, None]
     logs = xlogy(k, x) + xlog1py(n - k, -x)
     top = logs.max(axis=1, keepdims=True)
-    law = sizes * np.exp(logs - np.where(np.isfinite(top), top, 0))
-    law[~np.isfinite(top[:, 0])] = sizes  # of two items: some are above and some are not, so it can be either
-    until = np.cumsum(law / law.sum(axis=1, keepdims=True), axis=1)[:, :-1]
-    one_side = (until * np.abs(np.diff(worth))) @ (1 - until).T
-    return np.ascontiguousarray(one_side + one_side.T, np.float32)
+    likelihood = sizes * np.exp(logs - np.where(np.isfinite(top), top, 0))
+    likelihood[~np.isfinite(top[:, 0])] = (
+        sizes  # two items, some candidates above and some not: both ranks are possible
+    )
+    cumulative = np.cumsum(likelihood / likelihood.sum(axis=1, keepdims=True), axis=1)[:, :-1]
+    half = (cumulative * np.abs(np.diff(block_gains))) @ (1 - cumulative).T
+    return np.ascontiguousarray(half + half.T, np.float32)

@@ -1,4 +1,4 @@
-"""Losses of a single score: square, logistic, hinge (section 3 of the article)."""
+"""Losses of a single score and their derivatives: square, logistic and hinge (section 3 of the article)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shortlist.errors import SettingError
 LossName: TypeAlias = Literal["square", "logistic", "hinge"]
 SQUARE, LOGISTIC, HINGE = 0, 1, 2
 CODES = {"square": SQUARE, "logistic": LOGISTIC, "hinge": HINGE}
-# Of a negative in a pointwise loss. The article's Algorithm 1 has 0 for every loss; for y = 0 the slopes of the
-# logistic loss and of the hinge are 0 wherever the score is, so nothing would be learnt from negatives.
+# Labels of negatives in pointwise losses. Algorithm 1 of the article uses 0 for every loss. With y = 0 the logistic and
+# hinge losses have slope 0 at every score, so nothing would be learned from negatives.
 NEGATIVE_LABELS = {"square": 0.0, "logistic": -1.0, "hinge": -1.0}
 
 
 def loss_values(loss: LossName, scores: Any, labels: Any) -> Any:
-    """l(ŷ, y) for arrays of NumPy or tensors of torch:
+    """Return l(ŷ, y) for NumPy arrays or torch tensors:
 
         square    (ŷ − y)²
         logistic  ln(1 + exp(−yŷ))
@@ -39,7 +39,7 @@ def loss_values(loss: LossName, scores: Any, labels: Any) -> Any:
 
 
 def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
-    """∂l/∂ŷ, likewise; of the hinge at its kink, 0.
+    """Return ∂l/∂ŷ for NumPy arrays or torch tensors; 0 at the kink of the hinge.
 
     >>> loss_slopes("logistic", np.array([0.0]), 1.0)
     array([-0.5])
@@ -55,7 +55,7 @@ def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
 
 
 def _checked(loss: object, scores: Any, labels: Any) -> tuple[Any, Any]:
-    """Scores and labels as arrays, or the tensors that they are; one label for all stays a number."""
+    """Check scores and labels and return them as arrays or tensors; a single label stays a number."""
     one_of("loss", loss, tuple(CODES))
     if not _is_tensor(scores):
         scores = numbers("scores", scores)
@@ -65,7 +65,7 @@ def _checked(loss: object, scores: Any, labels: Any) -> tuple[Any, Any]:
             np.broadcast_shapes(labels.shape, scores.shape)
         except ValueError:
             shapes = f"labels have shape {labels.shape} and scores {tuple(scores.shape)}"
-            raise SettingError(f"{shapes}; expected one for each") from None
+            raise SettingError(f"{shapes}; expected one label for each score") from None
     return scores, labels
 
 
@@ -74,13 +74,13 @@ def _is_tensor(array: Any) -> bool:
 
 
 def _namespace(array: Any) -> Any:
-    """The module whose functions take it: NumPy, or torch where it is a tensor."""
+    """Return the torch module for a tensor, otherwise NumPy."""
     return sys.modules["torch"] if _is_tensor(array) else np
 
 
 @fast_lean_kernel
 def loss_value(code: int, score: Any, label: Any) -> Any:
-    """`loss_values` of one score, for kernels."""
+    """Return the loss of a single score; the twin of `loss_values` for kernels."""
     if code == SQUARE:
         return (score - label) * (score - label)
     z = score * label
@@ -91,7 +91,7 @@ def loss_value(code: int, score: Any, label: Any) -> Any:
 
 @fast_lean_kernel
 def loss_slope(code: int, score: Any, label: Any) -> Any:
-    """`loss_slopes` of one score, for kernels."""
+    """Return the slope at a single score; the twin of `loss_slopes` for kernels."""
     if code == SQUARE:
         return np.float32(2) * (score - label)
     z = score * label

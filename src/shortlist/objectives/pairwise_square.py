@@ -1,4 +1,4 @@
-"""The pairwise square loss over all of S × I, in closed form (sections 3.2 and 5.2; RankALS)."""
+"""The pairwise square loss over all of S × I, computed without a sum over pairs (sections 3.2 and 5.2; RankALS)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseSquare:
-    """Square loss on the difference of an observed item's score and any item's; the objective of `RankALS`.
+    """Square loss on the score difference between an observed item and every item; the objective of `RankALS`.
 
         L = Σ_{(c,i)∈S} a_{c,i} Σ_{j∈I} a_j·(ŷ(i|c) − ŷ(j|c) − 1)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
 
@@ -32,19 +32,18 @@ class PairwiseSquare:
         λ_c = λ·n_c^ν         with n_c = Σ_i a_{c,i}
         λ_i = λ·(Σ_{c∈C_i} a_{c,i} + a_i·Σ_c n_c)^ν
 
-    The sum over j runs over all items, those of the context included. The article's loss has a_j = 1, which is |I|
-    times as much beside λ. There is no ½ anywhere. If all scores of a context rise by the same, the loss does not see
-    it.
+    The sum over j includes the context's observed items. The article's loss has a_j = 1, so there the same λ is weaker
+    by a factor of |I|. There is no ½ anywhere. Adding a constant to all scores of a context does not change the loss.
 
-    It is never summed over S × I: with z = Σ_j a_jψ_j and G = Σ_j a_jψ_jψ_jᵀ
+    The loss is never summed over S × I. With z = Σ_j a_jψ_j and G = Σ_j a_jψ_jψ_jᵀ, context c adds
 
         Σ_i a_{c,i}·(ŷ_i − 1)² − 2⟨φ_c, z⟩·Σ_i a_{c,i}·(ŷ_i − 1) + n_c·φ_cᵀGφ_c
 
-    is what context c adds: O(|S|d + (|C| + |I|)d²) for all of them.
+    which takes O(|S|d + (|C| + |I|)d²) for all contexts.
 
     Args:
         regularization: λ.
-        regularization_exponent: ν; 0 is the same λ for every row.
+        regularization_exponent: ν; with 0, λ is the same for every row.
         item_exponent: ρ.
         weighting: f, see `strengths`.
     """
@@ -61,11 +60,11 @@ class PairwiseSquare:
         one_of("weighting", self.weighting, WEIGHTINGS)
 
     def omega(self, by_context: SparseRows) -> FrequencyWeights:
-        """ω_j of every item."""
+        """Return ω_j of every item."""
         return FrequencyWeights.of(by_context.column_counts(), self.item_exponent)
 
     def shares(self, by_context: SparseRows) -> npt.NDArray[np.float32]:
-        """a_j of every item; their sum is 1."""
+        """Return a_j of every item; they sum to 1."""
         omega = self.omega(by_context).values
         shares: npt.NDArray[np.float32] = np.broadcast_to(
             omega / np.float32(by_context.n_columns), by_context.n_columns
@@ -73,14 +72,17 @@ class PairwiseSquare:
         return np.ascontiguousarray(shares)
 
     def strengths(self, rows: SparseRows) -> npt.NDArray[np.float32]:
-        """a_{c,i} of the pairs; one element may stand for all."""
-        found = strengths(rows.values, self.weighting, rows.confidence)
-        if not np.isfinite(found).all():
-            raise SettingError(f"the weights are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
-        return found
+        """Return a_{c,i} of each pair; an array of one element applies to all pairs."""
+        by_pair = strengths(rows.values, self.weighting, rows.confidence)
+        if not np.isfinite(by_pair).all():
+            raise SettingError(
+                f"the weights are too large for float32, whose maximum is {np.finfo(np.float32).max:.3g}; scale them "
+                "down, or use weighting='log' or 'binary'"
+            )
+        return by_pair
 
     def weights(self, rows: SparseRows) -> npt.NDArray[np.float64]:
-        """Σ a_{c,i} over the pairs of each row: n_c, for rows of contexts."""
+        """Return Σ a_{c,i} over the pairs of each row; for rows of contexts, this is n_c."""
         return rows.sums(self.strengths(rows))
 
     def loss(
@@ -90,7 +92,7 @@ class PairwiseSquare:
         item_embeddings: npt.NDArray[np.float32],
         threads: int | None = None,
     ) -> float:
-        """The loss without its regularizer."""
+        """Return the loss without its regularizer."""
         shares, n = self.shares(by_context), self.weights(by_context)
         exact = context_embeddings.astype(np.float64)
         G = gramian(item_embeddings, shares, threads)
@@ -110,7 +112,7 @@ class PairwiseSquare:
 def _sums(
     indptr: Array, indices: Array, strength: Array, W: Array, H: Array, sums: Array, start: int, stop: int
 ) -> None:
-    """For each row Σa(ŷ−1)² and Σa(ŷ−1) over its observed pairs. Bound by the bytes of the gathered rows of H."""
+    """Add Σa(ŷ−1)² and Σa(ŷ−1) over the observed pairs of each row. Bound by the bytes of the gathered rows of H."""
     for c in range(start, stop):
         for e in range(indptr[c], indptr[c + 1]):
             i, score = indices[e], np.float32(0)

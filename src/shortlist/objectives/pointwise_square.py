@@ -1,4 +1,7 @@
-"""The pointwise square loss over all of C × I, in the form the Gramian solvers need (sections 3.1 and 5.1)."""
+"""The pointwise square loss over all of C × I, computed with Gramians (sections 3.1 and 5.1 of the article).
+
+`Terms` is the form of the loss that the alternating solvers use.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 Array: TypeAlias = npt.NDArray[Any]
 Convention: TypeAlias = Literal["added", "total"]
 StrengthAs: TypeAlias = Literal["weight", "label"]
-_BLOCK = 4096  # rows of a product that goes into a Gramian
-_PARTS = 2**26  # bytes of the parts that a Gramian is summed from
+_BLOCK = 4096  # rows that are multiplied at once for a Gramian
+_PARTS = 2**26  # bytes of the partial sums of a Gramian
 
 
 @dataclass(frozen=True)
 class LossParts:
-    """The loss, and what it is the sum of."""
+    """The three parts of the loss."""
 
     observed: float
     unobserved: float
@@ -34,22 +37,22 @@ class LossParts:
 
     @property
     def total(self) -> float:
-        """The whole loss."""
+        """The sum of the parts."""
         return self.observed + self.unobserved + self.regularizer
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What one side's normal equations need of the observed pairs, in the order of that side's rows.
+    """The coefficients of one side's normal equations, in the order of that side's rows.
 
-    A row w of one side, given the other side's embeddings ψ, minimises the loss where
+    Given the other side's embeddings ψ, a row w of this side minimises the loss where
 
         (dense·G + Σ excess·ψψᵀ + ridge·I) w = Σ target·ψ,   G = Σ omega·ψψᵀ over all of the other side.
 
-    An array of one element stands for all.
+    An array of one element applies to all pairs, rows or columns.
     """
 
-    excess: npt.NDArray[np.float32]  # by pair: α − α₀ω_cω_i in the total convention, α in the added one
+    excess: npt.NDArray[np.float32]  # by pair: α − α₀ω_cω_i in the total convention, α in the added convention
     target: npt.NDArray[np.float32]  # by pair: α·y
     ridge: npt.NDArray[np.float32]  # by row: λ_row
     dense: npt.NDArray[np.float32]  # by row: α₀ω_row
@@ -60,32 +63,31 @@ class Terms:
 class PointwiseSquare:
     """Square loss on every pair of C × I; the objective of iALS.
 
-    With `convention="added"` (the article's L̃, and what published iALS settings mean), an observed pair's weight α is
-    added to α₀ω_cω_i, which every pair has:
+    With `convention="added"` (the article's L̃ and the convention of published iALS settings), every pair has the weight
+    α₀ω_cω_i, and an observed pair has α in addition:
 
         L = Σ_{(c,i)∈S} α(c,i)·(ŷ(i|c) − y(c,i))² + α₀·Σ_{c∈C} Σ_{i∈I} ω_cω_i·ŷ(i|c)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
 
-    With `convention="total"` (Hu et al. 2008, the article's L), α is an observed pair's whole weight and α₀ω_cω_i is
-    that of the unobserved pairs only: the second sum runs over (C × I) ∖ S.
+    With `convention="total"` (Hu et al. 2008, the article's L), α is the whole weight of an observed pair, and only
+    unobserved pairs have the weight α₀ω_cω_i: the second sum runs over (C × I) ∖ S.
 
-        ω_i = n_i^ρ / mean(n^ρ)      with n_i = max(1, |C_i|), and likewise ω_c with |I_c| and a ρ of its own
+        ω_i = n_i^ρ / mean(n^ρ)      with n_i = max(1, |C_i|); ω_c is the same with |I_c| and another ρ
         λ_c = λ·(|I_c| + α₀|I|)^ν,   λ_i = λ·(|C_i| + α₀|C|)^ν      (Rendle et al. 2021; ν = 0 is the constant λ)
 
-    ρ = 0 is ω = 1. An item with ρ > 0 that is popular and was not taken counts as the more surely unwanted (eALS, He et
-    al. 2016); ρ < 0 takes weight from popular items, or from contexts with long histories. The mean of ω is 1, so the
-    Σ_i ω_i that would stand for |I| in λ_c is |I|: the exponents leave λ_c and λ_i as they are.
+    With ρ = 0, ω is 1. With ρ > 0, a popular item that a context does not have is a stronger negative (eALS, He et al.
+    2016); ρ < 0 lowers the weight of popular items, or of contexts with long histories. The mean of ω is 1, so
+    Σ_i ω_i = |I|: the exponents do not change λ_c and λ_i.
 
     There is no ½ anywhere: λ belongs to this loss as printed.
 
     Args:
         unobserved_weight: α₀.
-        unobserved_item_exponent: ρ of the items.
-        unobserved_context_exponent: ρ of the contexts.
+        unobserved_item_exponent: ρ for items.
+        unobserved_context_exponent: ρ for contexts.
         regularization: λ.
         regularization_exponent: ν.
         weighting: the strength f(w) of a pair with weight w in the data, see `strengths`.
-        strength_as: whether the strength is the pair's `"weight"`, α = observed_weight·f(w) and y = 1, or its
-            `"label"`, α = observed_weight and y = f(w).
+        strength_as: `"weight"`: α = observed_weight·f(w) and y = 1. `"label"`: α = observed_weight and y = f(w).
         observed_weight: see `strength_as`.
         convention: `"added"` or `"total"`.
     """
@@ -112,7 +114,7 @@ class PointwiseSquare:
         one_of("convention", self.convention, ("added", "total"))
 
     def omegas(self, by_context: SparseRows) -> tuple[FrequencyWeights, FrequencyWeights]:
-        """ω of the contexts and of the items."""
+        """Return ω of the contexts and ω of the items."""
         items = by_context.column_counts() if self.unobserved_item_exponent else np.ones(1)
         return (
             FrequencyWeights.of(by_context.lengths, self.unobserved_context_exponent),
@@ -122,22 +124,27 @@ class PointwiseSquare:
     def terms(
         self,
         rows: SparseRows,
-        own: npt.NDArray[np.float32] | None = None,
-        other: npt.NDArray[np.float32] | None = None,
+        row_omega: npt.NDArray[np.float32] | None = None,
+        column_omega: npt.NDArray[np.float32] | None = None,
     ) -> Terms:
-        """The terms of the side whose rows these are, with ω of its rows (`own`) and of its columns (`other`).
+        """Return the terms of the side with these rows.
 
-        Without them, rows are those of all contexts. A pair of confidence g is g parts observed and 1 − g parts
-        unobserved: excess and target are g times what they would be, and in |I_c| it counts g.
+        A pair with confidence g counts as g observed and 1 − g unobserved: its excess and target are multiplied by g,
+        and it adds g to |I_c|.
+
+        Args:
+            rows: all contexts by item, all items by context, or some rows of either.
+            row_omega: ω of the rows. Without it, `rows` must be all contexts.
+            column_omega: ω of the columns.
         """
-        if own is None or other is None:
-            own, other = (omega.values for omega in self.omegas(rows))
+        if row_omega is None or column_omega is None:
+            row_omega, column_omega = (omega.values for omega in self.omegas(rows))
         weight, label = self._weight_and_label(rows)
         with np.errstate(over="ignore"):
             alpha0 = np.float32(self.unobserved_weight)
-            excess = weight if self.convention == "added" else weight - alpha0 * _by_pair(rows, own, other)
+            excess = weight if self.convention == "added" else weight - alpha0 * _by_pair(rows, row_omega, column_omega)
             target = weight if len(label) == 1 and label[0] == 1 else weight * label
-            dense = alpha0 * own
+            dense = alpha0 * row_omega
             if rows.confidence is not None:
                 excess, target = excess * rows.confidence, target * rows.confidence
         ridge = self._ridge(rows)
@@ -148,8 +155,11 @@ class PointwiseSquare:
             (excess, "unobserved_weight or its exponents"),
         ):
             if not np.isfinite(array).all():
-                raise SettingError(f"{names} are too large: float32 ends at {np.finfo(np.float32).max:.3g}")
-        return Terms(excess, target, ridge, dense, other)
+                raise SettingError(
+                    f"{names} are too large: the loss exceeds the maximum of float32, {np.finfo(np.float32).max:.3g}; "
+                    "lower them"
+                )
+        return Terms(excess, target, ridge, dense, column_omega)
 
     def _ridge(self, rows: SparseRows) -> npt.NDArray[np.float32]:
         size = rows.effective_counts + self.unobserved_weight * rows.n_columns
@@ -165,7 +175,7 @@ class PointwiseSquare:
             scale = np.full(1, self.observed_weight).astype(np.float32)
             if self.strength_as == "label":
                 return scale, strength
-            # Not multiplied by 1: weights as they are need no copy.
+            # A weight of 1 needs no product and so no copy.
             return strength if scale[0] == 1 else scale * strength, np.ones(1, np.float32)
 
     def loss(
@@ -177,10 +187,10 @@ class PointwiseSquare:
         threads: int | None = None,
         omegas: tuple[FrequencyWeights, FrequencyWeights] | None = None,
     ) -> LossParts:
-        """The loss in its parts.
+        """Return the parts of the loss.
 
-        The sum over C × I by the Gramians of both sides, ΣΣωωŷ² = ⟨Σω_cφφᵀ, Σω_iψψᵀ⟩: O(|S|d + (|C|+|I|)d²). `omegas`
-        may be given where they are known already.
+        The sum over C × I comes from the Gramians of both sides: ΣΣωωŷ² = ⟨Σω_cφφᵀ, Σω_iψψᵀ⟩, O(|S|d + (|C|+|I|)d²).
+        Pass `omegas` if they are already computed.
         """
         weight, label = self._weight_and_label(by_context)
         of_contexts, of_items = (omega.values for omega in omegas or self.omegas(by_context))
@@ -203,7 +213,7 @@ class PointwiseSquare:
         run_chunks(add, balanced_chunks(by_context.lengths + 1, 8 * thread_count(threads)), threads)
         sides = ((context_embeddings, of_contexts), (item_embeddings, of_items))
         of_c, of_i = (gramian(*side, threads) for side in sides)
-        everywhere = float((of_c * of_i).sum())  # not by BLAS, whose sums depend on its threads
+        everywhere = float((of_c * of_i).sum())  # not with BLAS, whose sums depend on its number of threads
         if self.convention == "total":
             everywhere -= float((of_contexts * sums[:, 1]).sum())
         regularizer = sum(
@@ -213,10 +223,13 @@ class PointwiseSquare:
         return LossParts(float(sums[:, 0].sum()), self.unobserved_weight * everywhere, regularizer)
 
 
-def _by_pair(rows: SparseRows, own: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The product of a row's and a column's number, for each pair."""
-    of_columns = other[rows.indices] if len(other) > 1 else other
-    return np.asarray(np.repeat(own, rows.lengths) * of_columns if len(own) > 1 else own * of_columns)
+def _by_pair(
+    rows: SparseRows, row_omega: npt.NDArray[np.float32], column_omega: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """Return ω_row·ω_column of each pair."""
+    of_columns = column_omega[rows.indices] if len(column_omega) > 1 else column_omega
+    of_rows = np.repeat(row_omega, rows.lengths) if len(row_omega) > 1 else row_omega
+    return np.asarray(of_rows * of_columns)
 
 
 def gramian(
@@ -225,9 +238,10 @@ def gramian(
     threads: int | None = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> npt.NDArray[np.float64]:
-    """Σωψψᵀ over all rows; ω = 1 unless given. Blocks are multiplied in `dtype` and added in float64.
+    """Return Σωψψᵀ over all rows; ω is 1 by default. Blocks are multiplied in `dtype` and added in float64.
 
-    Parts are summed by themselves and then together; how many there are does not depend on the threads.
+    Blocks are added to partial sums in parallel. The number of partial sums does not depend on the number of threads,
+    so neither does the result.
     """
     n, d = embeddings.shape
     n_blocks = -(-n // _BLOCK)
@@ -242,7 +256,7 @@ def gramian(
                     block = block * np.sqrt(omega[k * _BLOCK : (k + 1) * _BLOCK, None])
                 totals[part] += block.T @ block
 
-    with single_threaded_blas():  # also where there is one part
+    with single_threaded_blas():  # also for a single part
         run_chunks(add, [(part, part + 1) for part in range(n_parts)], threads)
     total: npt.NDArray[np.float64] = totals.sum(axis=0)
     return total if omega is None or len(omega) > 1 else total * float(omega[0])
@@ -261,7 +275,7 @@ def _observed_sums(
     start: int,
     stop: int,
 ) -> None:
-    """For each row Σα(ŷ−y)² and Σωŷ² over its observed pairs. Bound by the bytes of the gathered rows of H."""
+    """Add Σα(ŷ−y)² and Σωŷ² over the observed pairs of each row. Bound by the bytes of the gathered rows of H."""
     for c in range(start, stop):
         for e in range(indptr[c], indptr[c + 1]):
             i = indices[e]

@@ -1,4 +1,4 @@
-"""From the weight in the data to the strength a model sees."""
+"""Strengths of observed pairs: how the weights in the data enter a loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTINGS = ("binary", "log", "raw")
 
 
 class _Unstated(str):
-    """A word that nobody wrote: the default of a setting. It equals the word, and can be told from it."""
+    """The default of a setting: equal to the plain string, but distinguishable from one that a user passed."""
 
     __slots__ = ()
 
@@ -24,18 +24,18 @@ BY_DEFAULT: Weighting = cast(Weighting, _Unstated("binary"))
 
 
 def is_stated(weighting: Weighting) -> bool:
-    """Whether someone wrote the weighting, rather than left it at the default of a recommender."""
+    """Return whether the user passed the weighting, instead of leaving a recommender's default."""
     return not isinstance(weighting, _Unstated)
 
 
 def strengths(
     values: npt.NDArray[np.float32] | None, weighting: Weighting, confidence: npt.NDArray[np.float32] | None = None
 ) -> npt.NDArray[np.float32]:
-    """Strength of each observed pair: 1 (`"binary"`), log₂(1 + w) (`"log"`), or w itself (`"raw"`).
+    """Return the strength of each observed pair: 1 (`"binary"`), log₂(1 + w) (`"log"`), or w itself (`"raw"`).
 
-    Counts and quantities are rarely good weights as they are: one purchase of 80,995 pieces is not 80,995 purchases.
-    All three give 1 for w = 1. Where every strength is 1 the answer has a single element that stands for all. With a
-    `confidence`, strengths are multiplied by it, under any weighting.
+    Raw counts and quantities are rarely good weights: one purchase of 80,995 pieces is not 80,995 purchases. All three
+    weightings give 1 for w = 1. If all strengths are 1, the result has a single element that applies to all. Strengths
+    are multiplied by `confidence`, under any weighting.
 
     >>> strengths(np.array([1, 3], dtype=np.float32), "log")
     array([1., 2.], dtype=float32)
@@ -46,8 +46,10 @@ def strengths(
     if confidence is not None:
         confidence = numbers("confidence", confidence)
         if values is not None and weighting != "binary" and confidence.shape != values.shape:
-            raise SettingError(f"confidence has shape {confidence.shape}, values {values.shape}; expected one each")
+            raise SettingError(
+                f"confidence has shape {confidence.shape} and values has shape {values.shape}; expected the same shape"
+            )
     if values is None or weighting == "binary":
         return np.ones(1, np.float32) if confidence is None else confidence
-    found: npt.NDArray[np.float32] = np.log2(1 + values) if weighting == "log" else values
-    return found if confidence is None else found * confidence
+    by_pair: npt.NDArray[np.float32] = np.log2(1 + values) if weighting == "log" else values
+    return by_pair if confidence is None else by_pair * confidence

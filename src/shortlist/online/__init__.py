@@ -1,4 +1,4 @@
-"""Users that move (section 6.3 of the article): their events as they come, and the embedding that follows from them."""
+"""Online users (section 6.3 of the article): events as they arrive, and the embedding they give."""
 
 from shortlist.online.user_state import Event, UserState
 

@@ -1,4 +1,4 @@
-"""Someone whose events come one by one, and the embedding that a model gives them."""
+"""A user whose events arrive one by one, and the embedding that a model gives them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import number, one_of, whole
+from shortlist._checks import integer, number, one_of
 from shortlist._phrases import count, duration
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows
@@ -30,11 +30,11 @@ from shortlist.retrieval.slates.base import Slate
 Time: TypeAlias = float | dt.datetime | np.datetime64
 DecayBy: TypeAlias = Literal["time", "events"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LARGEST = float(np.finfo(np.float32).max)  # of a weight, and of what the weights of an item sum to
+_LARGEST = float(np.finfo(np.float32).max)  # largest weight, and largest sum of an item's weights
 
 
 class Event(NamedTuple):
-    """An item that someone had: its id, its weight, and when, in the unit of the half-life; of a `datetime` seconds."""
+    """An event of a user: item id, weight, and time in the unit of the half-life (seconds for a `datetime`)."""
 
     item: Id
     weight: float = 1.0
@@ -42,37 +42,36 @@ class Event(NamedTuple):
 
 
 class UserState:
-    """Someone's events as they come, and the embedding that follows from them.
+    """The events of one user as they arrive, and the embedding that a model computes from them.
 
-    After any sequence of events the embedding is what the model folds the history in to, events that have faded
-    counting for less:
+    After any sequence of events, the embedding is the model's fold-in of the history, where old events can count less:
 
         state.embedding == model.fold_in([state.history], confidence=[state.confidence()])[0]
 
-    It is computed when it is asked for, and then kept until something changes. It is folded in afresh, not carried on
-    from event to event, so nothing can add up to an error; that takes a fraction of a millisecond.
+    It is computed when you read it and cached until something changes. That takes a fraction of a millisecond. Every
+    computation uses the whole history, so errors do not accumulate over events.
 
-    With a half-life an event of weight w counts w̃ = w·2^(−age/half_life), from its `time` to that of the newest event
-    (or to `now`, where that is given), or in events that came after it. Repeats of an item add up. What is left of an
-    item, g, multiplies α, its weight in the loss: g = f(Σw̃)/f(Σw), where f is the model's `weighting`, so that α is
-    what the model makes of the weight Σw̃; where α does not depend on weights (`weighting="binary"`, or
-    `strength_as="label"`), it is 2^(−age/half_life) of the item's latest event. The item is g parts observed and 1 − g
-    parts unobserved, as `fold_in(confidence=)` has it: it fades from an observed one to one that was never had, and is
-    still left out of answers. Under models that learn from sampled negatives what is drawn depends on the items that
-    are named, faded or not, so there the two differ by chance.
+    With a half-life, old events fade: an event of weight w counts w̃ = w·2^(−age/half_life). Its age is the time to the
+    newest event, or to `now` if you pass it; with `decay_by="events"` it is the number of later events. Weights of a
+    repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`, so its α is
+    that of the weight Σw̃. If α does not depend on weights (`weighting="binary"` or `strength_as="label"`), g is
+    2^(−age/half_life) of the item's latest event. The item counts as observed with fraction g and as unobserved with
+    fraction 1 − g, as described in `DotProduct.fold_in`. A fully faded item counts as if it had never been there, but
+    it is still dropped from recommendations. For models with sampled negatives this is only approximately true, because
+    the draws depend on all items of the history.
 
-    The model is shared, and no state changes it; a state itself is for one thread at a time. If the model is fitted
-    again, the state goes on with what it has become; `with_model` takes the events to another one.
+    Many states can share a model, since they never change it. A state must be used by one thread at a time. If the
+    model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.
 
     Args:
         model: a fitted recommender with embeddings (`DotProduct`).
-        history: events to begin with, as `extend` takes them.
-        half_life: the age at which an event counts half; a number, or a `timedelta` of Python's or NumPy's. None:
-            events do not fade. This and the next three stay as they are; `with_model` makes a state with others.
-        decay_by: whether ages are in `"time"`, and then every event has one, or in `"events"`.
-        max_events: keep so many; where there are more, the oldest is forgotten.
-        unknown: items that the model does not know `"raise"` an error, or are passed over (`"skip"`) and counted in
-            `skipped`.
+        history: events to start with, as for `extend`.
+        half_life: age at which an event counts half: a number, or a `timedelta` of Python or NumPy. None: events do not
+            fade. The settings cannot be changed later.
+        decay_by: `"time"`: ages are differences of event times, so every event needs a time. `"events"`: ages are
+            numbers of later events.
+        max_events: number of events to keep; when there are more, the oldest are dropped.
+        unknown: what to do with unknown items: `"raise"` an error, or `"skip"` them and count them in `skipped`.
 
     >>> import shortlist as sl
     >>> events = sl.datasets.load("online-retail").interactions
@@ -106,23 +105,23 @@ class UserState:
         self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
         if self._half_life is None and decay_by == "events":
             raise SettingError(
-                "decay_by is 'events', which changes nothing without half_life; pass half_life=, or leave it out"
+                "decay_by is 'events', which changes nothing without half_life; pass half_life=, or omit decay_by"
             )
-        self._max_events = None if max_events is None else whole("max_events", max_events)
+        self._max_events = None if max_events is None else integer("max_events", max_events)
         self._unknown = one_of("unknown", unknown, ("raise", "skip"))
-        self.skipped = 0  # events of items that the model does not know
-        # By age, the oldest first; those of the same time in the order in which they came.
+        self.skipped = 0  # number of skipped events of unknown items
+        # Oldest first; events of the same time in order of arrival.
         self._codes: list[int] = []
         self._weights: list[float] = []
-        self._times: list[float] = []  # empty where events have none
+        self._times: list[float] = []  # empty if events have no times
         self._vocabulary = model.items_
-        self._kept: tuple[float | None, npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
+        self._cached: tuple[float | None, npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
         if history is not None:
             self.extend(history)
 
     @property
     def half_life(self) -> float | None:
-        """The age at which an event counts half, in seconds where it was a timedelta; None: events do not fade."""
+        """The age at which an event counts half, in seconds if it was a timedelta; None: events do not fade."""
         return self._half_life
 
     @property
@@ -136,84 +135,90 @@ class UserState:
 
     @property
     def decay_by(self) -> str:
-        """Whether ages are in `"time"` or in `"events"`."""
+        """How ages are measured: `"time"` or `"events"`."""
         return self._decay_by
 
     @property
     def max_events(self) -> int | None:
-        """How many are kept; None: all."""
+        """The number of events to keep; None: all."""
         return self._max_events
 
     @property
     def unknown(self) -> str:
-        """What becomes of items that the model does not know: `"raise"` or `"skip"`."""
+        """What happens to unknown items: `"raise"` or `"skip"`."""
         return self._unknown
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def add(self, item: Id, weight: float = 1.0, time: Time | None = None) -> None:
-        """Take note of an event: the item, how much it counts, and when it was.
+        """Add an event.
 
-        Either all events have a time or none has; without one, the last that came is the newest. Events may come late.
-        """
-        self._take([Event(item, weight, _as_number(time))])
-
-    def extend(self, events: Iterable[Any] | Mapping[Id, float]) -> None:
-        """Take note of several events, or of none of them if one is refused.
+        Either all events have a time or none has. Events with times may arrive in any order; without times, the last
+        event added is the newest.
 
         Args:
-            events: item ids, `Event`s or tuples (item, weight, time) with the last one or two left out, or
-                {item: weight}. Of a frame with these columns, its rows: `frame.iter_rows()` of polars',
-                `frame.itertuples(index=False)` of pandas'.
+            item: the item's id.
+            weight: the weight of the event.
+            time: when it happened: a number in the unit of the half-life, or a datetime.
+        """
+        self._add_all([Event(item, weight, _as_number(time))])
+
+    def extend(self, events: Iterable[Any] | Mapping[Id, float]) -> None:
+        """Add several events; if one is invalid, none is added.
+
+        Args:
+            events: a list of item ids, `Event`s or tuples (item,), (item, weight) or (item, weight, time); or
+                {item: weight}. For a frame with these columns pass its rows: `frame.iter_rows()` with polars,
+                `frame.itertuples(index=False)` with pandas.
         """
         refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
-        no_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
-        if isinstance(events, str | bytes) or no_list:
+        not_a_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
+        if isinstance(events, str | bytes) or not_a_list:
             raise SettingError(
-                f"expected a list of items, of (item, weight, time), or {{item: weight}}; got {events!r}"
+                f"expected a list of items or of (item, weight, time), or {{item: weight}}; got {events!r}"
             )
         if isinstance(events, Mapping):
-            self._take([Event(item, weight) for item, weight in events.items()])
+            self._add_all([Event(item, weight) for item, weight in events.items()])
             return
-        found = []
-        for one in as_list(events, "a list of events"):
-            if isinstance(one, tuple) and not 1 <= len(one) <= 3:
-                raise SettingError(f"expected an event as (item, weight, time); got {one!r:.80}")
-            event = Event(*one) if isinstance(one, tuple) else Event(one)
-            found.append(event._replace(time=_as_number(event.time)))
-        self._take(found)
+        parsed = []
+        for given in as_list(events, "a list of events"):
+            if isinstance(given, tuple) and not 1 <= len(given) <= 3:
+                raise SettingError(f"expected an event as (item, weight, time); got {given!r:.80}")
+            event = Event(*given) if isinstance(given, tuple) else Event(given)
+            parsed.append(event._replace(time=_as_number(event.time)))
+        self._add_all(parsed)
 
     def remove(self, item: Id) -> None:
-        """Forget all events of an item, as when someone takes it back; also of one that the model has lost."""
+        """Remove all events of an item, for example after a return; the model need not know the item any more."""
         (code,) = self._vocabulary.encode([item], unknown="mark")
-        keep = [k for k, one in enumerate(self._codes) if one != code]
+        keep = [k for k, other in enumerate(self._codes) if other != code]
         if len(keep) == len(self._codes):
             raise DataError(f"there is no event of the item {item!r} to remove")
         self._codes, self._weights = [self._codes[k] for k in keep], [self._weights[k] for k in keep]
         self._times = [self._times[k] for k in keep] if self._times else []
-        self._kept = None
+        self._cached = None
 
-    def _take(self, events: list[Event]) -> None:
-        self._renew()
-        for one in as_list(events, "a list of events"):
-            if number("weight", one.weight) > _LARGEST:
-                raise SettingError(f"weight is {one.weight!r}; expected a number of at most {_LARGEST:.2g}")
+    def _add_all(self, events: list[Event]) -> None:
+        self._recode()
+        for event in as_list(events, "a list of events"):
+            if number("weight", event.weight) > _LARGEST:
+                raise SettingError(f"weight is {event.weight!r}; expected a number ≤ {_LARGEST:.2g}")
         mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"
-        way_out = "leave them out, or make the state with unknown='skip'"
-        codes = self._vocabulary.encode([one.item for one in events], unknown=mark, what="item", way_out=way_out)
-        known = [(int(code), one) for code, one in zip(codes, events) if code >= 0]
-        self._check_times([one.time for _, one in known])
-        for code, one in known:
-            at = len(self._codes) if one.time is None else bisect_right(self._times, one.time)
+        way_out = "drop them, or create the state with unknown='skip'"
+        codes = self._vocabulary.encode([event.item for event in events], unknown=mark, what="item", way_out=way_out)
+        known = [(int(code), event) for code, event in zip(codes, events) if code >= 0]
+        self._check_times([event.time for _, event in known])
+        for code, event in known:
+            at = len(self._codes) if event.time is None else bisect_right(self._times, event.time)
             self._codes.insert(at, code)
-            self._weights.insert(at, float(one.weight))
-            if one.time is not None:
-                self._times.insert(at, one.time)
+            self._weights.insert(at, float(event.weight))
+            if event.time is not None:
+                self._times.insert(at, event.time)
         self.skipped += len(events) - len(known)
         surplus = 0 if self.max_events is None else len(self._codes) - self.max_events
         if surplus > 0:
             del self._codes[:surplus], self._weights[:surplus], self._times[:surplus]
-        self._kept = None
+        self._cached = None
 
     def _check_times(self, new: list[float | None]) -> None:
         without = sum(time is None for time in new)
@@ -221,50 +226,50 @@ class UserState:
         if self.half_life is not None and self.decay_by == "time" and without:
             raise DataError(f"{untimed}, but half_life is {self._half_life_in_words}; pass time=, or decay_by='events'")
         if without and (self._times or without < len(new)):
-            raise DataError(f"{untimed}, but others have; expected all or none")
+            raise DataError(f"{untimed}, but other events have; expected all or none")
         if self._codes and not self._times and without < len(new):
-            raise DataError("the event has a time, but those before it have none; expected all or none")
+            raise DataError("the event has a time, but earlier events have none; expected all or none")
 
-    # --- what follows from them --------------------------------------------------------------------------------------
+    # --- embedding and recommendations --------------------------------------------------------------------------------
 
     @property
     def events(self) -> list[Event]:
         """The events, the oldest first."""
         times: Iterable[float | None] = self._times or [None] * len(self._codes)
         ids = self._vocabulary.ids(self._codes)
-        return [Event(*one) for one in zip(ids, self._weights, times)]
+        return [Event(*fields) for fields in zip(ids, self._weights, times)]
 
     @property
     def history(self) -> dict[Id, float]:
-        """The items with the sums of their weights, as they would be without fading."""
+        """The items with the sums of their weights, before fading."""
         rows = self._rows(None)
         assert rows.values is not None
         return dict(zip(self._vocabulary.ids(rows.indices), rows.values.tolist()))
 
     def confidence(self, now: Time | None = None) -> dict[Id, float]:
-        """What is left of each item, from 0 to 1, for `DotProduct.fold_in`; by default at the newest event."""
+        """Return the confidence of each item, from 0 to 1, for `DotProduct.fold_in`; by default at the newest event."""
         rows = self._rows(_as_number(now))
-        left = np.ones(len(rows), np.float32) if rows.confidence is None else rows.confidence
-        return dict(zip(self._vocabulary.ids(rows.indices), left.tolist()))
+        confidence = np.ones(len(rows), np.float32) if rows.confidence is None else rows.confidence
+        return dict(zip(self._vocabulary.ids(rows.indices), confidence.tolist()))
 
     @property
     def embedding(self) -> npt.NDArray[np.float32]:
-        """The embedding at the newest event; zero without events. It cannot be written to."""
+        """The embedding at the newest event, as a read-only array; zero without events."""
         return self.embedding_at(None)
 
     def embedding_at(self, now: Time | None) -> npt.NDArray[np.float32]:
-        """The embedding at a time that is not before the newest event, at which events have faded further."""
+        """Return the embedding at the time `now`, at or after the newest event, when events have faded further."""
         return self._embedding(_as_number(now), None)
 
     def _embedding(self, now: float | None, rows: SparseRows | None) -> npt.NDArray[np.float32]:
-        self._renew()
+        self._recode()
         items = self.model.item_embeddings_
-        if self._kept is None or self._kept[0] != now or self._kept[1] is not items:
+        if self._cached is None or self._cached[0] != now or self._cached[1] is not items:
             rows = self._rows(now) if rows is None else rows
-            found = self.model._folded(rows.settled())[0]
-            found.flags.writeable = False
-            self._kept = now, items, found
-        return self._kept[2]
+            embedding = self.model._folded(rows.settled())[0]
+            embedding.flags.writeable = False
+            self._cached = now, items, embedding
+        return self._cached[2]
 
     def recommend(
         self,
@@ -279,20 +284,20 @@ class UserState:
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n best items, as `Recommender.recommend` gives them for a history; one query, so `ids[0]`.
+        """Return the n best items, like `Recommender.recommend` for a history; the only list is `ids[0]`.
 
         Args:
-            n: how many.
-            now: see `embedding_at`.
-            exclude_seen: leave out the items of the history, however much they have faded.
-            allow: as in `Recommender.recommend`, as are the others.
-            deny: never these.
-            slate: pick the n out of more: see `shortlist.slates`.
-            index: ask this index of the model, as `model.index(...)` made it, instead of scoring every item.
-            memory: what blocks of scores may take; an index has no use for it.
-            threads: how many to use.
+            n: number of items.
+            now: time at which to recommend, as in `embedding_at`; by default the time of the newest event.
+            exclude_seen: drop the items of the history, however faded.
+            allow: recommend only these items, as in `Recommender.recommend`.
+            deny: never recommend these items, as in `Recommender.recommend`.
+            slate: a method that picks the n items from a larger pool; see `shortlist.slates`.
+            index: search this index of the model, made with `model.index(...)`, instead of scoring every item.
+            memory: memory limit for blocks of scores, in bytes or as text such as "256MB"; an index ignores it.
+            threads: number of threads; all CPUs by default.
         """
-        self._renew()
+        self._recode()
         moment = _as_number(now)
         rows = self._rows(moment)
         filters: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny}
@@ -301,33 +306,33 @@ class UserState:
         return self.model._recommend_from(embedding, rows, n, **filters, memory=memory, threads=threads)
 
     def _rows(self, now: float | None) -> SparseRows:
-        """The history as one row: items, sums of weights, and what is left of them."""
-        self._renew()
+        """Return the history as one row: items, sums of weights, and confidences."""
+        self._recode()
         codes, weights = np.array(self._codes, np.int32), np.array(self._weights)
         distinct, place = np.unique(codes, return_inverse=True)
         total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST)
         rows = SparseRows(np.array([0, len(distinct)]), distinct, total.astype(np.float32), len(self._vocabulary))
-        left = self._left(now)
-        if left is None:
+        decay = self._decay(now)
+        if decay is None:
             return rows
         weighting: Weighting = getattr(self.model, "weighting", "binary")
         if weighting == "binary" or getattr(self.model, "strength_as", "weight") == "label":
             confidence = np.zeros(len(distinct))
-            np.maximum.at(confidence, place, left)
+            np.maximum.at(confidence, place, decay)
         else:
-            faded = np.minimum(np.bincount(place, weights * left, len(distinct)), _LARGEST)
-            of_all = strengths(total, weighting)
-            confidence = np.divide(strengths(faded, weighting), of_all, out=np.ones_like(of_all), where=of_all > 0)
+            faded = np.minimum(np.bincount(place, weights * decay, len(distinct)), _LARGEST)
+            full = strengths(total, weighting)
+            confidence = np.divide(strengths(faded, weighting), full, out=np.ones_like(full), where=full > 0)
         return replace(rows, confidence=np.minimum(confidence, 1).astype(np.float32))
 
-    def _left(self, now: float | None) -> npt.NDArray[np.float64] | None:
-        """2^(−age/half_life) of each event; None where nothing fades."""
+    def _decay(self, now: float | None) -> npt.NDArray[np.float64] | None:
+        """Return 2^(−age/half_life) of each event, or None if events do not fade."""
         if now is not None:
             if self.decay_by == "events" or self.half_life is None:
-                what = "decay_by is 'events'" if self.half_life is not None else "there is no half_life"
-                raise SettingError(f"now is {now:g}, but {what}: only ages in time depend on it; leave it out")
+                reason = "decay_by is 'events'" if self.half_life is not None else "there is no half_life"
+                raise SettingError(f"now is {now:g}, but {reason}, so it changes nothing; omit now")
             if self._times and now < self._times[-1]:
-                raise SettingError(f"now is {now:g}, before the newest event at {self._times[-1]:g}")
+                raise SettingError(f"now is {now:g}; expected a time ≥ that of the newest event, {self._times[-1]:g}")
         if self.half_life is None:
             return None
         if self.decay_by == "events":
@@ -337,30 +342,28 @@ class UserState:
             ages = newest - np.array(self._times, np.float64)
         return np.asarray(np.exp2(-ages / self.half_life))
 
-    def _renew(self) -> None:
-        """Take the items' codes from the model as it is now: it may have been fitted again."""
+    def _recode(self) -> None:
+        """Encode the items again if the model was fitted again."""
         if self._vocabulary is self.model.items_:
             return
         ids, vocabulary = self._vocabulary.ids(self._codes), self.model.items_
-        way_out = (
-            "the model has lost them: remove(item) forgets them, with_model(model, unknown='skip') passes over them"
-        )
+        way_out = "the model was fitted again without them; call remove(item), or with_model(model, unknown='skip')"
         mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"
         codes = vocabulary.encode(ids, unknown=mark, what="item", way_out=way_out)
         keep = np.flatnonzero(codes >= 0).tolist()
         self.skipped += len(codes) - len(keep)
         self._codes, self._weights = codes[keep].tolist(), [self._weights[k] for k in keep]
         self._times = [self._times[k] for k in keep] if self._times else []
-        self._vocabulary, self._kept = vocabulary, None
+        self._vocabulary, self._cached = vocabulary, None
 
-    # --- elsewhere ---------------------------------------------------------------------------------------------------
+    # --- other models and storage -------------------------------------------------------------------------------------
 
     def with_model(self, model: DotProduct, unknown: Literal["raise", "skip"] | None = None) -> UserState:
-        """The same events under another model, such as a later one; this state stays as it is.
+        """Return a new state with the same events for another model, such as a newer one.
 
         Args:
-            model: the other one, or the same.
-            unknown: what becomes of items that it does not know; as here, unless given.
+            model: the other model.
+            unknown: what to do with items that it does not know; by default as in this state.
         """
         settings = self._settings() | ({} if unknown is None else {"unknown": unknown})
         other = UserState(model, self.events, **settings)
@@ -368,23 +371,25 @@ class UserState:
         return other
 
     def to_dict(self) -> dict[str, Any]:
-        """Settings and events in plain Python values, for JSON; `from_dict` reads them back. The model is not in it."""
-        return {**self._settings(), "events": [list(one) for one in self.events]}
+        """Return settings and events as plain Python values, for JSON, without the model; see `from_dict`."""
+        return {**self._settings(), "events": [list(event) for event in self.events]}
 
     @classmethod
     def from_dict(cls, model: DotProduct, stored: Mapping[str, Any]) -> UserState:
-        """The state that `to_dict` was called on, under a model that knows its items."""
+        """Return the state that `to_dict` stored, for a model that knows its items."""
         names = ("half_life", "decay_by", "max_events", "unknown", "events")
         if not isinstance(stored, Mapping) or set(stored) != set(names):
-            found = sorted(map(str, stored)) if isinstance(stored, Mapping) else type(stored).__name__
-            raise DataError(f"expected what to_dict makes, with {', '.join(names)}; found {found!s:.200}")
+            got = sorted(map(str, stored)) if isinstance(stored, Mapping) else type(stored).__name__
+            raise DataError(f"expected the result of to_dict, with {', '.join(names)}; got {got!s:.200}")
         events = stored["events"]
-        if not isinstance(events, list) or not all(isinstance(one, list | tuple) and len(one) == 3 for one in events):
+        if not isinstance(events, list) or not all(
+            isinstance(event, list | tuple) and len(event) == 3 for event in events
+        ):
             raise DataError("events: expected a list of [item, weight, time]")
         settings = {name: stored[name] for name in names[:-1]}
         if settings["half_life"] is None:
-            del settings["decay_by"]  # nothing fades
-        return cls(model, [Event(*one) for one in events], **settings)
+            del settings["decay_by"]  # refused without a half-life
+        return cls(model, [Event(*event) for event in events], **settings)
 
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("half_life", "decay_by", "max_events", "unknown")}
@@ -393,22 +398,20 @@ class UserState:
         return len(self._codes)
 
     def __repr__(self) -> str:
-        told = f"{count(len(self), 'event')} of {count(len(set(self._codes)), 'item')}"
+        text = f"{count(len(self), 'event')} of {count(len(set(self._codes)), 'item')}"
         if self.half_life is not None:
-            told += f", half-life {self._half_life_in_words}"
+            text += f", half-life {self._half_life_in_words}"
         if self.max_events is not None:
-            told += f", at most {self.max_events:,}"
-        return f"UserState({told}) under {type(self.model).__name__}"
+            text += f", at most {self.max_events:,}"
+        return f"UserState({text}) of {type(self.model).__name__}"
 
 
 def _checked(model: object) -> DotProduct:
     if not isinstance(model, DotProduct):
         kind = type(model).__name__
-        found = f"model is of type {kind}, which has no embeddings; expected"
-        way_out = (
-            f". {kind} answers recommend(history=[[…]]) for anyone's items" if isinstance(model, Recommender) else ""
-        )
-        raise SettingError(f"{found} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
+        problem = f"model is of type {kind}, which has no embeddings; expected"
+        way_out = f". For {kind}, call recommend(history=[[…]]) instead" if isinstance(model, Recommender) else ""
+        raise SettingError(f"{problem} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
     model._require_fit()
     return model
 
@@ -416,25 +419,25 @@ def _checked(model: object) -> DotProduct:
 def _seconds(span: dt.timedelta | np.timedelta64) -> float:
     if isinstance(span, np.timedelta64):
         if np.isnat(span):
-            raise SettingError(f"half_life is {span!r}; expected a number above 0, or a timedelta")
-        return float(span.astype("timedelta64[us]") / np.timedelta64(1, "s"))  # of any unit, months too
+            raise SettingError(f"half_life is {span!r}; expected a number > 0, or a timedelta")
+        return float(span.astype("timedelta64[us]") / np.timedelta64(1, "s"))  # for all units, also months
     return span.total_seconds()
 
 
 def _as_number(time: Time | None) -> float | None:
-    """A time as a number: of a `datetime` the seconds since 1970, in UTC unless it says otherwise."""
+    """Return a time as a number; for a `datetime` the seconds since 1970, in UTC if it has no time zone."""
     if time is None:
         return None
-    found: object = time
-    if isinstance(found, np.datetime64):  # of any unit, and Python's have microseconds
-        found = found.astype("datetime64[us]").item()
-    elif isinstance(found, np.generic) and not isinstance(found, np.timedelta64):
-        found = found.item()
-    if isinstance(found, dt.datetime):
-        found = ((found if found.tzinfo else found.replace(tzinfo=dt.UTC)) - _EPOCH) / dt.timedelta(seconds=1)
+    value: object = time
+    if isinstance(value, np.datetime64):  # any unit; Python's datetimes have microseconds
+        value = value.astype("datetime64[us]").item()
+    elif isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
+        value = value.item()
+    if isinstance(value, dt.datetime):
+        value = ((value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH) / dt.timedelta(seconds=1)
     elif isinstance(time, np.datetime64):
-        found = None  # NaT, or a year that Python does not know
-    with suppress(OverflowError):  # a whole number may be longer than any float
-        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
-            return found
+        value = None  # NaT, or a year outside of Python's range
+    with suppress(OverflowError):  # an integer can be too large for a float
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return value
     raise DataError(f"time is {time!r:.80}; expected a finite number or a datetime")

@@ -1,6 +1,6 @@
-"""What a user names and fits: each a short composition of the other rooms.
+"""The recommenders, each a short combination of the other packages.
 
-`from shortlist.recommenders import IALS` is `from shortlist import IALS`; names are loaded when they are first used.
+`from shortlist.recommenders import IALS` is the same as `from shortlist import IALS`. Names are loaded on first use.
 """
 
 from importlib import import_module

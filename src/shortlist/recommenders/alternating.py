@@ -1,4 +1,4 @@
-"""Matrix factorization by alternating least squares: what its recommenders share, whatever solves a half-step."""
+"""Base class of matrix factorizations by alternating least squares, independent of the solver of a half-step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import whole
+from shortlist._checks import integer
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
@@ -32,14 +32,14 @@ from shortlist.solvers.eigenbasis import FoldInBasis
 from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.normal_equations import at, row_system
 
-_MANY = 16  # items and dimensions from which on a few directions are too few
-_FEW = 2.5
-_ENOUGH = 10_000  # items that are looked at for that
+_COLLAPSED_RANK = 2.5  # `fit` warns if the effective rank of the item embeddings is at most this
+_MIN_SIZE = 16  # items and dimensions below which it does not check that
+_RANK_SAMPLE = 10_000  # items from which it computes the rank
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Alternating(PointwiseFactorization):
-    """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a recommender adds how a side is improved."""
+    """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a subclass adds the half-steps."""
 
     _derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
 
@@ -54,28 +54,33 @@ class Alternating(PointwiseFactorization):
         return settings
 
     def objective(self) -> PointwiseSquare:
-        """Return the loss that is minimised, as an object."""
-        if left_out := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
-            raise NotFittedError(f"{left_out[0]} follows from the data; fit the {type(self).__name__} first, or set it")
+        """Return the loss that `fit` minimises."""
+        if unset := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
+            raise NotFittedError(
+                f"{unset[0]} is derived from the data; fit the {type(self).__name__} first, or set {unset[0]}"
+            )
         return super().objective()
 
-    def _doubts(self) -> list[str]:
-        if len(self.item_embeddings_) < _MANY or self._width < _MANY or len(self.derived_) == len(self._derivable):
+    def _fit_warnings(self) -> list[str]:
+        if (
+            len(self.item_embeddings_) < _MIN_SIZE
+            or self._width < _MIN_SIZE
+            or len(self.derived_) == len(self._derivable)
+        ):
             return []
         items = self.item_embeddings_
-        directions = effective_rank(items[:: -(-len(items) // _ENOUGH)])
-        if directions > _FEW:
+        rank = effective_rank(items[:: -(-len(items) // _RANK_SAMPLE)])
+        if rank > _COLLAPSED_RANK:
             return []
         return [
-            f"the {self._width} dimensions of the items' embeddings have shrunk to about {directions:.1f}, so that all "
-            f"contexts get the popular items: regularization={self.regularization:g} is too much beside "
-            f"unobserved_weight={self.unobserved_weight:g}; make either smaller, or leave both out, and they follow "
-            "from the data"
+            f"the item embeddings have collapsed from {self._width} dimensions to about {rank:.1f}, so every context "
+            f"gets the popular items: regularization={self.regularization:g} is too large for "
+            f"unobserved_weight={self.unobserved_weight:g}; lower either, or omit both to derive them from the data"
         ]
 
     @abstractmethod
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:
-        """How a side is improved, the other being as it is; and how the contexts are solved for at the end."""
+        """Return the half-step that improves one side while the other is fixed, and the final one for the contexts."""
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -117,17 +122,17 @@ class Alternating(PointwiseFactorization):
         self._fixed_items = FoldInBasis(items, prepared[1].values)
         self._fixed_contexts: FoldInBasis | None = None
 
-    # --- strangers ---------------------------------------------------------------------------------------------------
+    # --- new contexts and items ---------------------------------------------------------------------------------------
 
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
-        """The context half-step for these rows: what `fit` gives a training context with the same history."""
+        """Solve the context half-step for these rows; a training context gets the embedding that `fit` gave it."""
         contexts, items = self._omegas
         return self._solve(
             histories, self._fixed_items, contexts.new(histories.effective_counts), items.values, threads
         )
 
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
-        """The item half-step for these rows."""
+        """Solve the item half-step for these rows."""
         of_contexts, of_items = self._omegas
         fixed = self._fixed_contexts
         if fixed is None:
@@ -138,12 +143,12 @@ class Alternating(PointwiseFactorization):
         self,
         rows: SparseRows,
         fixed: FoldInBasis,
-        own: npt.NDArray[np.float32],
-        other: npt.NDArray[np.float32],
+        row_weights: npt.NDArray[np.float32],
+        fixed_weights: npt.NDArray[np.float32],
         threads: int | None = None,
     ) -> Embeddings:
         out = np.zeros((rows.n_rows, fixed.embeddings.shape[1]), np.float32)
-        terms = self.objective().terms(rows, own, other)
+        terms = self.objective().terms(rows, row_weights, fixed_weights)
         exact.solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, out, threads)
         return fixed.back(out)
 
@@ -155,17 +160,18 @@ class Alternating(PointwiseFactorization):
         *,
         history: Iterable[Id] | Mapping[Id, float] | None = None,
     ) -> Explanation:
-        """What each item of a context's history adds to the score of an item.
+        """Explain a score: return what each item of a context's history contributes to the score of an item.
 
-        A context's embedding solves A_c w_c = Σ_k α_k y_k h_k over its items k, so that its scores are sums over them:
+        A context's embedding solves A_c w_c = Σ_k α_k y_k h_k over the items k of its history, so a score is a sum with
+        one term for each of these items:
 
             ŷ(i|c) = Σ_k α_k y_k · h_iᵀ A_c⁻¹ h_k
 
         Args:
-            context: the id of a context of the training data, or None where there is a history.
-            item: the item to explain.
-            n: how many items of the history to list.
-            history: instead of a context: the items someone has had, as ids or as {id: weight}.
+            context: the id of a training context, or None if `history` is given.
+            item: the item whose score to explain.
+            n: number of history items to list, those with the largest contributions first.
+            history: used instead of `context`: the items of a user, as a list of ids or {id: weight}.
 
         >>> from shortlist import IALS, datasets
         >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)
@@ -173,12 +179,12 @@ class Alternating(PointwiseFactorization):
         >>> len(why), bool(abs(why.contributions.sum() + why.rest - why.score) < 1e-6)
         (3, True)
         """
-        whole("n", n)
+        integer("n", n)
         self._require_fit()
         if (context is None) == (history is None):
-            raise SettingError("pass either context (an id from the training data) or history=, one of the two")
+            raise SettingError("pass either context (an id from the training data) or history=, exactly one of the two")
         if history is not None:
-            rows = rows_of_lists([history], self.items_, "raise", "history", "item", "leave them out of the history")
+            rows = rows_of_lists([history], self.items_, "raise", "history", "item", "drop them from the history")
         else:
             way_out = "explain a context of the training data, or pass context=None and history="
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
@@ -188,10 +194,12 @@ class Alternating(PointwiseFactorization):
         H = self._fixed_items.embeddings
         A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
         z = _solution(A, H[code].astype(np.float64))
-        each = at(terms.target, slice(None)) * (H[rows.indices].astype(np.float64) @ z)
-        ranked = np.argsort(-each, kind="stable")
-        order, rest = ranked[:n], float(each[ranked[n:]].sum())
-        return Explanation(item, float(each.sum()), each[order], rest, self.items_, rows.indices[order])
+        contributions = at(terms.target, slice(None)) * (H[rows.indices].astype(np.float64) @ z)
+        ranked = np.argsort(-contributions, kind="stable")
+        order, rest = ranked[:n], float(contributions[ranked[n:]].sum())
+        return Explanation(
+            item, float(contributions.sum()), contributions[order], rest, self.items_, rows.indices[order]
+        )
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -202,8 +210,8 @@ class Alternating(PointwiseFactorization):
 
     def _largest(self) -> float:
         contexts, items = self._omegas
-        # The normal equations of someone who had every item, and weighs as much as any context that is known, hold the
-        # largest numbers that answers can meet; who weighs more is refused when folded in.
+        # The largest numbers in any answer are in the normal equations of a context that had every item and has the
+        # largest known weight. Folding in refuses contexts with larger weights.
         n = len(self.items_)
         everything = SparseRows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
         terms = self.objective().terms(everything, contexts.values.max(keepdims=True), items.values)
@@ -212,7 +220,7 @@ class Alternating(PointwiseFactorization):
 
 
 def _solution(A: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """A⁻¹b, or the smallest of many solutions where A is nearly singular, as a row's own solution is then."""
+    """Return A⁻¹b, or the solution of least norm if A is nearly singular; the row's embedding is that one then, too."""
     with suppress(np.linalg.LinAlgError):
         pivots = np.linalg.cholesky(A).diagonal()
         if pivots.min() > 1e-3 * pivots.max():

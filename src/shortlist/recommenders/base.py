@@ -1,4 +1,4 @@
-"""Everything a user fits: settings in the constructor, learnt things with a trailing `_`, answers by ids."""
+"""The base class of all recommenders: settings in the constructor, learned state with a trailing `_`, answers by id."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import flag, memory_bytes, one_of, whole
+from shortlist._checks import flag, integer, memory_bytes, one_of
 from shortlist._fork import require_polars_threads
-from shortlist._phrases import count, joined, listed
+from shortlist._phrases import count, format_settings, join_words
 from shortlist._renamed import attribute_of, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
@@ -54,33 +54,33 @@ if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
-_BLOCK = 1 << 20  # scores at a time
+_BLOCK = 1 << 20  # scores computed at a time
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Whom answers are wanted for: known contexts by their codes, or histories of anyone."""
+    """Queries in codes: known contexts, or histories of any users."""
 
     labels: QueryLabels
     codes: Codes | None
     histories: SparseRows
-    known: npt.NDArray[np.bool_]  # which of those asked for are here; the others were skipped
+    known: npt.NDArray[np.bool_]  # for each requested query, whether it is in here; the others were skipped
     skipped: list[Id] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, which: npt.NDArray[Any]) -> Queries:
-        """Some of them, by their numbers."""
+        """Return the queries at these positions."""
         labels = replace(self.labels, codes=self.labels.codes[which])
         codes = None if self.codes is None else self.codes[which]
         return Queries(labels, codes, self.histories.take(which), np.ones(len(labels), np.bool_))
 
 
 class _TakesOldNames(ABCMeta):
-    """Lets constructors take old names of settings."""
+    """Metaclass whose constructors accept old names of settings."""
 
     if not TYPE_CHECKING:  # type checkers and `help` see the signature of the constructor
 
@@ -89,18 +89,21 @@ class _TakesOldNames(ABCMeta):
 
         @property
         def __signature__(cls):
-            _, *others = signature(cls.__init__).parameters.values()
-            return Signature(others)
+            _, *settings = signature(cls.__init__).parameters.values()  # without self
+            return Signature(settings)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Recommender(metaclass=_TakesOldNames):
-    """What every recommender does. A new one defines `_fit`, `_scorer`, and the names of its learnt arrays."""
+    """Base class of all recommenders.
 
-    _arrays: ClassVar[tuple[str, ...]] = ()  # learnt arrays, each saved under its name
-    _in_epochs: ClassVar[bool] = False  # whether it learns in epochs, as its settings then say how many
-    _described: ClassVar[bool] = False  # whether it learns from features too
-    _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None; with values that are checked in their place
+    A subclass defines `_fit`, `_scorer` and the names of its learned arrays.
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
+    _in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
+    _described: ClassVar[bool] = False  # whether it also learns from features
+    _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
 
     def __post_init__(self) -> None:
         self.derived_: dict[str, Any] = {}
@@ -116,63 +119,63 @@ class Recommender(metaclass=_TakesOldNames):
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse settings that make no sense."""
+        """Raise SettingError for invalid settings."""
 
     def _unused(self) -> dict[str, str]:
-        """Settings that change nothing, given what the others are: by name, why."""
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
         return {}
 
-    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
-        """What this fit has no use for: a warning each."""
+    def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:
+        """Return a warning for each input that this fit ignores."""
         return unused_weights(self, interactions)
 
-    def _doubts(self) -> list[str]:
-        """What came of this fit that its user will hardly want: a warning each."""
+    def _fit_warnings(self) -> list[str]:
+        """Return a warning for each sign that the fitted model is poor."""
         return []
 
     def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
-        """Return the values of settings that are None, from the data: by name."""
+        """Compute settings that are None from the data, as {name: value}."""
         return {}
 
     def _check_settings(self) -> None:
-        left_out = {name: one for name, one in self._derivable.items() if getattr(self, name) is None}
+        unset = {name: value for name, value in self._derivable.items() if getattr(self, name) is None}
         filled = copy.copy(self)
-        vars(filled).update(left_out)
+        vars(filled).update(unset)
         filled._check()
-        refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in left_out})
+        refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in unset})
 
     @classmethod
     def space(cls) -> Space:
-        """The settings worth searching, and where: what `shortlist.tune` begins with."""
+        """Return the default search space of `shortlist.tune`: the settings worth tuning and their ranges."""
         return {}
 
     def _ending_at(self, epoch: int) -> dict[str, Any]:
-        """The settings with which a fit from nothing ends with what was this epoch, where it learns in epochs."""
+        """Return the settings with which a fit from scratch ends with the model of this epoch."""
         return {"epochs": epoch}
 
     @abstractmethod
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
-        """Learn, and set the learnt arrays at the end."""
+        """Learn, and set the learned arrays at the end."""
 
     @abstractmethod
     def _scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
-        """Scores of all items for these queries, block by block."""
+        """Return a scorer of all items for these queries."""
 
     def _similarity(self, codes: Codes) -> BlockScorer:
-        """How near all items are to these items."""
-        raise SettingError(f"{type(self).__name__} has no notion of similar items")
+        """Return a scorer of the similarity of all items to these items."""
+        raise SettingError(f"{type(self).__name__} cannot compare items")
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32] | None:
-        """By what a slate tells how near items are to each other; by who had them, if None."""
+        """The vectors by which slates compare items; if None, slates compare them by the contexts that had them."""
         return None
 
     @abstractmethod
     def _check_arrays(self) -> None:
-        """After loading: refuse arrays whose shapes do not fit together, and derive what is not stored."""
+        """Check the shapes of loaded arrays, and derive what is not stored."""
 
     def _largest(self) -> float:
-        """A bound on the scores and on all numbers on the way to them, NaN or infinite where one of them is."""
+        """Return a bound on the scores and on all intermediate numbers; NaN or infinite if one of them is."""
         return 0.0
 
     # --- fitting -----------------------------------------------------------------------------------------------------
@@ -195,29 +198,32 @@ class Recommender(metaclass=_TakesOldNames):
     ) -> Self:
         """Learn from interactions and return the recommender itself.
 
-        Validation, checkpoint and start are for recommenders that learn in epochs; others refuse them.
+        `validation`, `checkpoint` and `start` are for recommenders that learn in epochs; the others refuse them.
 
         Args:
-            interactions: what was observed.
-            validation: a split whose `train` the interactions are. After epochs the model, as it would be if that
-                epoch were the last, is evaluated on it; the best epoch's model is what remains, and `best_epoch_`
-                tells which one it was.
-            metric: by which it is the best, such as "ndcg@20"; see `shortlist.metrics`. Without validation it is
-                refused, as are the next two.
+            interactions: the observed events.
+            validation: a split whose `train` is `interactions`. `fit` evaluates the model on it while it learns and
+                keeps the model of the best epoch; `best_epoch_` is the number of that epoch. Each evaluation is of the
+                model that `fit` would return if it stopped there.
+            metric: the metric that decides which epoch is best, such as "ndcg@20"; see `shortlist.metrics`. `metric`,
+                `patience` and `every` need `validation`.
             patience: stop after this many evaluations without improvement.
-            every: evaluate after every so many epochs; by default after each, and for factorizations by sampling, whose
-                epochs are short, after every fifth.
-            checkpoint: a folder that gets the state of the fit after each epoch. A later `fit` of the same settings on
-                the same data goes on from it, to the very model that would have come without a break; only `epochs`
-                may have grown. It stays there after the last epoch; remove it when it is of no more use.
-            start: a fitted model to begin from; its embeddings are taken by ids.
-            context_features: what is known of contexts, for `FactorizationMachine` and `FeatureIALS`; others refuse it.
-                Contexts that have features and no events become known too.
-            item_features: likewise of items; those that nobody has had become part of the catalogue.
-            callbacks: one or several, called after each epoch with an `Epoch`, where the recommender learns in epochs.
-            progress: show a progress bar; by default where standard error is a terminal.
-            threads: how many to use; all CPUs by default. The result does not depend on it, but for factorizations by
-                sampling, where threads do not wait for each other: with 1 the same seed gives the same model.
+            every: evaluate after every `every` epochs. The default is 1; for models that learn from sampled negatives,
+                such as `BPR`, it is 5, because their epochs are short.
+            checkpoint: a folder for the state of the fit, written after each epoch. A later `fit` with the same
+                settings and data resumes from it and returns the same model as a fit without interruption. Only
+                `epochs` may be larger. The folder stays after the last epoch; delete it when you no longer need it.
+            start: a fitted model whose embeddings are the start values, matched by id.
+            context_features: features of contexts, for `FactorizationMachine` and `FeatureIALS`; others refuse them.
+                Contexts that have features but no events become known too.
+            item_features: features of items, for the same models. Items that have features but no events become part
+                of the catalogue.
+            callbacks: a function or a list of functions, called with an `Epoch` after each epoch. Recommenders that do
+                not learn in epochs never call them.
+            progress: show a progress bar; by default only if standard error is a terminal.
+            threads: number of threads; all CPUs by default. The result does not depend on it, with one exception:
+                models that learn from sampled negatives run threads without locks, so they repeat exactly only with
+                the same seed and `threads=1`.
         """
         options = FitOptions(
             validation,
@@ -235,11 +241,11 @@ class Recommender(metaclass=_TakesOldNames):
         if not self._described:
             options.refuse_features(type(self).__name__)
         self._check_events(interactions, "fit")
-        for one in self._unused_on(interactions, options):
-            warnings.warn(one, ShortlistWarning, stacklevel=2)
+        for message in self._unused_inputs(interactions, options):
+            warnings.warn(message, ShortlistWarning, stacklevel=2)
         self._learn(interactions, options, "fit", callbacks, progress, threads)
-        for one in self._doubts():
-            warnings.warn(one, ShortlistWarning, stacklevel=2)
+        for message in self._fit_warnings():
+            warnings.warn(message, ShortlistWarning, stacklevel=2)
         return self
 
     def _learn(
@@ -253,16 +259,16 @@ class Recommender(metaclass=_TakesOldNames):
         step: Step | None = None,
     ) -> Self:
         self._check_events(interactions, who)
-        self._check_settings()  # they may have been changed since they were given
+        self._check_settings()  # they may have changed since the constructor checked them
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
-        model = copy.copy(self)  # self stays as it is until the fit has succeeded
-        if options.start is not self:  # which goes on with the settings it has
+        model = copy.copy(self)  # a fit that fails must leave self unchanged
+        if options.start is not self:  # partial_fit keeps its derived settings
             model._settle(interactions, options)
-        told = f"{listed(model.derived_)}, from the data" if model.derived_ else ""
-        with watched(type(self).__name__, listeners, progress, told) as monitor, blas_threads(threads):
+        derived = f"{format_settings(model.derived_)}, from the data" if model.derived_ else ""
+        with watched(type(self).__name__, listeners, progress, derived) as monitor, blas_threads(threads):
             model._fit(interactions, options, monitor if step is None else replace(monitor, step=step), threads)
             model._remember(interactions)
             model._refuse_diverged()
@@ -270,32 +276,32 @@ class Recommender(metaclass=_TakesOldNames):
         return self
 
     def _settle(self, interactions: Interactions, options: FitOptions) -> None:
-        """Derive the settings that are left out; what an earlier fit derived is derived again."""
-        vars(self).update(self._left_out())
-        found = self._derive(interactions, options)
-        self.derived_ = {name: found[name] for name in self._derivable if getattr(self, name) is None}
+        """Derive the settings that are not set; settings that an earlier fit derived are derived again."""
+        vars(self).update(self._unset())
+        values = self._derive(interactions, options)
+        self.derived_ = {name: values[name] for name in self._derivable if getattr(self, name) is None}
         vars(self).update(self.derived_)
 
-    def _left_out(self) -> dict[str, None]:
-        """Return None for each setting that a fit derived and nobody has set since."""
+    def _unset(self) -> dict[str, None]:
+        """Return {name: None} for the settings that a fit derived and that were not set afterwards."""
         return {name: None for name, value in self.derived_.items() if getattr(self, name) == value}
 
     def _given(self) -> dict[str, Any]:
-        """Return the constructor's arguments as they were given."""
-        return self.settings() | self._left_out()
+        """Return the constructor's arguments as they were given, None for derived settings."""
+        return self.settings() | self._unset()
 
     @staticmethod
     def _check_events(interactions: Interactions, who: str) -> None:
         if not isinstance(interactions, Interactions):
             raise DataError(
-                f"{who} takes Interactions, got {type(interactions).__name__}; make them with Interactions.from_frame, "
-                ".read or .from_csr"
+                f"{who} expects Interactions, got {type(interactions).__name__}; create them with "
+                "Interactions.from_frame, .read or .from_csr"
             )
         if not len(interactions):
             raise DataError("there are no events to learn from")
 
     def _remember(self, interactions: Interactions) -> None:
-        """Keep of the data what answers need."""
+        """Keep the parts of the data that answers need."""
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
         self.seen_ = interactions.by_context
@@ -303,19 +309,19 @@ class Recommender(metaclass=_TakesOldNames):
         self._fitted = True
 
     def _refuse_diverged(self) -> None:
-        """Refuse what was learnt where scores need not be finite; `load` would refuse it too."""
+        """Refuse a model whose scores may overflow; `load` would refuse it too."""
         largest = self._bound()
         if not largest <= FLOAT32_MAX:
             remedies = {"learning_rate": "a smaller learning_rate", "regularization": "another regularization"}
             ways = [text for name, text in remedies.items() if hasattr(self, name)]
             raise SettingError(
-                f"the fit diverged: scores could reach {largest:.2g}, and float32 ends at 3.4e+38; take "
+                f"the fit diverged: scores could reach {largest:.2g}, but float32 ends at 3.4e+38; try "
                 f"{', '.join([*ways, 'settings nearer to their defaults, or smaller weights'])}"
             )
 
     def _set_popularity(self) -> None:
         self.popularity_ = self.seen_.column_counts()
-        # Equal scores go to the more popular item: whoever has no history so gets the popular items.
+        # Ties go to the more popular item, so an empty history gets the popular items.
         order = np.argsort(-self.popularity_, kind="stable")
         self._priority = np.empty(len(order), np.int32)
         self._priority[order] = np.arange(len(order), dtype=np.int32)
@@ -341,33 +347,33 @@ class Recommender(metaclass=_TakesOldNames):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n best items of the whole catalogue for each context, or for each history.
+        """Return the n best items of the whole catalogue for each context or each history.
+
+        Ties are ordered by popularity, so an empty history gets the popular items.
 
         Args:
-            contexts: ids of contexts that were in the training data, as a list or as a frame with their columns
-                (polars, pandas, Arrow, or {column: ids}). Models of contexts with several parts also answer
-                combinations of known parts that were not there.
-            n: how many items; fewer come back only where the filters leave fewer.
-            history: instead of contexts: for each query the items someone has had, as ids or as {id: weight}, or
-                `Interactions`. Nobody needs to have been in the training data. Weights count as in training: not at
-                all with `weighting="binary"`.
-            exclude_seen: leave out the items of the training data's (or the given) history. Of contexts with several
-                parts this is what was seen in the same combination; `deny` leaves out more.
-            allow: recommend only these items: one list for all, or one per query. Unknown ids are passed over.
-            deny: never recommend these: one list for all, or one per query. Unknown ids are passed over.
-            unknown: what to do about contexts, or items of a history, that are not known: `"raise"` an error, or
-                `"skip"` them (contexts left out are listed in the answer's `skipped`). Models of contexts with several
-                parts also know `"average"`, as long as one part is known: an unknown part counts as an average one, or,
-                for a `FactorizationMachine`, for nothing.
-            slate: how to pick the n out of more, such as `shortlist.slates.MMR(0.3)`: its pool of best items is
-                searched as ever, filters and all, then n of them are picked, in an order of their own. Scores are
-                still those of the model, so they need not fall along the list.
-            memory: what blocks of scores may take, bytes or text such as "256MB".
-            threads: how many to use; all CPUs by default.
-
-        Equal scores are ordered by popularity, so an empty history is answered with the popular items.
+            contexts: ids of contexts from the training data, as a list or as a frame with their columns (polars,
+                pandas, Arrow, or {column: ids}). Models of contexts with several parts, such as (user, weekday), also
+                answer unseen combinations of known parts.
+            n: number of items per list. A list is shorter only if the filters leave fewer items.
+            history: used instead of `contexts`, for users who need not be in the training data. A list with one history
+                per query, each a list of item ids or {id: weight}; or `Interactions`. Weights count as in training:
+                with `weighting="binary"` they are ignored.
+            exclude_seen: drop the items of the context's training history, or of the given history. For contexts with
+                several parts, only items seen in exactly the same combination are dropped; use `deny` to drop more.
+            allow: recommend only these items: one list for all queries, or one list per query. Unknown ids are ignored.
+            deny: never recommend these items: one list for all queries, or one list per query. Unknown ids are ignored.
+            unknown: what to do with unknown contexts and with unknown items of a history: `"raise"` an error, or
+                `"skip"` them. Skipped contexts are listed in the result's `skipped`. Models of contexts with several
+                parts also accept `"average"` if at least one part is known: an unknown part then counts as the average
+                of the known ones, or adds nothing in a `FactorizationMachine`.
+            slate: a method that picks the n items from a larger pool of best items, for diversity or calibration: for
+                example `shortlist.slates.MMR(0.3)`. Filters apply to the pool. Items are in the order in which they
+                were picked, with the model's scores, so scores may rise along a list.
+            memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
+            threads: number of threads; all CPUs by default.
         """
-        n = whole("n", n)
+        n = integer("n", n)
         if slate is not None:
             check_slate(slate)
         queries = self._queries(contexts, history, unknown)
@@ -420,10 +426,10 @@ class Recommender(metaclass=_TakesOldNames):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> tuple[Codes, npt.NDArray[Any]]:
-        """The n that a slate picks of the pool of each query, however the pool was found."""
-        about = Catalogue(self.seen_, self._item_vectors)
+        """Let a slate pick n items from the pool of each query."""
+        catalogue = Catalogue(self.seen_, self._item_vectors)
         histories, budget = queries.histories, memory_bytes(memory)
-        return slate.pick(codes, scores, n, catalogue=about, histories=histories, memory=budget, threads=threads)
+        return slate.pick(codes, scores, n, catalogue=catalogue, histories=histories, memory=budget, threads=threads)
 
     def score(
         self,
@@ -433,9 +439,13 @@ class Recommender(metaclass=_TakesOldNames):
         history: History | None = None,
         unknown: Unknown = "raise",
     ) -> list[npt.NDArray[np.float32]]:
-        """The scores of given items, one list of items per context (or per history).
+        """Return the scores of given items, one array per context or per history.
 
-        `unknown` is `"raise"`, or `"average"` for models of contexts with several parts, as in `recommend`.
+        Args:
+            contexts: ids of contexts from the training data, or None if `history` is given.
+            items: one list of item ids per query.
+            history: used instead of `contexts`, as in `recommend`.
+            unknown: `"raise"`, or `"average"` for models of contexts with several parts, as in `recommend`.
         """
         queries = self._every_query(contexts, history, unknown)
         codes = self._item_lists(items, len(queries))
@@ -449,7 +459,7 @@ class Recommender(metaclass=_TakesOldNames):
         for start in range(0, len(codes), size):
             stop = min(start + size, len(codes))
             scorer.score(slice(start, stop), slice(0, scorer.n_items), block[: stop - start])
-            out += [row[wanted] for row, wanted in zip(block, codes[start:stop])]
+            out += [row[item_codes] for row, item_codes in zip(block, codes[start:stop])]
         return out
 
     def rank(
@@ -465,15 +475,25 @@ class Recommender(metaclass=_TakesOldNames):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> list[npt.NDArray[np.int64]]:
-        """The article's r̂(i|c): the place, from 1, of given items in the whole ranked catalogue.
+        """Return the ranks of given items in the whole catalogue, r̂(i|c) in the article; the best item has rank 1.
 
-        One list of items per context (or per history). With filters, the place among the items that they leave: under
-        the same filters the k-th recommended item has rank k, and an item that is filtered out has rank 0. `unknown` is
-        as in `score`.
+        With filters, ranks are among the items that remain: with the same filters the k-th item of `recommend` has
+        rank k, and an item that is filtered out has rank 0.
+
+        Args:
+            contexts: ids of contexts from the training data, or None if `history` is given.
+            items: one list of item ids per query.
+            history: used instead of `contexts`, as in `recommend`.
+            exclude_seen: drop the items of the history, as in `recommend`; here the default is False.
+            allow: rank only these items, as in `recommend`.
+            deny: drop these items, as in `recommend`.
+            unknown: `"raise"`, or `"average"` for models of contexts with several parts, as in `recommend`.
+            memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
+            threads: number of threads; all CPUs by default.
         """
         queries = self._every_query(contexts, history, unknown)
         codes = self._item_lists(items, len(queries))
-        indptr = np.concatenate([[0], np.cumsum([len(one) for one in codes])]).astype(np.int64)
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in codes])]).astype(np.int64)
         flat = np.concatenate(codes) if codes else np.empty(0, np.int32)
         filters = self._filters(queries, exclude_seen, allow, deny)
         with blas_threads(threads):
@@ -498,25 +518,35 @@ class Recommender(metaclass=_TakesOldNames):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n items nearest to each given item, itself left out. The filters are those of `recommend`."""
+        """Return the n items most similar to each given item, the item itself excluded.
+
+        Args:
+            items: item ids from the training data, as a list or a frame.
+            n: number of items per list.
+            allow: return only these items, as in `recommend`.
+            deny: never return these items, as in `recommend`.
+            unknown: what to do with unknown items: `"raise"` an error, or `"skip"` them.
+            memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
+            threads: number of threads; all CPUs by default.
+        """
         self._require_fit()
-        n = whole("n", n)
+        n = integer("n", n)
         items = as_rows(items, self.items_, "items")
         codes, known, skipped = self._known(self.items_, items, unknown, "item", SKIP)
-        own = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        queries = Queries(QueryLabels(self.items_, codes), None, own, known, skipped)
+        themselves = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
+        queries = Queries(QueryLabels(self.items_, codes), None, themselves, known, skipped)
         filters = self._filters(queries, True, allow, deny)
         answer = f"similar_{self.items_.names[0]}"
         return self._search(self._similarity(codes), n, queries, filters, memory, threads, answer)
 
-    # --- questions into codes ----------------------------------------------------------------------------------------
+    # --- queries as codes --------------------------------------------------------------------------------------------
 
     def _queries(
         self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
     ) -> Queries:
         self._require_fit()
         if (contexts is None) == (history is None):
-            raise SettingError("pass either contexts (ids from the training data) or history=, one of the two")
+            raise SettingError("pass either contexts (ids from the training data) or history=, exactly one of the two")
         if history is not None:
             return self._history_queries(history, unknown, advice.items)
         assert contexts is not None
@@ -526,20 +556,20 @@ class Recommender(metaclass=_TakesOldNames):
 
     @property
     def _composes(self) -> bool:
-        """Whether contexts are made of their parts, so that combinations that were not there can be answered."""
+        """Whether the model composes contexts of their parts, so that it can answer unseen combinations."""
         return False
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
-        """The codes of contexts; −1 for those that were not there in training and can be answered all the same."""
+        """Return the codes of contexts; −1 for contexts that are new but can be answered from their parts."""
         return self.contexts_.encode(contexts, what="context", way_out=way_out)
 
     def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        """The codes of contexts, −1 where they were not there in training, and which of them can be answered."""
+        """Return the codes of contexts, −1 for new ones, and which of them can be answered."""
         codes = self.contexts_.encode(contexts, unknown="mark")
         return codes, codes >= 0
 
     def _histories(self, codes: Codes) -> SparseRows:
-        """What the contexts with these codes have had; nothing where the code is −1."""
+        """Return the training histories of these contexts; empty for code −1."""
         if not (codes < 0).any():
             return self.seen_.take(codes)
         seen = self.seen_
@@ -547,7 +577,7 @@ class Recommender(metaclass=_TakesOldNames):
         return longer.take(np.where(codes < 0, seen.n_rows, codes))
 
     def _every_query(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
-        """Queries of which none is left out: each has a list of items."""
+        """Return queries for a method that must answer all of them, because each has a list of items."""
         one_of("unknown", unknown, ("raise", "average"))
         return self._queries(contexts, history, unknown, EACH)
 
@@ -555,48 +585,48 @@ class Recommender(metaclass=_TakesOldNames):
     def _known(
         vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str, way_out: str
     ) -> tuple[Codes, npt.NDArray[np.bool_], list[Id]]:
-        """The codes of the known ids, which ones they are, and the ids that were skipped."""
+        """Return the codes of the known ids, a mask of the known ids, and the skipped ids."""
         check_unknown(unknown)
         if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
             ids = as_list(ids, f"a list of {what}s")
         codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=way_out)
         known = codes >= 0
-        return codes[known], known, [] if known.all() else [one for one, good in zip(ids, known) if not good]
+        return codes[known], known, [] if known.all() else [id_ for id_, kept in zip(ids, known) if not kept]
 
     def _history_queries(self, history: History, unknown: Unknown, way_out: str = SKIP) -> Queries:
         one_of("unknown", unknown, ("raise", "skip"))
-        refuse_frame("history", history, "make Interactions.from_frame(frame, context=…, item=…) of it")
+        refuse_frame("history", history, "convert it with Interactions.from_frame(frame, context=…, item=…)")
         if isinstance(history, Interactions):
             labels = QueryLabels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
             rows = self._with_own_items(history.by_context, history.items, unknown, way_out)
         else:
             if isinstance(history, str | bytes | int | np.integer | Mapping):
-                one = history if isinstance(history, Mapping) else [history]
+                single = history if isinstance(history, Mapping) else [history]
                 raise SettingError(
-                    f"history is {history!r}; expected a list with one history per query: write history={[one]!r}"
+                    f"history is {history!r}; expected a list with one history per query: write history={[single]!r}"
                 )
-            listed = as_list(history, "a list with one history per query")
-            labels = QueryLabels(None, np.arange(len(listed), dtype=np.int32))
-            rows = rows_of_lists(listed, self.items_, unknown, "history {}", "item", way_out)
+            histories = as_list(history, "a list with one history per query")
+            labels = QueryLabels(None, np.arange(len(histories), dtype=np.int32))
+            rows = rows_of_lists(histories, self.items_, unknown, "history {}", "item", way_out)
         return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
 
     def _with_own_items(self, rows: SparseRows, items: Vocabulary, unknown: Unknown, way_out: str = SKIP) -> SparseRows:
-        """Rows over other items, as rows over this model's."""
+        """Recode rows of another item vocabulary to this model's items."""
         if items is self.items_ or items == self.items_:
             return rows
-        own: Codes = self.items_.encode(items.frame, unknown="mark")[rows.indices]
-        known = own >= 0
+        codes: Codes = self.items_.encode(items.frame, unknown="mark")[rows.indices]
+        known = codes >= 0
         if not known.all() and unknown == "raise":
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
-                f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(own):,} entries are not in the "
-                f"catalogue; {way_out}"
+                f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(codes):,} entries are not in "
+                f"the catalogue; {way_out}"
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
         values = rows.values
         if not known.all():
-            own, row_of, values = own[known], row_of[known], None if values is None else values[known]
-        return summed_rows(row_of, own, values, rows.n_rows, len(self.items_))
+            codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
+        return summed_rows(row_of, codes, values, rows.n_rows, len(self.items_))
 
     def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
         refuse_frame("items", items, "one list of item ids per query")
@@ -606,10 +636,10 @@ class Recommender(metaclass=_TakesOldNames):
                 f"{count(len(lists), 'list')} of items for {count(n_queries, 'query', 'queries')}; "
                 "expected one list per query"
             )
-        for one in lists:
-            refuse_frame("a list of items", one, "pass its column of item ids")
-        lists = [one if isinstance(one, str | bytes | int) else as_list(one, "a list of items") for one in lists]
-        return [self.items_.encode(one, what="item", way_out=EACH.items) for one in lists]
+        for ids in lists:
+            refuse_frame("a list of items", ids, "pass its column of item ids")
+        lists = [ids if isinstance(ids, str | bytes | int) else as_list(ids, "a list of items") for ids in lists]
+        return [self.items_.encode(ids, what="item", way_out=EACH.items) for ids in lists]
 
     def _filters(
         self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
@@ -622,52 +652,56 @@ class Recommender(metaclass=_TakesOldNames):
         return Filters(exclude=exclude, deny=deny_all, allow=allow_all, allow_rows=allow_rows)
 
     def _filter_codes(
-        self, name: str, given: ItemLists | None, asked: npt.NDArray[np.bool_]
+        self, name: str, given: ItemLists | None, answered: npt.NDArray[np.bool_]
     ) -> tuple[Codes | None, tuple[npt.NDArray[np.int64], Codes] | None]:
-        """One list for all, or one per query. Unknown ids cannot be recommended anyway; a wrong type is a mistake."""
+        """Encode a filter: one list for all queries, or one per query, of which only answered ones are kept.
+
+        Unknown ids are ignored, since they cannot be recommended anyway; ids of a wrong type are an error.
+        """
         if given is None:
             return None, None
         if isinstance(given, str | bytes | int | Mapping) or is_frame(given):
             raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
-        listed = as_list(given, f"a list of item ids as {name}")
-        nested = [isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed]
+        entries = as_list(given, f"a list of item ids as {name}")
+        nested = [isinstance(entry, Iterable) and not isinstance(entry, str | bytes) for entry in entries]
         if any(nested) and not all(nested):
             raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
         if not any(nested):
-            return self._known_items(name, listed), None
-        for one in listed:
-            refuse_frame(f"a list of {name}", one, "pass its column of item ids")
-        if len(listed) != len(asked):
+            return self._known_items(name, entries), None
+        for ids in entries:
+            refuse_frame(f"a list of {name}", ids, "pass its column of item ids")
+        if len(entries) != len(answered):
             raise SettingError(
-                f"{name} has {count(len(listed), 'list')} for {count(len(asked), 'query', 'queries')}; "
+                f"{name} has {count(len(entries), 'list')} for {count(len(answered), 'query', 'queries')}; "
                 "expected one per query"
             )
-        rows = [self._known_items(name, as_list(one, "a list")) for one, known in zip(listed, asked) if known]
+        rows = [self._known_items(name, as_list(ids, "a list")) for ids, kept in zip(entries, answered) if kept]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
 
     def _known_items(self, name: str, ids: list[Id]) -> Codes:
         codes = self.items_.encode(ids, unknown="mark")
         text = self.items_.frame.dtypes[0] == pl.String
-        for one in ids:
-            if not is_id(one) or isinstance(one, str) != text:
-                wanted = "text" if text else "integers"
-                raise UnknownIdError(f"{name}: {one!r} is of type {type(one).__name__}, but item ids are {wanted}")
+        for id_ in ids:
+            if not is_id(id_) or isinstance(id_, str) != text:
+                expected = "text" if text else "integers"
+                raise UnknownIdError(f"{name}: {id_!r} is of type {type(id_).__name__}, but item ids are {expected}")
         return codes[codes >= 0]
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments; after `fit`, those that were left out have their derived values."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the constructor's arguments; after `fit`, settings that were None have their derived values."""
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a directory: all of it, ids included, or nothing. `shortlist.load` reads it back.
+        """Write the model with its ids to a directory; `shortlist.load` reads it back.
 
-        A model that is already there is replaced in one step: a crash leaves the old one or the new one. A checkpoint
-        of a fit is not replaced. A model that `load` would refuse is refused before anything is written.
+        An existing model in that directory is replaced in one step: after a crash it holds either the old model or the
+        new one. A checkpoint of a fit is never replaced. A model that `load` would refuse is refused before anything
+        is written.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
         from shortlist.recommenders.registry import require_loadable, require_registered, restored
@@ -681,12 +715,12 @@ class Recommender(metaclass=_TakesOldNames):
         save_model(path, stored)
 
     def _stored(self) -> StoredModel:
-        """The model taken apart into what can be written down; `registry.restored` puts it together."""
+        """Return the model as settings, arrays and tables; `registry.restored` builds it again."""
         self._require_fit()
         self._check_settings()
         from shortlist.storage import StoredModel
 
-        arrays = {one: np.ascontiguousarray(getattr(self, one)) for one in self._arrays}
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
         if self.seen_.values is not None:
@@ -698,49 +732,53 @@ class Recommender(metaclass=_TakesOldNames):
         return stored
 
     def _store_more(self, stored: StoredModel) -> None:
-        """Add what else a model keeps, such as features."""
+        """Add what a subclass stores in addition, such as features."""
         return
 
     def _restore_more(self, stored: StoredModel) -> None:
-        """Take what `_store_more` added out of what was stored; nothing of it may be left."""
+        """Read what `_store_more` added, and remove all of it from `stored`."""
         return
 
     def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary) -> None:
-        """Take learnt state from storage, checking that it fits together."""
+        """Take learned state from storage and check that it fits together."""
         arrays = stored.arrays
         required = {"seen.indptr", "seen.indices", *self._arrays}
         if missing := sorted(required - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
         if surplus := sorted(arrays.keys() - required - {"seen.values"}):
-            raise StorageError(f"the model has arrays that no {type(self).__name__} has: {', '.join(surplus):.200}")
+            raise StorageError(
+                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
+            )
         if not len(contexts) or not len(items):
             raise StorageError(
-                f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has some of both"
+                f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has at least one of each"
             )
         self.contexts_, self.items_ = contexts, items
-        values = _own(arrays["seen.values"]) if "seen.values" in arrays else None
-        self.seen_ = SparseRows(_own(arrays["seen.indptr"]), _own(arrays["seen.indices"]), values, len(items))
+        values = _writable(arrays["seen.values"]) if "seen.values" in arrays else None
+        self.seen_ = SparseRows(_writable(arrays["seen.indptr"]), _writable(arrays["seen.indices"]), values, len(items))
         _check_rows(self.seen_, len(contexts))
         for name in self._arrays:
-            setattr(self, name, _own(arrays[name]))
+            setattr(self, name, _writable(arrays[name]))
         self._check_arrays()
         largest = self._bound()
         if not largest <= FLOAT32_MAX:
-            raise StorageError(f"its numbers are too large: scores could reach {largest:.2g}, float32 ends at 3.4e+38")
+            raise StorageError(
+                f"its numbers are too large: scores could reach {largest:.2g}, but float32 ends at 3.4e+38"
+            )
         self._set_popularity()
         self._fitted = True
 
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        found = getattr(self, name)
-        if found.shape != shape or found.dtype != np.float32:
-            raise StorageError(f"array {name} is {found.dtype} {found.shape}; expected float32 {shape}")
+        array = getattr(self, name)
+        if array.shape != shape or array.dtype != np.float32:
+            raise StorageError(f"array {name} is {array.dtype} {array.shape}; expected float32 {shape}")
 
     def _strongest(self, weighting: Weighting) -> float:
-        """What the strengths of a history can sum to."""
+        """Return a bound on the sum of the strengths of a history."""
         return float(strengths(self.seen_.values, weighting).max(initial=1)) * float(self.seen_.lengths.max())
 
     def _bound(self) -> float:
-        """`_largest`, without NumPy's warnings of numbers that overflow."""
+        """Return `_largest` without NumPy's overflow warnings."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self._largest()
 
@@ -749,14 +787,14 @@ class Recommender(metaclass=_TakesOldNames):
         if self._fitted:
             state = f" fitted on {count(len(self.contexts_), 'context')} × {count(len(self.items_), 'item')}"
             if self.derived_:
-                state += f", {joined(self.derived_)} from the data"
-        return f"{type(self).__name__}({listed(self.settings())}){state}"
+                state += f", {join_words(self.derived_)} from the data"
+        return f"{type(self).__name__}({format_settings(self.settings())}){state}"
 
 
 def _merged(
     first: tuple[npt.NDArray[np.int64], Codes] | None, second: tuple[npt.NDArray[np.int64], Codes]
 ) -> tuple[npt.NDArray[np.int64], Codes]:
-    """Row by row, the entries of both."""
+    """Join the entries of both, row by row."""
     if first is None:
         return second
     rows = [
@@ -766,17 +804,17 @@ def _merged(
     return first[0] + second[0], np.concatenate([np.empty(0, np.int32), *rows])
 
 
-def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array itself where it can be written to, else a copy.
+def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the array itself if it is writable, else a copy.
 
-    Loaded arrays are read-only views of one buffer. It would stay in memory, and kernels would be compiled again for
-    read-only arrays.
+    Loaded arrays are read-only views of one buffer. Views would keep the whole buffer in memory, and kernels would be
+    compiled a second time for read-only arrays.
     """
     return array if array.flags.writeable else array.copy()
 
 
 def largest_of(*numbers: float) -> float:
-    """The largest number, NaN where one of them is NaN, which `max` would pass over.
+    """Return the largest number, or NaN if any is NaN (`max` may ignore NaN).
 
     >>> largest_of(1.0, float("nan"))
     nan
@@ -787,6 +825,6 @@ def largest_of(*numbers: float) -> float:
 def _check_rows(rows: SparseRows, n_rows: int) -> None:
     wrong = csr_error(rows, n_rows)
     if wrong is None and rows.values is not None and len(rows) and rows.values.min() < 0:
-        wrong = f"a weight is {rows.values.min()}; expected none below 0"
+        wrong = f"a weight is {rows.values.min()}; expected weights ≥ 0"
     if wrong is not None:
         raise StorageError(f"the model's histories do not fit its contexts and items: {wrong}")

@@ -1,4 +1,4 @@
-"""Lists for everybody, ahead of time: the best items of all contexts in one file."""
+"""Top-n lists for all contexts, written ahead of time to one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from shortlist._checks import flag, memory_bytes, one_of, whole
+from shortlist._checks import flag, integer, memory_bytes, one_of
 from shortlist._clock import working_seconds
 from shortlist._fork import require_polars_threads
 from shortlist._threads import Background, blas_threads
@@ -34,26 +34,26 @@ from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.storage import id_tables as table_files
 from shortlist.storage.draft import Draft, opened
 
-ROWS = 1 << 21  # recommendations in a block: some 100 MB while it is written, some seconds of work to lose
-FOUND = 1 << 23  # items to pick them from: some 300 MB while a slate is picked, 400 MB while they are reranked
-MOST = 1 << 16  # contexts
-_STEP = 1 << 14  # contexts that are looked up at a time
-Whom: TypeAlias = "Codes | list[Id]"
+ROWS = 1 << 21  # recommendations per block: about 100 MB while it is written, and a few seconds of work
+POOL = 1 << 23  # pooled items per block: about 300 MB for a slate, 400 MB for a reranker
+MOST = 1 << 16  # contexts per block
+_STEP = 1 << 14  # contexts looked up at a time
+Selected: TypeAlias = "Codes | list[Id]"
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What was written.
+    """What `write_lists` wrote.
 
     Attributes:
         path: the file.
-        contexts: for so many contexts there are lists.
-        rows: recommendations in them, all together.
-        short: lists with fewer than n items, because the filters left fewer; in the format "long" an empty one has no
-            row at all.
-        resumed: contexts whose lists were found finished, from a call before.
-        skipped: contexts that are not known, left out because of `unknown="skip"`.
-        seconds: how long it took, this time, without the time in which kernels were compiled.
+        contexts: number of contexts with a list.
+        rows: number of recommendations in all lists together.
+        short: number of lists with fewer than n items, because the filters left fewer. In the format "long" an empty
+            list has no row.
+        resumed: number of contexts whose lists an earlier, interrupted call had already written.
+        skipped: unknown contexts that were skipped because of `unknown="skip"`.
+        seconds: time that this call took, without compiling kernels.
     """
 
     path: Path
@@ -84,36 +84,37 @@ def write_lists(
     memory: int | str | None = None,
     threads: int | None = None,
 ) -> BatchResult:
-    """Write the n best items of every context to a file, in blocks: memory stays bounded however many there are.
+    """Write top-n lists for every context to one file; resume after a crash.
 
-    After a kill, a full disk or Ctrl-C the same call goes on behind the last finished block. Until everything is there,
-    what is finished is in a folder beside the file, `lists.parquet.parts`; then the file takes its place in one step.
-    What recommends is exactly `model.recommend`, block by block; a matrix product may round differently in blocks of
-    another size.
+    Lists are computed and written in blocks, so memory stays bounded for any number of contexts. After a kill, a full
+    disk or Ctrl-C, the same call resumes after the last finished block. Finished blocks are in a folder next to the
+    file, `lists.parquet.parts`, until all are written; then the file appears in one step. The lists are those of
+    `model.recommend`, except that a matrix product may round differently in blocks of another size.
 
     Args:
-        model: a fitted recommender, or a `TwoStage`.
-        path: the file to be; its name says what it is: Parquet (`.parquet`), CSV (`.csv`), TSV (`.tsv`) or JSON lines
-            (`.jsonl`). A Parquet file has a row group for each block.
-        n: how many items; fewer come where the filters leave fewer.
-        contexts: for whom, ids as in `recommend`; everybody by default. Each gets one list, however often it is named.
-        exclude_seen: leave out what the training data has of a context.
-        allow: recommend only these items, to all. Unknown ids are passed over.
-        deny: never recommend these, likewise.
-        unknown: contexts that are not known: as in `recommend`.
-        slate: pick the n out of more, for diversity or calibration: see `shortlist.slates`.
-        format: `"long"`, a row for each recommendation: the columns of the context, the item, its `rank` from 1, its
-            `score`; or `"lists"`, a row for each context, with a list of items, best first, and one of scores.
-        overwrite: replace a file that is there; else that is an error.
-        restart: forget what an earlier call has finished. Needed to write other lists to a place where some were begun:
-            another model, other contexts, n or filters are refused, as they would make a file of two kinds. Code of
-            your own in a model (a subclass, a reranker, the `extra` of a `TwoStage`) is known by its name only.
-        block: contexts at a time; by default as many as make two million recommendations, and as have eight million
-            items in their pools where a slate or a second stage picks out of more. Memory for a block is needed three
-            times, since it is searched while the one before is written, and that for its pools once.
-        progress: show a progress bar; by default where standard error is a terminal.
-        memory: what blocks of scores may take, bytes or text such as "256MB".
-        threads: how many to use; all CPUs by default.
+        model: a fitted recommender or `TwoStage`.
+        path: the file to write. Its suffix selects the format: `.parquet`, `.csv`, `.tsv` or `.jsonl` (JSON lines). A
+            Parquet file has one row group per block.
+        n: number of items per list. A list is shorter only if the filters leave fewer items.
+        contexts: ids of contexts, as in `recommend`; all contexts by default. Repeated ids get one list.
+        exclude_seen: drop the items of the context's training history.
+        allow: recommend only these items, to every context. Unknown ids are ignored.
+        deny: never recommend these items, to any context. Unknown ids are ignored.
+        unknown: what to do with unknown contexts, as in `recommend`.
+        slate: a method that picks the n items from a larger pool, for diversity or calibration; see `shortlist.slates`.
+        format: `"long"`: one row per recommendation, with the context's columns, the item, its `rank` from 1 and its
+            `score`. `"lists"`: one row per context, with a list of items, best first, and a list of scores.
+        overwrite: replace an existing file; by default that is an error.
+        restart: start over and delete the blocks of an earlier call. A call with another model, other contexts, another
+            n or other filters needs this, because a file must not mix two runs. Code of your own (a subclass, a
+            reranker, the `extra` of a `TwoStage`) is compared by name only.
+        block: number of contexts per block. By default a block has about two million recommendations; if a slate or a
+            second stage picks from larger pools, its pools have about eight million items. Up to three blocks of
+            recommendations and one block of pools are in memory, because a block is searched while the one before is
+            written.
+        progress: show a progress bar; by default only if standard error is a terminal.
+        memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
+        threads: number of threads; all CPUs by default.
 
     >>> import tempfile, polars as pl, shortlist as sl
     >>> events = sl.Interactions.from_frame({"user": [1, 1, 2], "fruit": ["fig", "pear", "fig"]}, context="user",
@@ -127,7 +128,7 @@ def write_lists(
     """
     require_polars_threads("write_lists")
     began = working_seconds()
-    n, whole_block = whole("n", n), None if block is None else whole("block", block)
+    n, given_block = integer("n", n), None if block is None else integer("block", block)
     one_of("format", format, FORMATS)
     exclude_seen, overwrite = flag("exclude_seen", exclude_seen), flag("overwrite", overwrite)
     restart = flag("restart", restart)
@@ -142,55 +143,55 @@ def write_lists(
     model._require_fit()
     n = min(n, len(model.items_))
     allowed, denied = _for_all("allow", allow), _for_all("deny", deny)
-    ask = _BlockRequest(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
-    whom, skipped = _whom(model, contexts, unknown)
-    if not len(whom):
-        known = f": none of the {len(skipped):,} asked for is known, such as {skipped[0]!r:.80}" if skipped else ""
-        raise DataError(f"there are no contexts to make lists for{known}")
-    size = whole_block or max(1, min(MOST, ROWS // n, FOUND // ask.width))
-    empty = ask(whom[:0]).to_polars(format)  # refuses filters that make no sense
+    request = _BlockRequest(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
+    selected, skipped = _select_contexts(model, contexts, unknown)
+    if not len(selected):
+        reason = f": all {len(skipped):,} requested contexts are unknown, such as {skipped[0]!r:.80}" if skipped else ""
+        raise DataError(f"there are no contexts to write lists for{reason}")
+    size = given_block or max(1, min(MOST, ROWS // n, POOL // request.width))
+    empty = request(selected[:0]).to_polars(format)  # raises an error for invalid filters
     identity = {
-        **ask.identity(),
-        "contexts": "all" if contexts is None else _digest_of_contexts(whom),
+        **request.identity(),
+        "contexts": "all" if contexts is None else _digest_of_contexts(selected),
         "format": format,
         "file": target.suffix.lower(),
         "block": size,
         "shortlist": __version__,
         "polars": pl.__version__,
     }
-    derived = () if whole_block else ("block",)
+    derived = () if given_block else ("block",)
     with opened(target, file.head(empty), identity, overwrite=overwrite, restart=restart, derived=derived) as draft:
-        resumed = sum(one.about["contexts"] for one in draft.blocks)
+        resumed = sum(written.about["contexts"] for written in draft.blocks)
         if draft.complete:
             draft.remove()
         else:
-            title = f"{'going on with' if resumed else 'writing'} {target.name}"
+            title = f"{'resuming' if resumed else 'writing'} {target.name}"
             with steps(title, "contexts", progress) as step, Background("shortlist-writer") as writer:
-                step(resumed, len(whom))
-                for start in range(resumed, len(whom), size):
-                    answer = ask(whom[start : start + size])  # while the block before is written
+                step(resumed, len(selected))
+                for start in range(resumed, len(selected), size):
+                    answer = request(selected[start : start + size])  # while the block before is written
                     writer.wait()
                     if start > resumed:
-                        step(start, len(whom))
+                        step(start, len(selected))
                     writer.start(_write, draft, file, answer, format, n)
                 writer.wait()
-                step(len(whom), len(whom))
+                step(len(selected), len(selected))
             draft.finish(file.tail(empty, draft.blocks))
-        about = [one.about for one in draft.blocks]
-    rows, short = (sum(one[name] for one in about) for name in ("rows", "short"))
-    return BatchResult(target, len(whom), rows, short, resumed, skipped, working_seconds() - began)
+        counts = [written.about for written in draft.blocks]
+    rows, short = (sum(of_block[name] for of_block in counts) for name in ("rows", "short"))
+    return BatchResult(target, len(selected), rows, short, resumed, skipped, working_seconds() - began)
 
 
 def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFormat, n: int) -> None:  # noqa: A002
-    content, told = file.block(answer.to_polars(format))
+    content, extra = file.block(answer.to_polars(format))
     counts = answer._counts
     about = {"contexts": len(answer), "rows": int(counts.sum()), "short": int((counts < n).sum())}
-    draft.append(content, {**about, **told})
+    draft.append(content, {**about, **extra})
 
 
 @dataclass(frozen=True, eq=False)
 class _BlockRequest:
-    """What is asked for each block of contexts."""
+    """The settings of `write_lists` that are the same for every block of contexts."""
 
     model: Recommender | Composed
     n: int
@@ -202,30 +203,30 @@ class _BlockRequest:
     memory: int | str | None
     threads: int | None
 
-    def __call__(self, whom: Whom) -> Recommendations:
-        """The lists of these contexts; the one place where a batch asks its model."""
+    def __call__(self, selected: Selected) -> Recommendations:
+        """Return the lists of these contexts."""
         first = _first(self.model)
-        if isinstance(whom, np.ndarray):
-            everyone = np.ones(len(whom), np.bool_)
-            queries = Queries(QueryLabels(first.contexts_, whom), whom, first.seen_.take(whom), everyone)
+        if isinstance(selected, np.ndarray):
+            all_known = np.ones(len(selected), np.bool_)
+            queries = Queries(QueryLabels(first.contexts_, selected), selected, first.seen_.take(selected), all_known)
         else:
-            queries = first._queries(whom, None, self.unknown, KNOWN_ONLY)
+            queries = first._queries(selected, None, self.unknown, KNOWN_ONLY)
         filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
         with blas_threads(self.threads):
             return self.model._answer(queries, filters, self.n, self.slate, self.memory, self.threads)
 
     @property
     def width(self) -> int:
-        """How many items are found for a context, to have n of them in the end."""
+        """The number of items searched per context, from which n remain."""
         pool = 0 if self.slate is None else self.slate.pool
         candidates = self.model.candidates if isinstance(self.model, Composed) else 0
         return min(max(self.n, pool, candidates), len(self.model.items_))
 
     def identity(self) -> dict[str, Any]:
-        """What the answers depend on, contexts apart."""
+        """Return everything that the lists depend on, except the contexts."""
         allow, deny = (
-            None if one is None else digest(np.unique(_first(self.model)._known_items(name, one)))
-            for name, one in (("allow", self.allow), ("deny", self.deny))
+            None if ids is None else digest(np.unique(_first(self.model)._known_items(name, ids)))
+            for name, ids in (("allow", self.allow), ("deny", self.deny))
         )
         return {
             "recommender": type(self.model).__name__,
@@ -239,37 +240,40 @@ class _BlockRequest:
 
 
 def _first(model: Recommender | Composed) -> Recommender:
-    """Who knows ids, histories and filters."""
+    """Return the recommender with the ids, histories and filters."""
     return model.first if isinstance(model, Composed) else model
 
 
 def _refuse_other_models(model: object) -> None:
     if isinstance(model, Recommender | Composed):
         return
-    found, way_out = type(model).__name__, "pass a fitted recommender"
+    got, way_out = type(model).__name__, "pass a fitted recommender"
     if isinstance(model, str | PathLike):
-        found, way_out = f"{str(model)!r:.80}", "load the model that is there: shortlist.load(path)"
+        got, way_out = f"{str(model)!r:.80}", "load the model first: shortlist.load(path)"
     elif isinstance(model, type):
-        found, way_out = f"the class {model.__name__}", "pass an instance that is fitted"
+        got, way_out = f"the class {model.__name__}", "pass a fitted instance"
     elif isinstance(model, Index):
-        found, way_out = "an Index", "pass the model that it was made of, which is searched exactly"
-    raise SettingError(f"lists are written for a recommender, got {found}; {way_out}")
+        got, way_out = "an Index", "pass the model that made it; write_lists searches exactly"
+    raise SettingError(f"write_lists expects a recommender, got {got}; {way_out}")
 
 
 def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
-    """A filter for all contexts as a list; what is no list is refused by whoever takes it."""
+    """Return a filter for all contexts as a list; `_filters` raises an error for anything else."""
     if given is None or isinstance(given, str | bytes | int | dict) or is_frame(given):
         return given  # type: ignore[return-value]
-    listed = as_list(given, f"a list of item ids as {name}")
-    if any(isinstance(one, Iterable) and not isinstance(one, str | bytes) for one in listed):
-        raise SettingError(f"{name} holds lists; expected one list of item ids for all contexts")
-    return listed
+    ids = as_list(given, f"a list of item ids as {name}")
+    if any(isinstance(id_, Iterable) and not isinstance(id_, str | bytes) for id_ in ids):
+        raise SettingError(f"{name} contains lists; expected one list of item ids for all contexts")
+    return ids
 
 
-def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown: Unknown) -> tuple[Whom, list[Id]]:
-    """For whom lists are wanted, each once, and who was skipped: codes, or ids where some of them were never seen.
+def _select_contexts(
+    model: Recommender | Composed, contexts: Iterable[Id] | None, unknown: Unknown
+) -> tuple[Selected, list[Id]]:
+    """Return the distinct contexts to write lists for, and the skipped ids.
 
-    Not by `_queries`, which would take the histories of all at once.
+    Contexts are codes, or ids if some are unseen combinations. `_queries` is not used for all of them at once, because
+    it would copy all histories.
     """
     vocabulary = model.contexts_
     if model._composes:
@@ -286,8 +290,8 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
         given = as_list(as_rows(contexts, vocabulary, "contexts"), "a list of contexts")
     mark = model._composes or unknown == "skip"
     codes, skipped = vocabulary.encode(given, unknown="mark" if mark else "raise", what="context"), []
-    strange = codes < 0
-    if strange.any():
+    new = codes < 0
+    if new.any():
         ids = as_list(as_rows(given, vocabulary, "contexts"), "a list of contexts")
         if model._composes:
             answered: list[Id] = []
@@ -297,36 +301,36 @@ def _whom(model: Recommender | Composed, contexts: Iterable[Id] | None, unknown:
                 answered += queries.labels.ids()
                 skipped += queries.skipped
             return list(dict.fromkeys(answered)), skipped
-        skipped = [ids[k] for k in np.flatnonzero(strange)]
-    _, first = np.unique(codes[~strange], return_index=True)
-    return codes[~strange][np.sort(first)], skipped
+        skipped = [ids[k] for k in np.flatnonzero(new)]
+    _, first = np.unique(codes[~new], return_index=True)
+    return codes[~new][np.sort(first)], skipped
 
 
 def _refuse_empty_cells(labels: QueryLabels) -> None:
-    """Refuse contexts of which a part has another type than its column, which would stand in the file as nothing."""
+    """Refuse contexts with a part of another type than its column; the file would have null there."""
     frame = labels.frame()
     for column in frame.get_columns():
         if column.null_count():
             first = labels.ids()[int(column.is_null().arg_max() or 0)]
             raise DataError(
-                f"context {first!r:.200}: its {column.name!r} is not of type {column.dtype}, as the file's column "
-                "of that name must be; correct it, or pass unknown='skip' to leave it out"
+                f"context {first!r:.200}: {column.name!r} is not of type {column.dtype}, the type of that column in "
+                "the file; correct it, or pass unknown='skip' to drop it"
             )
 
 
-def _digest_of_contexts(whom: Whom) -> str:
-    if isinstance(whom, np.ndarray):
-        return digest(whom)
-    return hashlib.sha256(json.dumps(whom, default=str).encode()).hexdigest()
+def _digest_of_contexts(selected: Selected) -> str:
+    if isinstance(selected, np.ndarray):
+        return digest(selected)
+    return hashlib.sha256(json.dumps(selected, default=str).encode()).hexdigest()
 
 
 def _digest_of_model(model: Recommender | Composed) -> str:
-    """A sha256 of everything that makes the model; code of the user's own by its name."""
+    """Return a sha256 of the whole model, with the user's own code by name only."""
     stored = model._stored()
-    said = [stored.settings, stored.extra, model._code() if isinstance(model, Composed) else []]
-    found = hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
+    facts = [stored.settings, stored.extra, model._code() if isinstance(model, Composed) else []]
+    sha = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, array in sorted(stored.arrays.items()):
-        found.update(f"{name} {digest(array)}".encode())
+        sha.update(f"{name} {digest(array)}".encode())
     for name, frame in sorted(stored.tables.items()):
-        found.update(f"{name} {hashlib.sha256(table_files.encode(frame)).hexdigest()}".encode())
-    return found.hexdigest()
+        sha.update(f"{name} {hashlib.sha256(table_files.encode(frame)).hexdigest()}".encode())
+    return sha.hexdigest()

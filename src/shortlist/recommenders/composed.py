@@ -1,4 +1,4 @@
-"""What is made of recommenders, and is asked as they are."""
+"""Base class of models that combine several recommenders and answer like one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Composed(ABC):
     """Several recommenders that answer as one. Ids, queries and filters are those of the first.
 
     Attributes:
-        first: the one that finds, fitted.
-        candidates: how many items it is asked for.
+        first: the fitted recommender that finds the candidates.
+        candidates: number of candidates per query.
     """
 
     first: Recommender
@@ -28,12 +28,12 @@ class Composed(ABC):
 
     @property
     def contexts_(self) -> Vocabulary:
-        """The contexts that stage one knows."""
+        """The contexts that the first stage knows."""
         return self.first.contexts_
 
     @property
     def items_(self) -> Vocabulary:
-        """The items that stage one knows."""
+        """The items that the first stage knows."""
         return self.first.items_
 
     @property
@@ -42,7 +42,7 @@ class Composed(ABC):
 
     @abstractmethod
     def _require_fit(self) -> None:
-        """Refuse to answer before it has been fitted."""
+        """Raise NotFittedError before `fit`."""
 
     @abstractmethod
     def _answer(
@@ -54,12 +54,12 @@ class Composed(ABC):
         memory: int | str | None,
         threads: int | None,
     ) -> Recommendations:
-        """The n best items for queries of `first`."""
+        """Return the n best items for queries of `first`."""
 
     @abstractmethod
     def _stored(self) -> StoredModel:
-        """All of it taken apart into what can be written down."""
+        """Return the model as settings, arrays and tables."""
 
     @abstractmethod
     def _code(self) -> list[str]:
-        """The names of code of the user's own, which cannot."""
+        """Return the names of the user's own classes and functions, which cannot be stored."""

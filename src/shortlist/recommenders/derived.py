@@ -1,6 +1,6 @@
-"""Settings of the pointwise square loss that follow from the data, for `IALS` and `ICD`.
+"""Settings of the pointwise square loss that `IALS` and `ICD` derive from the data.
 
-`benchmarks/studies/defaults` is the study behind the constants; docs/benchmarks.md has its table.
+The constants come from the study in `benchmarks/studies/defaults`; docs/benchmarks.md has its table.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from shortlist.objectives.weighting import strengths
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 
 DIM = 256
-UNOBSERVED = 10.0  # what all pairs weigh beside the observed ones, in multiples of these
-RIDGE = 0.007  # λ where an item has as many pairs as the next line says, and all items have equally many
+UNOBSERVED = 10.0  # total weight of all pairs of C × I, as a multiple of the total weight of the observed pairs
+RIDGE = 0.007  # λ if every item has exactly USUAL_PAIRS pairs
 USUAL_PAIRS = 30.0
-BY_PAIRS = -0.2  # the more pairs an item has, the less regularization it needs
-BY_EVENNESS = -0.3  # and the more evenly pairs are spread over the items
-STUDIED = 0.004, 0.016  # the study has no other λ
+BY_PAIRS = -0.2  # less regularization the more pairs items have
+BY_EVENNESS = -0.3  # less regularization the more evenly pairs are spread over the items
+STUDIED = 0.004, 0.016  # the range of λ in the study
 
 
 def square_loss_settings(model: PointwiseFactorization, interactions: Interactions) -> dict[str, Any]:
-    """Return d, λ and α₀ for this data; what the model sets is taken as it is.
+    """Return d, λ and α₀ for this data, given the settings that the model does set.
 
         α₀ = 10·ᾱ·|S| / (|C||I|),   λ = 0.007·(n̄ / 30)^−0.2·e^−0.3, between 0.004 and 0.016
 
-    with ᾱ the mean weight of an observed pair, n̄ = |S| / |I| the mean number of an item's pairs, and e = n̄² / mean(n²)
-    how evenly they are spread over the items: 1 where all have equally many, 1/|I| where one has them all. All pairs of
-    C × I together weigh ten times as much as the observed ones, whatever the size of the catalogue and the length of
-    the histories.
+    Here ᾱ is the mean weight of an observed pair, n̄ = |S| / |I| the mean number of pairs per item, and
+    e = n̄² / mean(n²) the evenness of the items: 1 if all items have equally many pairs, 1/|I| if one item has them all.
+    All pairs of C × I together weigh ten times as much as the observed pairs, whatever the size of the catalogue and
+    the length of the histories.
 
-    Where the model sets a larger α₀ than that, λ is less by as much: otherwise the embeddings vanish, as the system of
-    a context has λ·(|I_c| + α₀|I|) on its diagonal. At ν other than 1, λ is multiplied by (|S| / |C| + α₀|I|)^(1−ν), so
-    that the mean context has the same at every ν.
+    If the model sets a larger α₀, λ is divided by the same factor: the system of a context has λ·(|I_c| + α₀|I|) on its
+    diagonal, and the embeddings would vanish otherwise. If ν is not 1, λ is multiplied by (|S| / |C| + α₀|I|)^(1−ν), so
+    that the regularization of the mean context is the same for every ν.
     """
     rows = interactions.by_context
     n_contexts, n_items = max(rows.n_rows, 1), max(interactions.n_items, 1)
@@ -54,7 +54,7 @@ def square_loss_settings(model: PointwiseFactorization, interactions: Interactio
 
 
 def _usual_ridge(counts: npt.NDArray[np.int64]) -> float:
-    """Return λ at ν = 1 for items that have so many pairs."""
+    """Return λ for ν = 1, from the number of pairs of each item."""
     mean, square = float(np.mean(counts)), float(np.mean(np.square(counts, dtype=np.float64)))
     if not mean:
         return RIDGE
@@ -63,9 +63,9 @@ def _usual_ridge(counts: npt.NDArray[np.int64]) -> float:
 
 
 def effective_rank(embeddings: npt.NDArray[np.float32]) -> float:
-    """Return how many directions the embeddings have, each counted by its share of the squares: tr(G)² / ‖G‖².
+    """Return the effective number of dimensions that the embeddings use: tr(G)² / ‖G‖² for the Gramian G.
 
-    G is computed on one thread: other threads of BLAS would go on spinning for a tenth of a second.
+    G is computed on one thread, because other BLAS threads would keep spinning for a tenth of a second afterwards.
 
     >>> effective_rank(np.eye(3, dtype=np.float32)), effective_rank(np.ones((5, 3), np.float32))
     (3.0, 1.0)
@@ -77,5 +77,5 @@ def effective_rank(embeddings: npt.NDArray[np.float32]) -> float:
 
 
 def _short(value: float) -> float:
-    """Return a number with three digits: no more of them mean anything."""
+    """Round to three significant digits; more would suggest a precision that the rule does not have."""
     return float(f"{value:.3g}")

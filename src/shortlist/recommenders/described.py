@@ -1,4 +1,4 @@
-"""Recommenders that know features: of the catalogue's items, of contexts, and of such as nobody has seen yet."""
+"""Base class of recommenders that learn from features of contexts and items, and so also score cold ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIDES = ("context", "item")
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class DescribedMultilinear(MultilinearModel):
-    """Features of contexts and items. Who has no events is not learnt from, and is scored by what its features say."""
+    """A multilinear model with features of contexts and items; ids without events are scored by their features."""
 
     _described: ClassVar[bool] = True
 
@@ -65,8 +65,8 @@ class DescribedMultilinear(MultilinearModel):
         from shortlist.recommenders.checkpoint import digest
 
         return {
-            f"the features of {side}s": None if (one := getattr(self, f"{side}_features_")) is None
-            else digest(one.vocabulary, one.rows)
+            f"the features of {side}s": None if (features := getattr(self, f"{side}_features_")) is None
+            else digest(features.vocabulary, features.rows)
             for side in _SIDES
         }  # fmt: skip
 
@@ -81,45 +81,54 @@ class DescribedMultilinear(MultilinearModel):
         progress: bool | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Learn from more events, as for other factorizations; the model keeps its features.
+        """Learn from new events, as `Factorization.partial_fit` does; the model keeps its features.
 
-        `context_features` and `item_features` are of such ids as have come since; they have the fields of the old ones,
-        as `features.encode(…)` makes them.
+        Args:
+            interactions: the new events.
+            epochs: number of epochs.
+            context_features: features of new contexts, with the same fields as the old features; make them with
+                `model.context_features_.encode(…)`.
+            item_features: features of new items; make them with `model.item_features_.encode(…)`.
+            callbacks: functions to call after each epoch, as in `fit`.
+            progress: show a progress bar, as in `fit`.
+            threads: number of threads, as in `fit`.
         """
         self._require_fit()
         self._check_events(interactions, "partial_fit")
-        for one in unused_weights(self, interactions):
-            warnings.warn(one, ShortlistWarning, stacklevel=2)
+        for message in unused_weights(self, interactions):
+            warnings.warn(message, ShortlistWarning, stacklevel=2)
         options = FitOptions(
             start=self,
             epochs=epochs,
-            context_features=self._more("context", context_features),
-            item_features=self._more("item", item_features),
+            context_features=self._with_new("context", context_features),
+            item_features=self._with_new("item", item_features),
         )
         return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
-    def _more(self, side: str, new: Features | None) -> Features | None:
-        """The features of a side and such of new ids."""
+    def _with_new(self, side: str, new: Features | None) -> Features | None:
+        """Return the features of a side, with those of new ids appended."""
         known: Features | None = getattr(self, f"{side}_features_")
         if new is None:
             return known
         if not isinstance(new, Features):
             raise SettingError(
-                f"the features of {side}s are of type {type(new).__name__}; expected Features, as "
-                f"model.{side}_features_.encode(…) makes them"
+                f"the features of {side}s are of type {type(new).__name__}; expected Features, made with "
+                f"model.{side}_features_.encode(…)"
             )
         if known is None:
-            raise SettingError(f"this {type(self).__name__} was fitted without features of {side}s; fit it with them")
+            raise SettingError(
+                f"this {type(self).__name__} was fitted without features of {side}s; pass {side}_features= to fit"
+            )
         return known.append(new)
 
-    # --- newcomers ---------------------------------------------------------------------------------------------------
+    # --- cold items and contexts --------------------------------------------------------------------------------------
 
     def add_items(self, features: Features) -> Self:
-        """Take new items into the catalogue, from their features alone; nothing is learnt, and it takes no time.
+        """Add new items to the catalogue from their features alone, without training.
 
         Args:
-            features: of items that are not known yet, with the fields of those that the model was fitted with:
-                `model.item_features_.encode(frame)` makes them.
+            features: features of items that have no events yet, with the fields that the model was fitted with; make
+                them with `model.item_features_.encode(frame)`.
 
         >>> import shortlist as sl
         >>> shop = sl.datasets.load("online-retail")
@@ -133,25 +142,25 @@ class DescribedMultilinear(MultilinearModel):
         return self._add("item", features)
 
     def add_contexts(self, features: Features) -> Self:
-        """Make new contexts known, from their features alone, as `add_items` does for items."""
+        """Add new contexts from their features alone, without training; see `add_items`."""
         return self._add("context", features)
 
     def _add(self, side: str, features: Features) -> Self:
         self._require_fit()
-        merged = self._more(side, features)
+        merged = self._with_new(side, features)
         assert merged is not None
         vocabulary: Vocabulary = self.contexts_ if side == "context" else self.items_
         counts = self.seen_.lengths if side == "context" else self.popularity_
-        ours, theirs = comparable(
+        given_ids, model_ids = comparable(
             features.vocabulary.frame, vocabulary.frame, "the model", by_spelling=features._from_text
         )
-        codes = Vocabulary(theirs).encode(ours, unknown="mark")
+        codes = Vocabulary(model_ids).encode(given_ids, unknown="mark")
         known = codes[codes >= 0][counts[codes[codes >= 0]] > 0]
         if len(known):
-            one = vocabulary.ids(known[:1])[0]
+            example = vocabulary.ids(known[:1])[0]
             raise DataError(
-                f"{len(known):,} of the {len(features):,} {side}s have events already, such as {one!r}: what the "
-                "model thinks of them is learnt; leave them out"
+                f"{len(known):,} of the {len(features):,} {side}s have events already, such as {example!r}, so the "
+                "model has learned them; drop them"
             )
         longer = _extended(vocabulary, merged, side)
         more = len(longer) - len(vocabulary)
@@ -194,7 +203,7 @@ class DescribedMultilinear(MultilinearModel):
 
 
 def _with_described(interactions: Interactions, features: Features | None, side: str) -> Interactions:
-    """The same events, with those known that have features and no events."""
+    """Return the same events, with vocabularies that include ids with features but no events."""
     if features is None:
         return interactions
     vocabulary = interactions.contexts if side == "context" else interactions.items
@@ -206,25 +215,25 @@ def _with_described(interactions: Interactions, features: Features | None, side:
 
 
 def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabulary:
-    """The ids, and those that only features have."""
+    """Return the vocabulary extended by ids that only the features have."""
     names = features.vocabulary.names
     if len(names) < len(vocabulary.names):
-        return vocabulary  # features of parts of contexts
+        return vocabulary  # features of a part of contexts
     cold = features.align(vocabulary).cold.vocabulary.frame
     if not cold.height:
         return vocabulary
     try:
         types = vocabulary.frame.dtypes
-        return vocabulary.extend(pl.DataFrame([one.cast(dtype) for one, dtype in zip(cold.get_columns(), types)]))
+        return vocabulary.extend(pl.DataFrame([column.cast(dtype) for column, dtype in zip(cold.get_columns(), types)]))
     except (pl.exceptions.PolarsError, DataError) as error:
         why = str(error).partition("\n")[0]
-        raise DataError(f"ids of the features of {side}s are not like those of the events: {why}") from None
+        raise DataError(f"ids of the {side} features do not match the ids of the events: {why}") from None
 
 
 def described(features: Features | None, frame: pl.DataFrame) -> SparseRows | None:
-    """The features' rows of these ids, all fields missing where there are none.
+    """Return the feature rows of these ids; ids without features get rows with all fields missing.
 
-    Features of a part of an id are taken by the names of its columns.
+    Features of a part of the ids are matched by the names of their columns.
     """
     if features is None:
         return None
@@ -232,7 +241,7 @@ def described(features: Features | None, frame: pl.DataFrame) -> SparseRows | No
     if len(names) < frame.width:
         if missing := [name for name in names if name not in frame.columns]:
             raise DataError(
-                f"the features are by {', '.join(names)}, and contexts have no {missing[0]!r}; they have "
+                f"the features are for {', '.join(names)}, but contexts have no column {missing[0]!r}; they have "
                 f"{', '.join(frame.columns)}"
             )
         frame = frame[list(names)]

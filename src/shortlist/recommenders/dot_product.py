@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import memory_bytes, one_of, whole
+from shortlist._checks import integer, memory_bytes, one_of
 from shortlist._phrases import count
 from shortlist._threads import blas_threads
 from shortlist.data.id_lists import as_list
@@ -18,7 +18,7 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError, StorageError
 from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
-from shortlist.recommenders.given import as_floats, refuse_frame, rows_of_lists
+from shortlist.recommenders.given import SKIP, as_floats, refuse_frame, rows_of_lists
 from shortlist.recommenders.recommendations import QueryLabels, Recommendations
 from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.scoring import DotProductScorer
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from shortlist.recommenders.index import Index
 
 Confidence: TypeAlias = Sequence[Mapping[Id, float]]
-_MOST = 1e30  # of an embedding's numbers, so that scores are finite
+_MOST = 1e30  # largest allowed number in a folded-in embedding, so that scores are finite
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class DotProduct(Recommender):
-    """ŷ(i|c) = ⟨φ(c), ψ(i)⟩: `context_embeddings_` (contexts × d) and `item_embeddings_` (items × d), by code."""
+    """Base class of recommenders with embeddings: ŷ(i|c) = ⟨φ(c), ψ(i)⟩.
+
+    `context_embeddings_` is contexts × d and `item_embeddings_` is items × d, in the order of `contexts_` and `items_`.
+    """
 
     _arrays: ClassVar[tuple[str, ...]] = ("context_embeddings_", "item_embeddings_")
 
@@ -41,37 +44,38 @@ class DotProduct(Recommender):
 
     @property
     def _latent(self) -> int:
-        """How many of the columns are coordinates of the embeddings; behind them there may be biases."""
+        """The number of columns without the biases, which come last."""
         return int(self.item_embeddings_.shape[1])
 
-    # --- who was not there in training -------------------------------------------------------------------------------
+    # --- new contexts and items ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """Embeddings of contexts with these histories, the items being as they are: see `fold_in`.
+        """Return embeddings of contexts with these histories, with the items fixed; see `fold_in`.
 
-        Every row by itself, so that it does not depend on the others or on the threads; zero where it is empty. What
-        `histories.confidence` says counts.
+        A row must not depend on the other rows or on the threads, must be zero for an empty history, and must respect
+        `histories.confidence`.
         """
 
     def _folded(self, histories: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """`_fold_in`, or an error where the weights of a history are too large for its row to be finite."""
+        """Call `_fold_in`; raise DataError if the weights of a history make its row overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._fold_in(histories, threads)
-        return self._moderate(found, histories, "history {}")
+            embeddings = self._fold_in(histories, threads)
+        return self._require_finite(embeddings, histories, "history {}")
 
-    def _moderate(self, found: npt.NDArray[np.float32], rows: SparseRows, name: str) -> npt.NDArray[np.float32]:
-        """What was found for these rows, unless it has numbers from which no scores can be made."""
-        fine = np.abs(found).max(axis=1, initial=0) < _MOST
-        if fine.all():
-            return found
-        k, rate = int(np.argmin(fine)), getattr(self, "learning_rate", None)
+    def _require_finite(
+        self, embeddings: npt.NDArray[np.float32], rows: SparseRows, name: str
+    ) -> npt.NDArray[np.float32]:
+        """Return the embeddings of these rows; raise DataError if one is too large for finite scores."""
+        finite = np.abs(embeddings).max(axis=1, initial=0) < _MOST
+        if finite.all():
+            return embeddings
+        k, rate = int(np.argmin(finite)), getattr(self, "learning_rate", None)
         values = rows.take(np.array([k])).values
-        most = 1.0 if values is None else float(values.max())
+        largest = 1.0 if values is None else float(values.max())
         raise DataError(
-            f"{name.format(k)} folds in to numbers that are not finite, or nearly so: its weights, up to {most:.3g}, "
-            f"are too large{'' if rate is None else f' for learning_rate={rate:g}'}; take smaller weights, or "
-            "weighting='log'"
+            f"the embedding of {name.format(k)} would overflow: its weights, up to {largest:.3g}, are too large"
+            f"{'' if rate is None else f' for learning_rate={rate:g}'}; use smaller weights or weighting='log'"
         )
 
     def fold_in(
@@ -82,36 +86,41 @@ class DotProduct(Recommender):
         unknown: Unknown = "raise",
         threads: int | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Embeddings of contexts that need not have been in the training data, from their histories (section 6.3).
+        """Compute embeddings from histories, for users who need not be in the training data (section 6.3).
 
-        The context's part of the loss that the model was fitted with is minimised, the items being as they are. Under a
-        square loss that is exact: over all pairs (`IALS` and its like) a context of the training data gets the row that
-        `fit` ended with, and with sampled negatives (`SquareMF`) the minimum of the mean over all draws. `SoftmaxMF`
-        stops near the minimum. Other models that learn from sampled negatives take `fold_in_epochs` passes with falling
-        steps, which end some way from it. (Who had which features, or which parts a context has beside the first, a
-        history does not say: where there are such, a training context's row is not that of its history.) For every
-        model:
+        It minimises the context's part of the training loss with the item embeddings fixed. How close it gets depends
+        on the loss:
 
-        * The answer is float32, contexts × d, a row a history; rows of an empty history are zero, and zero scores mean
-          the popular items.
-        * A row depends on the items of its history and their weights: not on their order, the other histories, the
-          threads, or when it is asked for. Repeated items add up.
-        * Weights count as in training: not at all with `weighting="binary"`. Those so large that a row would not be
-          finite are refused.
-        * Items that are known by their features only, as `add_items` makes them, count as had, with the embedding that
-          their features give them; nobody is taken to have passed them over.
+        * Square losses are solved exactly. If the loss is over all pairs, as in `IALS`, a training context gets the
+          same row that `fit` gave it. With sampled negatives (`SquareMF`), the row minimises the expected loss.
+        * `SoftmaxMF` stops near the minimum.
+        * Other models with sampled negatives take `fold_in_epochs` passes with decreasing steps and end some way from
+          the minimum.
+
+        For every model:
+
+        * The result is float32, contexts × d, one row per history. An empty history gives a row of zeros, and zero
+          scores mean the popular items.
+        * A row depends only on the items of its history and their weights, not on their order, the other histories or
+          the number of threads. Weights of repeated items add up.
+        * Weights count as in training: with `weighting="binary"` they are ignored. Weights so large that a row would
+          overflow are refused.
+        * A history has no context features, and no parts of a context except the first. For models that use these, the
+          row for a training context's history differs from the row that `fit` gave it.
+        * Items known only by their features, such as those of `add_items`, count as observed, with the embedding that
+          their features give them. They never count as unobserved.
 
         Args:
-            history: one history per context: item ids, {id: weight}, or `Interactions`.
-            confidence: for each history {item: a number from 0 to 1}, which part of it is left, 1 where it is not
-                named. A pair of confidence g is g parts observed and 1 − g parts unobserved: it counts g times its α,
-                whatever the `weighting`, and g wherever the loss counts a context's pairs (λ_c, ω_c); with
-                `convention="total"` it has 1 − g times the weight of an unobserved pair beside that. 0 is as if the
-                item were not in the history, and an item fades to that: under square losses and the softmax to the same
-                row, where negatives are sampled to one that differs by what was drawn, which depends on all items that
-                are named. `UserState` lets events fade by it.
-            unknown: items that are not known `"raise"` an error, or are passed over (`"skip"`).
-            threads: how many to use; all CPUs by default.
+            history: one history per context, each a list of item ids or {id: weight}; or `Interactions`.
+            confidence: for each history {item: confidence}, with a confidence from 0 to 1; items that are not named
+                have 1. A pair with confidence g counts as observed with fraction g and as unobserved with fraction
+                1 − g: its α is multiplied by g, whatever the `weighting`, and it counts g where the loss counts a
+                context's pairs (λ_c, ω_c). With `convention="total"` it also gets 1 − g times the weight of an
+                unobserved pair. Confidence 0 is the same as dropping the item. For models with sampled negatives this
+                is only approximately true, because the draws depend on all named items. `UserState` uses confidences to
+                let events fade.
+            unknown: what to do with unknown items: `"raise"` an error, or `"skip"` them.
+            threads: number of threads; all CPUs by default.
 
         >>> import shortlist as sl
         >>> events = sl.datasets.load("online-retail").interactions
@@ -126,32 +135,32 @@ class DotProduct(Recommender):
             return self._folded(rows, threads)
 
     def _with_confidence(self, rows: SparseRows, confidence: Confidence, unknown: Unknown) -> SparseRows:
-        """The rows with these confidences, and without what has none."""
+        """Return the rows with these confidences, without items of confidence 0."""
         expected = "one {item: confidence} per history"
         if isinstance(confidence, str | bytes | Mapping):
             raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}")
-        listed = as_list(confidence, f"{expected} as confidence")
-        if len(listed) != rows.n_rows:
+        entries = as_list(confidence, f"{expected} as confidence")
+        if len(entries) != rows.n_rows:
             raise SettingError(
-                f"confidence has {count(len(listed), 'entry', 'entries')} for "
+                f"confidence has {count(len(entries), 'entry', 'entries')} for "
                 f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}"
             )
-        found = np.ones(len(rows), np.float32)
-        for r, one in enumerate(listed):
-            if not isinstance(one, Mapping):
-                raise SettingError(f"confidence {r} is {one!r:.80}; expected {{item: a number from 0 to 1}}")
-            codes = self.items_.encode(list(one), unknown="mark" if unknown == "skip" else "raise", what="item")
-            values = as_floats(one)
+        fractions = np.ones(len(rows), np.float32)
+        for r, of_items in enumerate(entries):
+            if not isinstance(of_items, Mapping):
+                raise SettingError(f"confidence {r} is {of_items!r:.80}; expected {{item: a number from 0 to 1}}")
+            codes = self.items_.encode(list(of_items), unknown="mark" if unknown == "skip" else "raise", what="item")
+            values = as_floats(of_items)
             if not ((values >= 0) & (values <= 1)).all():
-                raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(one)!r:.200}")
+                raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(of_items)!r:.200}")
             row = rows.row(r)
             at = np.minimum(np.searchsorted(row, codes), max(0, len(row) - 1))
-            there = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
-            if not (there | (codes < 0)).all():
-                stray = list(one)[int(np.argmin(there | (codes < 0)))]
-                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history; leave it out")
-            found[rows.indptr[r] + at[there]] = values[there]
-        return replace(rows, confidence=found).settled()
+            in_row = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
+            if not (in_row | (codes < 0)).all():
+                stray = list(of_items)[int(np.argmin(in_row | (codes < 0)))]
+                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history; drop it")
+            fractions[rows.indptr[r] + at[in_row]] = values[in_row]
+        return replace(rows, confidence=fractions).settled()
 
     def fold_in_items(
         self,
@@ -160,35 +169,35 @@ class DotProduct(Recommender):
         unknown: Unknown = "raise",
         threads: int | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Embeddings of items that need not have been in the training data, from the contexts that had them.
+        """Compute embeddings of items from the contexts that had them; the items need not be in the training data.
 
-        The item's part of the loss is minimised, the contexts being as they are, exactly: ⟨φ(c), ψ⟩ is the score that
-        context c would give such an item. An item that nobody had is zero. Models that learn from sampled negatives
-        refuse: what an item loses as a negative depends on how often it is drawn, and one that is not there never is;
-        their `partial_fit` learns new items, as that of the others does.
+        It minimises the item's part of the training loss exactly, with the context embeddings fixed: ⟨φ(c), ψ⟩ is the
+        score that context c would give the item. An item without contexts gets zeros.
+
+        Models that learn from sampled negatives refuse: an item's loss as a negative depends on how often it is drawn,
+        and a new item is never drawn. Use their `partial_fit` to learn new items.
 
         Args:
             contexts: for each item the ids of its contexts, or {id: weight}.
-            unknown: contexts that are not known `"raise"` an error, or are passed over (`"skip"`).
-            threads: how many to use; all CPUs by default.
+            unknown: what to do with unknown contexts: `"raise"` an error, or `"skip"` them.
+            threads: number of threads; all CPUs by default.
         """
         self._require_fit()
         one_of("unknown", unknown, ("raise", "skip"))
         expected = "a list with the contexts of each item"
-        refuse_frame("contexts", contexts, "the context ids of each item, in a list of their own")
+        refuse_frame("contexts", contexts, "one list of context ids per item")
         if isinstance(contexts, str | bytes | Mapping):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
-        way_out = "pass unknown='skip' to leave them out"
-        listed = as_list(contexts, expected)
-        rows = rows_of_lists(listed, self.contexts_, unknown, "contexts of item {}", "context", way_out)
+        lists = as_list(contexts, expected)
+        rows = rows_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP)
         with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"):
-            return self._moderate(self._fold_in_items(rows, threads), rows, "item {}")
+            return self._require_finite(self._fold_in_items(rows, threads), rows, "item {}")
 
     @abstractmethod
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """Embeddings of items that these contexts had, the contexts being as they are: see `fold_in_items`.
+        """Return embeddings of items that these contexts had, with the contexts fixed; see `fold_in_items`.
 
-        Or a `SettingError`, where the loss does not say what would become of an item that was not there.
+        Raise `SettingError` if the loss does not define this.
         """
 
     def _recommend_from(
@@ -205,9 +214,9 @@ class DotProduct(Recommender):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """`recommend` for contexts of which the embeddings are known, and what they have had; by an index, if any."""
-        n = whole("n", n)
-        memory_bytes(memory)  # whether it is one, also where an index has no use for it
+        """Recommend for given embeddings and histories, with an index if there is one."""
+        n = integer("n", n)
+        memory_bytes(memory)  # refuse a wrong value even if an index ignores it
         if slate is not None:
             check_slate(slate)
         labels = QueryLabels(None, np.arange(len(embeddings), dtype=np.int32))
@@ -232,22 +241,25 @@ class DotProduct(Recommender):
         threads: int | None = None,
         **settings: Any,
     ) -> Index:
-        """An index over the items, for catalogues in which scoring every item takes too long.
+        """Build an index over the items, for catalogues so large that scoring every item takes too long.
 
-        What it finds and how fast is measured on contexts of the model, beside exact search, when it is made: the
-        answer's `measured` and `why` say it, and its `repr` shows it.
+        The recall and speed of the index are measured when it is built, against exact search on contexts of the model.
+        The attributes `measured` and `why` of the result tell what was measured and why these settings were chosen; its
+        `repr` shows both.
 
         Args:
-            kind: "exact"; "quantized", lists and codes of our own; "ivf-flat", "ivf-pq" or "hnsw" of faiss (extra
-                `ann`); or "auto": exact for small catalogues, else the fastest that reaches `target_recall`.
-            target_recall: the share of the exact best n to be found; search settings that are not given are chosen as
-                the fastest that reach it.
-            n: how many items the recall is about.
-            seed: of the samples that lists and codes are learnt from, and of the contexts that are measured.
-            progress: tell what is being done, and what was measured; by default where standard error is a terminal.
-            threads: how many to use; all CPUs by default.
-            **settings: of the kind: `precision` for "exact"; `lists`, `probes`, `refine` for "quantized" and "ivf-pq";
-                `lists`, `probes` for "ivf-flat"; `M`, `ef_construction`, `ef_search` for "hnsw"; `space` for faiss's.
+            kind: "exact"; "quantized", Shortlist's own approximate index; "ivf-flat", "ivf-pq" or "hnsw" of faiss
+                (extra `ann`); or "auto": exact for small catalogues, else the fastest kind that reaches
+                `target_recall`.
+            target_recall: the fraction of the exact top n that the index should find. Search settings that you omit
+                are set to the fastest that reach it.
+            n: length of the lists whose recall is measured.
+            seed: seed of the samples that the index is built from and measured on.
+            progress: show the current stage and the result; by default only if standard error is a terminal.
+            threads: number of threads; all CPUs by default.
+            **settings: settings of the kind: `precision` for "exact"; `lists`, `probes`, `refine` for "quantized" and
+                "ivf-pq"; `lists`, `probes` for "ivf-flat"; `M`, `ef_construction`, `ef_search` for "hnsw"; and `space`
+                for the kinds of faiss.
 
         >>> from shortlist import IALS, datasets
         >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)
@@ -267,9 +279,9 @@ class DotProduct(Recommender):
     def _scores(self, queries: Queries, codes: list[Codes]) -> list[npt.NDArray[np.float32]]:  # type: ignore[override]
         contexts = self._scorer(queries).contexts
         scores = []
-        for q, wanted in enumerate(codes):
-            # A product rounds by a row's place in the matrix: an item that is named twice is scored once.
-            distinct, place = np.unique(wanted, return_inverse=True)
+        for q, item_codes in enumerate(codes):
+            # Rounding depends on a row's place in the matrix, so a repeated item is scored only once.
+            distinct, place = np.unique(item_codes, return_inverse=True)
             scores.append((self.item_embeddings_[distinct] @ contexts[q])[place])
         return scores
 
@@ -278,7 +290,7 @@ class DotProduct(Recommender):
         return self.item_embeddings_[:, : self._latent]  # without biases
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
-        """Cosine of the items' embeddings; an item without any observation has none and is near to nothing."""
+        """Return a scorer of the cosine of item embeddings; an item without events has cosine 0 with all items."""
         latent = self._item_vectors
         norms = np.linalg.norm(latent, axis=1, keepdims=True)
         unit = latent / np.where(norms > 0, norms, 1)
@@ -296,5 +308,5 @@ class DotProduct(Recommender):
 
 
 def longest(vectors: npt.NDArray[np.float32]) -> float:
-    """The greatest Euclidean length of a row."""
+    """Return the largest Euclidean norm of a row."""
     return float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max()))

@@ -28,11 +28,11 @@ class EASE(Recommender):
 
     ŷ(i|c) = Σ_{j∈I_c} x_{cj}·B_{ji}, where B minimises ‖X − XB‖²_F + λ‖B‖²_F with diag(B) = 0.
 
-    In closed form B = I − P·diag(1/diag(P)) with P = (XᵀX + λI)⁻¹: one inverse of an items × items matrix, so it is for
-    catalogues up to some ten thousand items. A history, known or new, is answered directly, without folding in.
+    The closed form is B = I − P·diag(1/diag(P)) with P = (XᵀX + λI)⁻¹. It inverts an items × items matrix, so it is for
+    catalogues of up to some ten thousand items. New histories are scored directly, without folding in.
 
     Args:
-        regularization: λ, on the scale of how often items occur: try 30 to 3000.
+        regularization: λ, on the scale of how often items occur; try 30 to 3000.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
     """
 
@@ -47,7 +47,7 @@ class EASE(Recommender):
 
     @classmethod
     def space(cls) -> Space:
-        """λ, on the scale of how often items occur."""
+        """Return the search space: λ, on the scale of how often items occur."""
         return {"regularization": Real(1.0, 1e4, log=True)}
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
@@ -59,7 +59,7 @@ class EASE(Recommender):
         return HistoryScorer(rows, strengths(rows.values, self.weighting), self.item_weights_)
 
     def _similarity(self, codes: Codes) -> HistoryScorer:
-        """What one item alone says for the others: its row of B."""
+        """Return a scorer of how much each item alone adds to the scores of the others: its row of B."""
         rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         return HistoryScorer(rows, np.ones(1, np.float32), self.item_weights_)
 
@@ -72,7 +72,7 @@ class EASE(Recommender):
 
 
 def item_weights(rows: SparseRows, weighting: Weighting, regularization: float) -> npt.NDArray[np.float32]:
-    """B, computed in float64 in one items × items matrix by LAPACK's Cholesky inverse. Bound by its n³ flops."""
+    """Compute B in float64 in one items × items matrix, by LAPACK's Cholesky inverse in O(n³)."""
     import scipy.sparse as sp
     from scipy.linalg import lapack
 
@@ -84,12 +84,12 @@ def item_weights(rows: SparseRows, weighting: Weighting, regularization: float) 
     factor, info = lapack.dpotrf(G, lower=1, overwrite_a=1, clean=0)
     P, info2 = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info or info2:
-        raise DataError(f"XᵀX + {regularization:g}·I could not be inverted; raise regularization")
+        raise DataError(f"cannot invert XᵀX + {regularization:g}·I; raise regularization")
     return _weights_from_inverse(P)
 
 
 def _weights_from_inverse(P: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """B from the lower triangle of P, B_{ji} = −P_{ji}/P_{ii}, a block of rows at a time."""
+    """Compute B_{ji} = −P_{ji}/P_{ii} from the lower triangle of P, a block of rows at a time."""
     scale = -1 / np.diag(P)
     B: npt.NDArray[np.float32] = np.empty(P.shape, np.float32)
     size = 256
@@ -113,6 +113,6 @@ def _refuse_too_large(n_items: int) -> None:
     if need > memory:
         most = int((memory / 20) ** 0.5)
         raise DataError(
-            f"EASE on {n_items:,} items needs some {need / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}; "
-            f"it can do {most:,} items. IALS has no such limit"
+            f"EASE on {n_items:,} items needs about {need / 2**30:,.0f} GiB of memory, and this machine has "
+            f"{memory / 2**30:,.0f} GiB, enough for {most:,} items; use IALS, which has no such limit"
         )

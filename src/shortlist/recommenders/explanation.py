@@ -1,4 +1,4 @@
-"""What `explain` returns."""
+"""The result of `explain`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shortlist.data.vocabulary import Codes, Id, Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why an item has its score: what each item of the history adds to it, the most first.
+    """The contributions of history items to the score of an item, the largest first.
 
-    `ids` and `contributions` go together; with `rest`, which is what the items not listed add, the contributions sum
-    to `score` up to rounding.
+    `contributions[k]` belongs to `ids[k]`. The contributions and `rest`, which is the sum over the items that are not
+    listed, add up to `score` except for rounding.
     """
 
     item: Id
@@ -32,7 +32,7 @@ class Explanation:
         return self._items.ids(self._codes)
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each item of the history: the item and its `contribution`."""
+        """Return a frame with one row per item of the history: the item and its `contribution`."""
         column = self._items.take(self._codes).to_series()
         name = "contribution" if column.name != "contribution" else "contribution_"
         return pl.DataFrame([column, pl.Series(name, self.contributions)])
@@ -41,10 +41,10 @@ class Explanation:
         return len(self.contributions)
 
     def __repr__(self) -> str:
-        ids = [str(one) for one in self.ids]
+        ids = [str(id_) for id_ in self.ids]
         width = max(map(len, [*ids, "the rest"]), default=0)
-        lines = [f"{self._items.names[0]} {self.item} has the score {self.score:.4f}, of which"]
-        lines += [f"  {one:<{width}}  {value:+.4f}" for one, value in zip(ids, self.contributions)]
+        lines = [f"{self._items.names[0]} {self.item} has the score {self.score:.4f}, the sum of"]
+        lines += [f"  {id_:<{width}}  {value:+.4f}" for id_, value in zip(ids, self.contributions)]
         if self.rest:
             lines.append(f"  {'the rest':<{width}}  {self.rest:+.4f}")
-        return "\n".join(lines) if len(lines) > 1 else lines[0].replace(", of which", ": there is no history")
+        return "\n".join(lines) if len(lines) > 1 else lines[0].replace(", the sum of", ": the history is empty")

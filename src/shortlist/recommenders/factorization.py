@@ -1,4 +1,4 @@
-"""Factorizations that are learnt in epochs: start values, early stopping, checkpoints, more events."""
+"""Base class of factorizations learned in epochs: start values, early stopping, checkpoints, `partial_fit`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shortlist._checks import number, whole
+from shortlist._checks import integer, number
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split, among
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Factorization(DotProduct):
-    """A dot product learnt in epochs: a recommender adds these.
+    """Base class of dot-product models learned in epochs.
 
-    What depends on the data only, and is needed both in learning and in answering, is its *basis*.
+    `prepared` is what `_precompute` derives from the observed pairs; both learning and answering use it.
     """
 
     _in_epochs: ClassVar[bool] = True
-    _every: ClassVar[int] = 1  # epochs from one evaluation to the next
+    _every: ClassVar[int] = 1  # default number of epochs between evaluations
 
     dim: int = 64
     epochs: int = 16
@@ -42,27 +42,27 @@ class Factorization(DotProduct):
     seed: int = 0
 
     def _check(self) -> None:
-        whole("dim", self.dim)
-        whole("epochs", self.epochs)
-        whole("seed", self.seed, least=0)
+        integer("dim", self.dim)
+        integer("epochs", self.epochs)
+        integer("seed", self.seed, least=0)
         number("init_scale", self.init_scale, above=True)
 
     @property
     def _width(self) -> int:
-        """The columns of the embeddings."""
+        """The number of columns of the embeddings."""
         return int(self.dim)
 
     # --- what a factorization defines --------------------------------------------------------------------------------
 
     @abstractmethod
     def _precompute(self, by_context: SparseRows) -> Any:
-        """What follows from the observed pairs alone."""
+        """Derive what depends on the observed pairs alone."""
 
     @abstractmethod
     def _start(
         self, interactions: Interactions, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
-        """Embeddings to begin with, of contexts where they need any and of items: those of `start`, if any."""
+        """Return start values of contexts (None if not needed) and items, from the model `start` if there is one."""
 
     @abstractmethod
     def _loop(
@@ -74,32 +74,32 @@ class Factorization(DotProduct):
         threads: int | None,
         epochs: int,
     ) -> Loop:
-        """What runs the epochs, from these start values."""
+        """Return the loop that runs the epochs from these start values."""
 
     @abstractmethod
     def _set_items(self, items: Embeddings, prepared: Any) -> None:
-        """Take these items, and derive what folding in needs."""
+        """Set the item embeddings, and derive what folding in needs."""
 
     def _schedule_epochs(self, epochs: int) -> int | None:
-        """How many epochs there will be, where what an epoch does depends on it."""
+        """Return the number of epochs of the learning-rate schedule, or None if epochs do not depend on it."""
         return None
 
     def _shapes(self, interactions: Interactions) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of what is learnt of contexts, and of items."""
+        """Return the shapes of the contexts' and the items' parameters."""
         return (interactions.n_contexts, self._width), (interactions.n_items, self._width)
 
     def _checked_start(self, start: object) -> DotProduct:
-        """A model that this one can begin from."""
+        """Return `start` if this model can take start values from it; else raise SettingError."""
         return checked_start(start, self.dim)
 
     def _identity(self) -> dict[str, Any]:
-        """What else a checkpoint must agree with, by name."""
+        """Return further facts that a checkpoint must agree with, as {name: fact}."""
         return {}
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
-        epochs = whole("epochs", self.epochs if options.epochs is None else options.epochs)
+        epochs = integer("epochs", self.epochs if options.epochs is None else options.epochs)
         start = None if options.start is None else self._checked_start(options.start)
         prepared = self._precompute(interactions.by_context)
         stopping = None if options.validation is None else self._stopping(interactions, options, prepared, threads)
@@ -116,11 +116,11 @@ class Factorization(DotProduct):
                 saved.resume(loop, stopping)
             except ValueError as error:
                 raise checkpoint.unusable(error) from error
-        del saved  # its arrays are the loop's now
+        del saved  # the loop owns its arrays now
 
-        def keep(now: ResumePoint) -> None:
+        def keep(point: ResumePoint) -> None:
             if checkpoint is not None and checkpoint.due(options.checkpoint_share):
-                checkpoint.write(now, loop, stopping)
+                checkpoint.write(point, loop, stopping)
 
         training = run(
             loop,
@@ -138,26 +138,26 @@ class Factorization(DotProduct):
         self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
 
     def _every_of(self, options: FitOptions) -> int:
-        """Epochs from one evaluation to the next."""
+        """Return the number of epochs between evaluations."""
         return self._every if options.every is None else int(options.every)
 
     def _set_contexts(self, contexts: Embeddings) -> None:
-        """Take these contexts."""
+        """Set the context embeddings."""
         self.context_embeddings_ = contexts  # type: ignore[misc]
 
     def _stopping(
         self, interactions: Interactions, options: FitOptions, prepared: Any, threads: int | None
     ) -> EarlyStopping:
-        """Judges embeddings by the metric.
+        """Return early stopping by the validation metric.
 
-        Contexts that follow from the items, or are not in training, are folded in from their histories.
+        If the loop has no context embeddings, contexts are folded in from their histories.
         """
         from shortlist.evaluation.evaluate import validation_score
 
-        own = options.validation
-        assert own is not None
-        _refuse_leak(interactions, own)
-        folded = replace(own, fold_in=True)
+        split = options.validation
+        assert split is not None
+        _refuse_leak(interactions, split)
+        folded = replace(split, fold_in=True)
         model = copy.copy(self)
         model._remember(interactions)
 
@@ -166,7 +166,7 @@ class Factorization(DotProduct):
             if contexts is None:
                 return validation_score(model, folded, options.metric, threads)
             model._set_contexts(contexts)
-            return validation_score(model, own, options.metric, threads)
+            return validation_score(model, split, options.metric, threads)
 
         return EarlyStopping(measure, options.patience * self._every_of(options))
 
@@ -186,19 +186,19 @@ class Factorization(DotProduct):
             identity["the number of epochs, which the learning rate depends on,"] = schedule_epochs
         if options.start is not None:
             start = self._checked_start(options.start)
-            learnt = (start.context_embeddings_, start.item_embeddings_)
-            identity["the start"] = digest(start.contexts_, start.items_, *learnt)
+            embeddings = (start.context_embeddings_, start.item_embeddings_)
+            identity["the start"] = digest(start.contexts_, start.items_, *embeddings)
         if options.validation is not None:
             parts = [
                 part
-                for one in (options.validation.history, options.validation.truth)
-                for part in (one.contexts, one.items, one.by_context)
+                for events in (options.validation.history, options.validation.truth)
+                for part in (events.contexts, events.items, events.by_context)
             ]
             every = self._every_of(options)
-            if epochs % every:  # the last epoch is judged, which it would not be if there were more
+            if epochs % every:  # the last epoch is evaluated although it would not be in a longer fit
                 identity["the number of epochs, no multiple of `every`,"] = epochs
-            how = [options.metric, int(options.patience), every, options.validation.repeats]
-            identity["the validation"] = [*how, digest(*parts)]
+            settings = [options.metric, int(options.patience), every, options.validation.repeats]
+            identity["the validation"] = [*settings, digest(*parts)]
         return Checkpoint(options.checkpoint, type(self), self.settings(), identity)
 
     def partial_fit(
@@ -210,18 +210,18 @@ class Factorization(DotProduct):
         progress: bool | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Learn from more events: a few epochs, from the current embeddings, over the old pairs and the new ones.
+        """Learn from new events: run a few epochs from the current embeddings over the old and the new pairs.
 
-        Contexts and items that are new become known; weights of a pair that was there add up, unless the new events
-        say that the latest counts. The events' columns may have other names: the model keeps its own. A model that was
-        loaded can do it too.
+        New contexts and items become known. The weights of a repeated pair add up; if the new events were made with
+        `aggregate="latest"`, the new weight replaces the old one. Columns of the new events may have other names; the
+        model keeps its own. Loaded models can do this too.
 
         Args:
             interactions: the new events.
-            epochs: how many.
-            callbacks: as in `fit`, and likewise the others.
-            progress: show a progress bar.
-            threads: how many to use.
+            epochs: number of epochs.
+            callbacks: functions to call after each epoch, as in `fit`.
+            progress: show a progress bar, as in `fit`.
+            threads: number of threads, as in `fit`.
 
         >>> from shortlist import IALS, Interactions
         >>> model = IALS(dim=2, epochs=3).fit(Interactions.from_frame(
@@ -231,20 +231,20 @@ class Factorization(DotProduct):
         ['ann', 'bob', 'cy']
         """
         self._require_fit()
-        whole("epochs", epochs)
+        integer("epochs", epochs)
         self._check_events(interactions, "partial_fit")
-        for one in unused_weights(self, interactions):
-            warnings.warn(one, ShortlistWarning, stacklevel=2)
+        for message in unused_weights(self, interactions):
+            warnings.warn(message, ShortlistWarning, stacklevel=2)
         options = FitOptions(start=self, epochs=epochs)
         return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
 
 def _refuse_leak(interactions: Interactions, split: Split) -> None:
-    """Refuse to learn from what the validation asks for; a pair that its training part has too is a repeat, no leak."""
+    """Refuse to learn from held-out pairs of the validation split; pairs that its `train` repeats are no leak."""
     truth = split.truth
     leaked = int((among(truth, interactions) & ~among(truth, split.train)).sum())
     if leaked:
         raise DataError(
-            f"{leaked:,} of the {len(truth):,} pairs that the validation asks for are among the interactions to learn "
-            "from; call fit(split.train, validation=split)"
+            f"{leaked:,} of the {len(truth):,} held-out pairs of the validation split are among the interactions to "
+            "learn from; call fit(split.train, validation=split)"
         )

@@ -1,4 +1,4 @@
-"""Factorization machines: contexts and items by what is known of them."""
+"""Factorization machines: contexts and items represented by their ids and features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError
 from shortlist.recommenders.described import DescribedMultilinear, described
-from shortlist.recommenders.multilinear_model import Both, ModelLayout, by_ids, part_codes, parts_of
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, copy_by_id, part_codes, parts_of
 from shortlist.recommenders.square_factorization import SquareFactorization
 from shortlist.scoring.sides import FeatureSum, Side
 from shortlist.solvers.als import initial_embeddings
@@ -25,13 +25,13 @@ from shortlist.solvers.epochs import Embeddings
 
 
 class _Fields:
-    """One side of a factorization machine: a field for each part of an id, then those of its features.
+    """One side of a factorization machine: one field for each part of the ids, then the fields of the features.
 
     Args:
         vocabulary: all ids.
-        trained: the codes of those that are learnt from; others have no embedding of their own.
-        features: what is known of them.
-        ids: whether ids have embeddings beside features.
+        trained: codes of the ids with events; the others have no embedding of their own.
+        features: the features of the ids, if any.
+        ids: whether ids have embeddings in addition to the features.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class _Fields:
     ) -> None:
         self.features, self.ids, self.trained = features, ids, trained
         self.parts, codes = parts_of(vocabulary.take(trained))
-        self.first = codes[:, 0]  # of those that are learnt from, the first part of their ids
+        self.first = codes[:, 0]  # codes of the first part of the trained ids
         self.X = self.matrix(vocabulary.frame)
         used = self.parts if ids else []
-        ends = np.cumsum([0, *(len(one) for one in used)])
+        ends = np.cumsum([0, *(len(vocab) for vocab in used)])
         self.n_ids = int(ends[-1])
         self.spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
         if features is not None:
             self.spans += [
-                slice(self.n_ids + one.columns.start, self.n_ids + one.columns.stop) for one in features.fields
+                slice(self.n_ids + field.columns.start, self.n_ids + field.columns.stop) for field in features.fields
             ]
 
     def matrix(self, frame: pl.DataFrame) -> SparseRows:
-        """The entries of these ids: of every part that is known, and of the features."""
+        """Return the feature matrix of these ids: their known parts, then their features."""
         import scipy.sparse as sp
 
         blocks: list[Any] = []
@@ -70,16 +70,18 @@ class _Fields:
         values = joined.data.astype(np.float32)
         return SparseRows(joined.indptr.astype(np.int64), joined.indices.astype(np.int32), values, joined.shape[1])
 
-    def adopt(self, other: _Fields, theirs: Embeddings, own: Embeddings) -> None:
-        """Take what belongs to the same ids and features."""
-        # Embeddings may be shorter there; weights, the last column, belong to each other.
-        for mine, there in ((own[:, :-1], theirs[:, :-1]), (own[:, -1:], theirs[:, -1:])):
+    def adopt(self, other: _Fields, source: Embeddings, target: Embeddings) -> None:
+        """Copy the parameters of the same ids and features."""
+        # The other embeddings may be shorter; the last column, the weights w, is copied separately.
+        for to, values in ((target[:, :-1], source[:, :-1]), (target[:, -1:], source[:, -1:])):
             if self.ids and other.ids:
-                for ours, known, span, place in zip(self.parts, other.parts, self.spans, other.spans):
-                    by_ids(ours, known, there[place], mine[span])
-            names, known_names = (() if one.features is None else one.features.feature_names for one in (self, other))
-            if names and names == known_names:
-                mine[self.n_ids :, : there.shape[1]] = there[other.n_ids :]
+                for ids, other_ids, span, other_span in zip(self.parts, other.parts, self.spans, other.spans):
+                    copy_by_id(ids, other_ids, values[other_span], to[span])
+            names, other_names = (
+                () if side.features is None else side.features.feature_names for side in (self, other)
+            )
+            if names and names == other_names:
+                to[self.n_ids :, : values.shape[1]] = values[other.n_ids :]
 
 
 class _Machine(ModelLayout):
@@ -96,14 +98,14 @@ class _Machine(ModelLayout):
         items = np.zeros(self.items[0], np.float32)
         items[:, : self.dim] = initial_embeddings(len(items), self.dim, scale, seed)
         seen = self.of_items.X.take(self.of_items.trained).column_counts()
-        items[seen == 0] = 0  # nothing will ever be learnt of these
+        items[seen == 0] = 0  # never trained
         return [np.zeros(shape, np.float32) for shape in self.contexts], [items]
 
-    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, source: Both, target: Both) -> None:
         assert isinstance(other, _Machine)
-        self.of_contexts.adopt(other.of_contexts, theirs[0][0], own[0][0])
-        own[0][1][:] = theirs[0][1]
-        self.of_items.adopt(other.of_items, theirs[1][0], own[1][0])
+        self.of_contexts.adopt(other.of_contexts, source[0][0], target[0][0])
+        target[0][1][:] = source[0][1]
+        self.of_items.adopt(other.of_items, source[1][0], target[1][0])
 
     def context_side(self, parameters: list[Embeddings]) -> FeatureSum:
         return self._side(self.of_contexts, self.of_contexts.X.take(self.of_contexts.trained), parameters)
@@ -122,26 +124,26 @@ class _Machine(ModelLayout):
         return self._of(self.of_items, self.of_items.X, parameters)
 
     def _of(self, fields: _Fields, X: SparseRows, parameters: Sequence[Embeddings]) -> Embeddings:
-        """Embeddings of rows; 0 for those of whom nothing is known."""
-        found = self._side(fields, X, parameters).embeddings()
-        found[X.lengths == 0] = 0
-        return found
+        """Return the embeddings of rows; 0 for rows without any known id or feature."""
+        embeddings = self._side(fields, X, parameters).embeddings()
+        embeddings[X.lengths == 0] = 0
+        return embeddings
 
     def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
-        """Everything but the first part of ids, in the mean: an embedding and a weight; and w₀."""
+        """Return the mean embedding and weight of everything but the first part of the ids; and w₀."""
         Phi, d = self.context_side(parameters).embeddings(), self.dim
-        own = np.zeros((len(Phi), d + 1), np.float32)
+        first_part = np.zeros((len(Phi), d + 1), np.float32)
         if self.of_contexts.ids:
-            own = parameters[0][self.of_contexts.first]
-        others = Phi[:, :d] - own[:, :d]
-        bias = Phi[:, d] - parameters[1][0, 0] - own[:, d]
+            first_part = parameters[0][self.of_contexts.first]
+        remainder = Phi[:, :d] - first_part[:, :d]
+        bias = Phi[:, d] - parameters[1][0, 0] - first_part[:, d]
         if self.same_side_pairs:
-            bias = bias - np.einsum("rd,rd->r", own[:, :d], others)
-        rest = np.append(others.mean(axis=0), bias.mean()).astype(np.float32)
+            bias = bias - np.einsum("rd,rd->r", first_part[:, :d], remainder)
+        rest = np.append(remainder.mean(axis=0), bias.mean()).astype(np.float32)
         return [rest[None], parameters[1]]
 
     def new_contexts(self, average: list[Embeddings], n: int) -> Side:
-        """An id that nobody has yet, with the average of everything else that is known of contexts."""
+        """Return contexts with new ids and the average of everything else."""
         rest, offset = average
         indices = np.stack([np.arange(n), np.full(n, n)], axis=1).astype(np.int32).reshape(-1)
         X = SparseRows(2 * np.arange(n + 1, dtype=np.int64), indices, np.ones(2 * n, np.float32), n + 1)
@@ -149,67 +151,68 @@ class _Machine(ModelLayout):
         return FeatureSum(X, [slice(0, n), slice(n, n + 1)], values, offset, self.same_side_pairs)
 
     def new_items(self, parameters: list[Embeddings], n: int) -> Side:
-        """Ids that are new; their features, of which nothing is known, count for nothing."""
+        """Return items with new ids and without features."""
         X = SparseRows(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), np.ones(n, np.float32), n)
         return FeatureSum(X, [slice(0, n)], np.zeros((n, self.dim + 1), np.float32), None, self.same_side_pairs)
 
-    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+    def codes_of_parts(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
         return part_codes(self.of_contexts.parts, columns)
 
-    def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
+    def compose(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
         return self._of(self.of_contexts, self.of_contexts.matrix(frame), parameters)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FactorizationMachine(SquareFactorization, DescribedMultilinear):
-    """Contexts and items by all that is known of them: ids, categories, tags, numbers (section 5.1.2 of the article).
+    """Factorization machine over ids and features: categories, tags, numbers (section 5.1.2 of the article).
 
-    With features x of a context and z of an item, ids among them, a factorization machine (Rendle 2010) scores
+    Let x be the features of a context and z those of an item, both with ids. A factorization machine (Rendle 2010)
+    scores
 
         ŷ(i|c) = w₀ + Σ_f x_f w_f + Σ_g z_g w_g + Σ over all pairs of features of their product times ⟨v, v'⟩
                = ⟨Σ_f x_f v_f, Σ_g z_g v_g⟩ + w₀ + b(c) + b(i)
         b(·) = Σ x w + ½(‖Σ x v‖² − Σ ‖x v‖²)
 
-    which is a dot product of d + 2 numbers: [Σ x v, w₀ + b(c), 1] and [Σ z v, 1, b(i)] (Bayer et al. 2017). It is
-    learnt over all pairs of C × I by implicit ALS or coordinate descent, at the cost of the observed pairs.
+    This is a dot product of d + 2 numbers, [Σ x v, w₀ + b(c), 1] and [Σ z v, 1, b(i)] (Bayer et al. 2017). Therefore it
+    can be learned over all pairs of C × I, by ALS or coordinate descent, at the cost of the observed pairs.
 
-    Features are passed to `fit` (`context_features=`, `item_features=`); without them it is matrix factorization with
-    biases. A part of a context's id is a field of its own: contexts (user, weekday) need no features for the weekday.
-    Features may also be those of a part only: by user, where contexts are (user, weekday).
+    Pass features to `fit` (`context_features=`, `item_features=`). Without features, the model is matrix factorization
+    with biases. Each part of a context's id is a field of its own: contexts (user, weekday) need no features for the
+    weekday. Features may describe only a part of the id: only the user of contexts (user, weekday).
 
-    *Items that nobody has had* are in the catalogue if they have features, and so are contexts without events. They are
-    not learnt from (nobody has refused them), have no embedding of their own, and are scored by their features.
-    `add_items` and `add_contexts` take more of them later. An unseen combination of known parts is scored too; with
-    `unknown="average"` a part that is not known adds nothing, which is where the regularizer draws it. Of whom or what
-    nothing at all is known has score 0. `fold_in` and `recommend(history=…)` solve for an id's embedding, beside the
-    average of what else contexts have.
+    Cold items, which have features but no events, are in the catalogue, and so are cold contexts. They are scored by
+    their features alone; they are not trained on and have no id embedding. `add_items` and `add_contexts` add more of
+    them later. Unseen combinations of known parts are scored too; with `unknown="average"` an unknown part adds
+    nothing, which is where the regularizer pulls it. A context or item with no known part and no features has score 0.
+    `fold_in` and `recommend(history=…)` solve for the embedding of a new id; all other features of the context count as
+    the average context.
 
-    The loss is that of `IALS` (`PointwiseSquare`), or with `loss="pairwise"` that of `RankALS` (`PairwiseSquare`), with
-    λ_f‖(v_f, w_f)‖², λ_f = λ·(Σ of x_f²·(|I_c| + α₀|I|) over contexts c)^ν, and likewise for items; w₀ counts as a
-    feature that all contexts have.
+    The loss is that of `IALS` (`PointwiseSquare`), or with `loss="pairwise"` that of `RankALS` (`PairwiseSquare`). The
+    regularizer of a context feature f is λ_f‖(v_f, w_f)‖² with λ_f = λ·(Σ of x_f²·(|I_c| + α₀|I|) over contexts c)^ν,
+    and that of an item feature is analogous; w₀ counts as a feature that all contexts have.
 
     Args:
         dim: d, the length of the embeddings.
-        context_ids: whether ids of contexts have embeddings beside the features; likewise the next.
-        item_ids: see `context_ids`.
-        same_side_pairs: whether two features of the same side meet in b, as above. False drops these products: then
-            features of which a row may have several, such as tags, are solved for together, and an epoch takes less
-            time.
+        context_ids: whether context ids have embeddings in addition to the features.
+        item_ids: whether item ids have embeddings in addition to the features.
+        same_side_pairs: whether b includes the products of two features of the same side, as above. False drops these
+            products; an epoch is then faster, because features of which a row may have several, such as tags, are
+            solved for together.
         regularization: λ; with ν = 1 try 0.001 to 0.1.
-        unobserved_weight: α₀, the weight of every pair beside what observed pairs have; try 0.01 to 1.
-        epochs: passes over all blocks, at most: `fit` may stop earlier where it has a validation split.
-        solver: `"als"`: a field's embeddings by conjugate gradients. `"cd"`: coordinate descent, number by number.
-        steps: of conjugate gradients, for each field in an epoch.
-        loss: `"pointwise"` or `"pairwise"`, which knows no α₀, no labels and no exponent of contexts.
-        regularization_exponent: ν; 0 is the same λ for every feature.
+        unobserved_weight: α₀, the weight of every pair, in addition to the weight of observed pairs; try 0.01 to 1.
+        epochs: maximum number of passes over all blocks; with a validation split `fit` may stop earlier.
+        solver: `"als"`: conjugate gradients for the embeddings of a field. `"cd"`: coordinate descent.
+        steps: conjugate gradient steps for each field in an epoch.
+        loss: `"pointwise"` or `"pairwise"`; the pairwise loss has no α₀, no labels and no context exponent.
+        regularization_exponent: ν; with 0 every feature has the same λ.
         unobserved_item_exponent: see `IALS`; for the pairwise loss, ρ of the items as negatives.
-        unobserved_context_exponent: see `IALS`, as for the next four.
+        unobserved_context_exponent: see `IALS`.
         weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
         strength_as: whether the strength is the pair's `"weight"` α or its `"label"` y.
         observed_weight: α of a pair of strength 1.
-        convention: `"added"` or `"total"`.
+        convention: `"added"` or `"total"`, see `IALS`.
         init_scale: start values of the items' side are N(0, (init_scale/√d)²); contexts and biases start at 0.
-        seed: of the start values; the same seed gives the same model at any number of threads.
+        seed: seed of the start values; the same seed gives the same model with any number of threads.
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
@@ -238,7 +241,8 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         for side, ids in (("context", self.context_ids), ("item", self.item_ids)):
             if not ids and getattr(self, f"{side}_features_") is None:
                 raise SettingError(
-                    f"{side}_ids is False and there are no {side}_features, so nothing is known of {side}s; pass some"
+                    f"{side}_ids is False and there are no {side}_features, so {side}s have no embeddings; pass "
+                    f"{side}_features, or set {side}_ids=True"
                 )
         trained = (np.flatnonzero(by_context.lengths), np.flatnonzero(by_context.column_counts()))
         return _Machine(
@@ -249,7 +253,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         )
 
     def feature_embeddings(self, side: str = "item") -> tuple[Embeddings, Embeddings]:
-        """The embeddings v and the weights w of the features of a side, `"item"` or `"context"`, by column."""
+        """Return the embeddings v and the weights w of the features of a side, `"item"` or `"context"`, by column."""
         self._require_fit()
         assert isinstance(self._layout, _Machine)
         if side not in ("context", "item"):

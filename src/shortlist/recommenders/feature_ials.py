@@ -1,4 +1,4 @@
-"""iALS whose factors are drawn towards what features say."""
+"""iALS with embeddings that are regularized towards a linear map of the features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.recommenders.described import DescribedMultilinear, described
 from shortlist.recommenders.fit_options import FitOptions
-from shortlist.recommenders.multilinear_model import Both, ModelLayout, by_ids
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, copy_by_id
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.search_space import Real, Space
 from shortlist.scoring.sides import EmbeddingTable, FeaturePrior, Side
@@ -23,7 +23,7 @@ from shortlist.solvers.epochs import Embeddings
 
 
 class _Rows:
-    """One side: ids with features, of which those with events are learnt from, or ids alone."""
+    """One side: ids alone, or ids with features; with features, only ids with events are trained."""
 
     def __init__(
         self,
@@ -50,26 +50,26 @@ class _Rows:
         if self.X is None or self.trained is None:
             return parameters[0].copy()
         everyone = np.zeros((len(self.vocabulary), self.dim), np.float32)
-        found = FeaturePrior(everyone, self.X, parameters[1]).told()
-        found[self.trained] = parameters[0]
-        return found
+        embeddings = FeaturePrior(everyone, self.X, parameters[1]).feature_means()
+        embeddings[self.trained] = parameters[0]
+        return embeddings
 
     def unknown(self, parameters: list[Embeddings]) -> Embeddings:
-        """What is expected of someone of whom no feature is known."""
+        """Return the prior mean of an id whose features are all missing."""
         if self.features is None:
             return np.zeros((1, self.dim), np.float32)
         missing = 1 + np.array([field.missing for field in self.features.fields])
         return np.asarray(parameters[1][0] + parameters[1][missing].sum(axis=0))[None]
 
-    def adopt(self, other: _Rows, theirs: list[Embeddings], own: list[Embeddings]) -> None:
-        ours, known = (
-            one.vocabulary if one.trained is None else Vocabulary(one.vocabulary.take(one.trained))
-            for one in (self, other)
+    def adopt(self, other: _Rows, source: list[Embeddings], target: list[Embeddings]) -> None:
+        ids, other_ids = (
+            side.vocabulary if side.trained is None else Vocabulary(side.vocabulary.take(side.trained))
+            for side in (self, other)
         )
-        by_ids(ours, known, theirs[0], own[0])
-        names = [None if one.features is None else one.features.feature_names for one in (self, other)]
+        copy_by_id(ids, other_ids, source[0], target[0])
+        names = [None if side.features is None else side.features.feature_names for side in (self, other)]
         if names[0] is not None and names[0] == names[1]:
-            own[1][:, : theirs[1].shape[1]] = theirs[1]
+            target[1][:, : source[1].shape[1]] = source[1]
 
 
 class _TwoSides(ModelLayout):
@@ -79,14 +79,14 @@ class _TwoSides(ModelLayout):
         self.context_rows, self.item_rows = contexts.trained, items.trained
 
     def initial(self, scale: float, seed: int) -> Both:
-        contexts, items = ([np.zeros(one, np.float32) for one in shapes] for shapes in (self.contexts, self.items))
+        contexts, items = ([np.zeros(shape, np.float32) for shape in shapes] for shapes in (self.contexts, self.items))
         items[0] = initial_embeddings(*self.items[0], scale, seed)
         return contexts, items
 
-    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, source: Both, target: Both) -> None:
         assert isinstance(other, _TwoSides)
-        self.of_contexts.adopt(other.of_contexts, theirs[0], own[0])
-        self.of_items.adopt(other.of_items, theirs[1], own[1])
+        self.of_contexts.adopt(other.of_contexts, source[0], target[0])
+        self.of_items.adopt(other.of_items, source[1], target[1])
 
     def context_side(self, parameters: list[Embeddings]) -> Side:
         return self.of_contexts.side(parameters)
@@ -113,38 +113,39 @@ class _TwoSides(ModelLayout):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
-    """`IALS` whose embeddings are drawn towards a linear map of the features, instead of 0, so that new items have one.
+    """`IALS` with features: embeddings are regularized towards a linear map of the features instead of 0.
 
-    It minimises the loss of `IALS` with
+    It minimises the loss of `IALS` with the regularizer
 
         Σ_c λ_c‖w_c − A x_c‖² + Σ_i λ_i‖h_i − B z_i‖² + μ_C‖A‖² + μ_I‖B‖²
 
-    for a side that has features (x, z, to which a constant is added), and with λ‖·‖² as before for one that has none.
-    By turns: w by conjugate gradients; A and B by ridge regression of what w and h have become on the features. μ is
-    `feature_strength` times the mean λ of a row: so many rows weigh as much as the wish that A be 0. The constant is
-    free.
+    where x and z are the features with a constant appended. A side without features has the regularizer of `IALS`. An
+    epoch alternates between w and h, by conjugate gradients, and A and B, by ridge regression of w and h on the
+    features. μ is `feature_strength` times the mean λ of a row, so `feature_strength` is the number of rows that weigh
+    as much as the penalty on A. The constant is not penalised.
 
-    An item with many events is what they make of it, one with few is near to what its features say, and one with none
-    is exactly that: B z. Such items are in the catalogue if they have features; they are not learnt from. Likewise for
-    contexts. `add_items` and `add_contexts` take more of them later.
+    The embedding of an item with many events follows its events. With few events it is near its prediction from the
+    features, and with none it is exactly that, B z. Such cold items are in the catalogue if they have features, but are
+    not trained on; the same is true for contexts. `add_items` and `add_contexts` add more of them later.
 
     Args:
         dim: d, the length of the embeddings.
-        feature_strength: see above; 0 is plain regression.
-        regularization: λ in λ_c = λ·(|I_c| + α₀|I|)^ν: how firmly features hold; try 0.001 to 0.1.
-        unobserved_weight: α₀, the weight of every pair beside what observed pairs have; try 0.01 to 1.
-        epochs: passes over both sides, at most: `fit` may stop earlier where it has a validation split.
-        solver: `"als"`: rows by conjugate gradients. `"cd"`: coordinate descent, number by number.
-        steps: of conjugate gradients, for each side in an epoch.
-        regularization_exponent: ν; 0 is the same λ for every row.
-        unobserved_item_exponent: see `IALS`, as for the next five.
+        feature_strength: the penalty on A and B, as above; 0 is regression without a penalty.
+        regularization: λ in λ_c = λ·(|I_c| + α₀|I|)^ν: how strongly embeddings are pulled towards the features; try
+            0.001 to 0.1.
+        unobserved_weight: α₀, the weight of every pair, in addition to the weight of observed pairs; try 0.01 to 1.
+        epochs: maximum number of passes over both sides; with a validation split `fit` may stop earlier.
+        solver: `"als"`: conjugate gradients. `"cd"`: coordinate descent.
+        steps: conjugate gradient steps for each side in an epoch.
+        regularization_exponent: ν; with 0 every row has the same λ.
+        unobserved_item_exponent: see `IALS`.
         unobserved_context_exponent: see `IALS`.
         weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
         strength_as: whether the strength is the pair's `"weight"` α or its `"label"` y.
         observed_weight: α of a pair of strength 1.
-        convention: `"added"` or `"total"`.
+        convention: `"added"` or `"total"`, see `IALS`.
         init_scale: start values of items are N(0, (init_scale/√d)²).
-        seed: of the start values; the same seed gives the same model at any number of threads.
+        seed: seed of the start values; the same seed gives the same model with any number of threads.
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
@@ -161,18 +162,18 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
         super()._check()
         number("feature_strength", self.feature_strength)
 
-    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
-        unused = super()._unused_on(interactions, options)
+    def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:
+        unused = super()._unused_inputs(interactions, options)
         if options.context_features is None and options.item_features is None and self.feature_strength != 1:
             unused.append(
-                f"feature_strength is {self.feature_strength!r}, which changes nothing: there are no features; pass "
+                f"feature_strength is {self.feature_strength!r}, which changes nothing without features; pass "
                 "item_features= or context_features= to fit"
             )
         return unused
 
     @classmethod
     def space(cls) -> Space:
-        """That of `IALS`, and how firmly the maps are held at 0."""
+        """Return the search space of `IALS`, with `feature_strength`."""
         return {**super().space(), "feature_strength": Real(0.01, 100.0, log=True)}
 
     def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:

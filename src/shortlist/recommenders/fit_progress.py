@@ -1,4 +1,4 @@
-"""Progress of whoever learns: in epochs, or part by part."""
+"""Progress of fits, per epoch or per part of the work."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Monitor:
-    """Whom a recommender tells how far it is."""
+    """Where a recommender reports its progress."""
 
-    callbacks: Sequence[Callback] = ()  # after each epoch, where there are epochs
-    step: Step | None = None  # now and then, where the work has parts; from any thread, one at a time
+    callbacks: Sequence[Callback] = ()  # called after each epoch
+    step: Step | None = None  # called with the finished parts of the work, from any thread, one call at a time
 
 
 @contextmanager
 def watched(
     title: str, callbacks: Sequence[Callback], progress: bool | None = None, first: str = ""
 ) -> Iterator[Monitor]:
-    """A monitor that tells the callbacks and, unless `progress` is False, shows how far the work is.
+    """Yield a monitor that calls the callbacks and shows progress, unless `progress` is False.
 
-    On a terminal it is a bar; elsewhere, and only where `progress` is True, a line an epoch with the loss in its parts,
-    or a line for each tenth of the parts. The text `first` has a line before them. Where `progress` is False, the line
-    about the compiler is left out too.
+    On a terminal it shows a bar. Elsewhere, and only if `progress` is True, it writes one line per epoch with the parts
+    of the loss, or one line for each tenth of the work. The text `first` is written as a line before these. If
+    `progress` is False, the note about compilation is not shown either.
     """
     shown = is_shown(progress)
     shower = _watched(title, callbacks, first) if shown else nullcontext(Monitor(callbacks))
@@ -42,7 +42,7 @@ def watched(
 
 
 def is_shown(progress: bool | None) -> bool:
-    """Return whether to show how far work is: as the user says, else where standard error is a terminal."""
+    """Return whether to show progress: as the user says; by default, if standard error is a terminal."""
     return sys.stderr.isatty() if progress is None else flag("progress", progress)
 
 
@@ -51,14 +51,15 @@ def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[
     if first:
         sys.stderr.write(f"{title}: {first}\n")
     if not sys.stderr.isatty():
-        told = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
-        yield Monitor(told, tenths(title))
+        listeners = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
+        yield Monitor(listeners, tenths(title))
         return
     with _bar() as bar:
         task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
-            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}{judged(epoch)}{speed(epoch)}"
+            status = f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:,.6g}"
+            status += f"{validation_text(epoch)}{speed(epoch)}"
             bar.update(task, total=epoch.epochs, completed=epoch.number, status=status)
 
         def step(done: int, total: int) -> None:
@@ -69,7 +70,7 @@ def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[
 
 @contextmanager
 def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
-    """Shows how many of what are done, unless `progress` is False: by a bar on a terminal, else as `watched` does."""
+    """Yield a function that shows how many parts are done, as `watched` does; `what` is their name in the plural."""
     shown = is_shown(progress)
     with silent(progress is not None and not shown):
         if not shown:
@@ -96,32 +97,32 @@ def _bar() -> Progress:
 
 
 def tenths(title: str, what: str = "items") -> Step:
-    """Writes a line whenever another tenth of them is done."""
-    told = [0]
+    """Return a function that writes a line whenever another tenth of the work is done."""
+    written = [0]
 
     def step(done: int, total: int) -> None:
-        if done * 10 // max(1, total) > told[0]:
-            told[0] = done * 10 // max(1, total)
+        if done * 10 // max(1, total) > written[0]:
+            written[0] = done * 10 // max(1, total)
             sys.stderr.write(f"{title}: {done:,}/{total:,} {what}\n")
 
     return step
 
 
 def line(epoch: Epoch) -> str:
-    """An epoch in words: the loss and its parts, and the metric where there is one."""
+    """Return a line about an epoch: the loss and its parts, and the validation score if there is one."""
     loss = epoch.loss
     return (
         f"epoch {epoch.number}/{epoch.epochs}  loss {loss.total:.6g} = observed {loss.observed:.5g} + unobserved "
-        f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}{judged(epoch)}  ({epoch.seconds:.2f} s)"
+        f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}{validation_text(epoch)}  ({epoch.seconds:.2f} s)"
         f"{speed(epoch)}"
     )
 
 
-def judged(epoch: Epoch) -> str:
-    """The metric on the validation split in words, nothing where there is none."""
+def validation_text(epoch: Epoch) -> str:
+    """Return the validation score as text, or "" if there is none."""
     return "" if epoch.validation is None else f"  validation {epoch.validation:.4f}"
 
 
 def speed(epoch: Epoch) -> str:
-    """Samples a second in words, nothing where it is not learnt by sampling."""
+    """Return the samples per second as text, or "" if the epoch does not sample."""
     return f"  {epoch.samples / max(epoch.seconds, 1e-9) / 1e6:.2f} M samples/s" if epoch.samples else ""

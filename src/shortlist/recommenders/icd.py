@@ -1,4 +1,4 @@
-"""iCD: the same factorization as iALS, one coordinate at a time."""
+"""iCD: the model of iALS, learned by coordinate descent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shortlist.solvers.als import HalfStep
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ICD(Alternating):
-    """Implicit coordinate descent (Bayer et al. 2017): the loss of `IALS`, lowered one coordinate at a time.
+    """Implicit coordinate descent (Bayer et al. 2017): minimises the loss of `IALS` one coordinate at a time.
 
-    A pass costs O(|S|d + (|C|+|I|)d²), where the exact solver of `IALS` takes O(|S|d² + (|C|+|I|)d³); it goes less far,
-    so that more epochs are needed. It ends as IALS does, with the contexts solved for exactly. The settings are those
-    of `IALS` without `solver`, `block` and `device`; `IALS(solver="coordinate")` is the same model.
+    An epoch costs O(|S|d + (|C|+|I|)d²), compared with O(|S|d² + (|C|+|I|)d³) for the exact solver of `IALS`, but it
+    makes less progress, so more epochs are needed. Like `IALS`, it solves for the contexts exactly at the end. The
+    settings are those of `IALS` without `solver`, `block` and `device`; `IALS(solver="coordinate")` is the same model.
 
     >>> from shortlist import datasets
     >>> model = ICD(dim=16, epochs=3).fit(datasets.load("online-retail").interactions)

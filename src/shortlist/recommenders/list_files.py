@@ -1,4 +1,4 @@
-"""The files that lists are written to, block by block: what they begin with, a block of them, what they end with."""
+"""File formats that `write_lists` can write block by block."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from shortlist.storage.parquet import MAGIC, join_footers, split
 class ListFile(ABC):
     """A format that can be written block by block."""
 
-    nested: ClassVar[bool] = True  # whether a cell can hold a list
+    nested: ClassVar[bool] = True  # whether a cell can contain a list
 
     @abstractmethod
     def head(self, empty: pl.DataFrame) -> bytes:
-        """What the file begins with, of a frame with its columns."""
+        """Return the start of the file; `empty` is a frame with its columns."""
 
     @abstractmethod
     def block(self, frame: pl.DataFrame) -> tuple[bytes | memoryview, dict[str, Any]]:
-        """The bytes of some rows, and what `tail` has to know of them."""
+        """Return the bytes of some rows, and facts about them that `tail` needs."""
 
     def tail(self, empty: pl.DataFrame, blocks: Sequence[DraftBlock]) -> bytes:
-        """What the file ends with."""
+        """Return the end of the file."""
         return b""
 
 
 class Parquet(ListFile):
-    """A row group for each block; the footers of all of them are joined in the end.
+    """A Parquet file with one row group per block; the footers of the blocks are joined at the end.
 
-    Level 1 of zstd, since level 3 takes a third more time and makes the file no smaller: scores hardly shrink, and ids
-    are numbers of a dictionary already.
+    It uses zstd level 1: level 3 takes a third longer and the file is no smaller, because scores hardly compress and
+    ids are dictionary codes already.
     """
 
     def head(self, empty: pl.DataFrame) -> bytes:
-        """Four letters."""
+        """Return the four magic bytes."""
         return MAGIC
 
     def block(self, frame: pl.DataFrame) -> tuple[bytes | memoryview, dict[str, Any]]:
-        """A row group, and its footer."""
+        """Return a row group, and its footer as a fact."""
         groups, footer = split(_written(frame))
         return groups, {"footer": base64.b64encode(footer).decode()}
 
     def tail(self, empty: pl.DataFrame, blocks: Sequence[DraftBlock]) -> bytes:
-        """One footer for all."""
-        footers = [(one.offset, base64.b64decode(one.about["footer"])) for one in blocks]
+        """Return one footer for all row groups."""
+        footers = [(block.offset, base64.b64decode(block.about["footer"])) for block in blocks]
         return join_footers([(len(MAGIC), split(_written(empty))[1]), *footers])
 
 
@@ -63,7 +63,7 @@ def _written(frame: pl.DataFrame) -> memoryview:
 
 
 class Csv(ListFile):
-    """Text with a line for each row, below a line of names."""
+    """Text with a header line and one line per row."""
 
     nested = False
 
@@ -71,25 +71,25 @@ class Csv(ListFile):
         self._separator = separator
 
     def head(self, empty: pl.DataFrame) -> bytes:
-        """The names."""
+        """Return the header line."""
         return empty.write_csv(separator=self._separator).encode()
 
     def block(self, frame: pl.DataFrame) -> tuple[bytes | memoryview, dict[str, Any]]:
-        """Lines."""
+        """Return the lines of the rows."""
         buffer = BytesIO()
         frame.write_csv(buffer, separator=self._separator, include_header=False)
         return buffer.getbuffer(), {}
 
 
 class JsonLines(ListFile):
-    """An object a row."""
+    """One JSON object per line and row."""
 
     def head(self, empty: pl.DataFrame) -> bytes:
-        """Nothing."""
+        """Return nothing."""
         return b""
 
     def block(self, frame: pl.DataFrame) -> tuple[bytes | memoryview, dict[str, Any]]:
-        """Lines."""
+        """Return the lines of the rows."""
         buffer = BytesIO()
         frame.write_ndjson(buffer)
         return buffer.getbuffer(), {}
@@ -106,11 +106,13 @@ _BY_SUFFIX: dict[str, ListFile] = {
 
 
 def list_file(path: Path, *, nested: bool) -> ListFile:
-    """The format that a file's name says; one that holds lists in a cell where `nested`."""
-    found = _BY_SUFFIX.get(path.suffix.lower())
-    if found is None or "\0" in str(path):
-        without = " and has no NUL in it" if found else ""
+    """Return the format for a file's suffix; if `nested`, refuse formats whose cells cannot contain lists."""
+    file = _BY_SUFFIX.get(path.suffix.lower())
+    if file is None or "\0" in str(path):
+        without = " and contains no NUL" if file else ""
         raise SettingError(f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}")
-    if nested and not found.nested:
-        raise SettingError(f"'{path}': a cell of text holds no list; use format='long', or name a .parquet or .jsonl")
-    return found
+    if nested and not file.nested:
+        raise SettingError(
+            f"'{path}': text formats cannot store lists; use format='long', or a .parquet or .jsonl file"
+        )
+    return file

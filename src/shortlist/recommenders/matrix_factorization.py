@@ -1,12 +1,12 @@
-"""Matrix factorization by sampling: any objective, sampler and weight, and the named compositions of the literature."""
+"""Matrix factorization by sampling: any objective, sampler and weight, and named combinations from the literature."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist._checks import number, whole
-from shortlist._parts import part_of, text_of
+from shortlist._checks import integer, number
+from shortlist._parts import format_part, parse_part
 from shortlist.objectives import OBJECTIVES, WEIGHTS, LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.lambdarank import Ranks
 from shortlist.recommenders.search_space import Choice, Increasing, Integer, Real, Space
@@ -24,20 +24,20 @@ __all__ = [
 class MatrixFactorization(SGDFactorization):
     """Matrix factorization with any objective, sampler and weight (section 4 of the article).
 
-    For each observed pair (c, i), in a fresh random order every epoch, it draws negatives j from the sampler's q(j|c,i)
-    and takes a step on the objective's loss. `shortlist.sampling.implied_weight` says what loss over all pairs that is.
+    For each observed pair (c, i), in a new random order every epoch, it draws negatives j from the sampler's q(j|c,i)
+    and takes a gradient step on the objective's loss. `shortlist.sampling.implied_weight` computes the equivalent loss
+    over all pairs. The defaults are those of `BPR`.
+
+    `objective`, `sampler` and `weight` also accept text, as in files and on the command line:
+    `sampler="Popularity(beta=0.5)"`.
 
     Args:
         objective: `Pointwise(loss)`, `Pairwise(loss)` or `Softmax(temperature)` of `shortlist.objectives`.
-        sampler: `Uniform`, `Popularity`, `InBatch`, `AdaptiveRank` or `Rejection` of `shortlist.sampling`; for Softmax
-            also `AllItems`, which is the full softmax.
-        weight: None; for pairwise losses also a penalty of the rank that `Rejection` estimates (`Reciprocal`, `Linear`,
-            `Step`, `TopN`) or `LambdaRank`.
-        batch: for Softmax: so many contexts make a step where the sampler is `AllItems`, else so many pairs, with
-            negatives that they share.
-
-    Parts may be given as text too, as in files and on the command line: `sampler="Popularity(beta=0.5)"`. The defaults
-    are those of `BPR`. The other settings are those of every factorization by sampling:
+        sampler: `Uniform`, `Popularity`, `InBatch`, `AdaptiveRank` or `Rejection` of `shortlist.sampling`. Softmax also
+            accepts `AllItems`, for the full softmax.
+        weight: None. For pairwise losses also `LambdaRank`, or a penalty on the rank that `Rejection` estimates:
+            `Reciprocal`, `Linear`, `Step`, `TopN`.
+        batch: batch size of Softmax: number of contexts with `AllItems`, else number of pairs, which share negatives.
     """
 
     objective: str | Pointwise | Pairwise | Softmax = "Pairwise(loss='logistic', temperature=1.0)"
@@ -46,54 +46,55 @@ class MatrixFactorization(SGDFactorization):
     batch: int = 512
 
     def recipe(self) -> TrainingRecipe:
-        """The objective, the sampler and the weight."""
+        """Return the objective, the sampler and the weight."""
         weight = self.weight
         if isinstance(weight, str) and weight.strip().lower() == "none":
             weight = None
         return TrainingRecipe(
-            part_of("objective", self.objective, OBJECTIVES),
-            part_of("sampler", self.sampler, SAMPLERS),
-            None if weight is None else part_of("weight", weight, WEIGHTS),
+            parse_part("objective", self.objective, OBJECTIVES),
+            parse_part("sampler", self.sampler, SAMPLERS),
+            None if weight is None else parse_part("weight", weight, WEIGHTS),
         )
 
     def _check(self) -> None:
-        whole("batch", self.batch)
+        integer("batch", self.batch)
         super()._check()
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         objective = self.recipe().objective
         if not isinstance(objective, Softmax):
-            unused["batch"] = f"it is for Softmax, and objective is {objective}"
+            unused["batch"] = f"it is for Softmax, but objective is {objective}"
         return unused
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments; parts as text."""
+        """Return the constructor's arguments, with objective, sampler and weight as text."""
         parts = self.recipe()._asdict()
-        return super().settings() | {name: None if one is None else text_of(one) for name, one in parts.items()}
+        return super().settings() | {name: None if part is None else format_part(part) for name, part in parts.items()}
 
 
-MatrixFactorization.__doc__ = f"{MatrixFactorization.__doc__}\n{(SGDFactorization.__doc__ or '').partition('Args:')[2]}"
+_shared_settings = (SGDFactorization.__doc__ or "").partition("Args:\n")[2]
+MatrixFactorization.__doc__ = f"{(MatrixFactorization.__doc__ or '').rstrip()}\n{_shared_settings}"
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _Preset(SGDFactorization):
-    """What the named compositions share."""
+    """Base class of the named combinations."""
 
     temperature: float = 1.0
 
     @classmethod
     def space(cls) -> Space:
-        """Learning rate, regularization and the number of negatives, the dimension last."""
+        """Return the search space of all models trained by sampling, with the number of negatives."""
         return super().space() | {"n_negatives": Integer(1, 8, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class BPR(_Preset):
-    """Bayesian personalized ranking (Rendle et al. 2009): pairwise logistic loss, negatives drawn uniformly.
+    """Bayesian personalized ranking (Rendle et al. 2009): pairwise logistic loss, uniform negatives.
 
-    It minimises Σ_{(c,i)∈S} Σ_{j∉I_c} ln(1 + exp(ŷ(j|c) − ŷ(i|c))) / (|I| − |I_c|), which is about AUC: a context
-    counts by the number of its pairs, and every place in the list alike.
+    It minimises Σ_{(c,i)∈S} Σ_{j∉I_c} ln(1 + exp(ŷ(j|c) − ŷ(i|c))) / (|I| − |I_c|), a smooth form of AUC in which a
+    context counts in proportion to its number of pairs, and all ranks count equally.
 
     >>> from shortlist import datasets
     >>> model = BPR(dim=16, epochs=2).fit(datasets.load("online-retail").interactions, threads=1)
@@ -101,27 +102,27 @@ class BPR(_Preset):
     5
 
     Args:
-        temperature: τ of the loss of (ŷ(i|c) − ŷ(j|c))/τ: with `normalize=True`, well below 1.
+        temperature: τ in the loss of (ŷ(i|c) − ŷ(j|c))/τ. With `normalize=True` it should be well below 1.
 
-    The other settings are those of `MatrixFactorization` without its parts. By default it starts from singular vectors
-    of the observed pairs and takes few epochs from there: over 19 data sets this had 96 % of the NDCG@20 of the best of
-    20 settings, and random start values 74 % (docs/benchmarks.md).
+    The other settings are those of `MatrixFactorization` from `dim` on. By default, BPR starts from singular vectors of
+    the observed pairs and needs few epochs. Over 19 data sets the defaults reached 96 % of the NDCG@20 of the best of
+    20 settings; with random start values it was 74 % (docs/benchmarks.md).
     """
 
     def recipe(self) -> TrainingRecipe:
-        """Pairwise logistic, uniform, without weights."""
+        """Return the pairwise logistic loss, uniform negatives and no weight."""
         return TrainingRecipe(Pairwise("logistic", self.temperature), Uniform(), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class AdaptiveBPR(_Preset):
-    """BPR with negatives drawn by their rank in the context's current list (Rendle and Freudenthaler 2014).
+    """BPR that draws negatives by their rank in the context's current list (Rendle and Freudenthaler 2014).
 
     Args:
-        gamma: of q(j|c) ∝ exp(−r(j|c)/γ): the smaller, the nearer to the top negatives are; see `AdaptiveRank`.
+        gamma: γ in q(j|c) ∝ exp(−r(j|c)/γ). With smaller γ, negatives are nearer to the top; see `AdaptiveRank`.
         temperature: as for `BPR`.
 
-    The other settings are those of `MatrixFactorization` without its parts.
+    The other settings are those of `MatrixFactorization` from `dim` on.
     """
 
     epochs: int = 20
@@ -129,12 +130,12 @@ class AdaptiveBPR(_Preset):
     gamma: float = 500.0
 
     def recipe(self) -> TrainingRecipe:
-        """Pairwise logistic, by adaptive ranks, without weights."""
+        """Return the pairwise logistic loss, negatives by adaptive ranks and no weight."""
         return TrainingRecipe(Pairwise("logistic", self.temperature), AdaptiveRank(self.gamma), None)
 
     @classmethod
     def space(cls) -> Space:
-        """That of BPR, and how near to the top negatives are."""
+        """Return the search space of BPR, with `gamma`."""
         return super().space() | {"gamma": Real(10.0, 10_000.0, log=True)}
 
 
@@ -142,17 +143,17 @@ class AdaptiveBPR(_Preset):
 class WARP(SGDFactorization):
     """Weighted approximate-rank pairwise loss (Weston et al. 2011): negatives within the margin, weighted by rank.
 
-    Items are drawn uniformly until one scores within `margin` of the positive; a step on the pairwise hinge
-    max(0, 1 − (ŷ(i|c) − ŷ(j|c))/margin) then weighs γ(⌊(|I|−1)/N⌋), where N is the number of draws it took.
+    For each positive, items are drawn uniformly until one scores within `margin` of it. The step on the pairwise hinge
+    max(0, 1 − (ŷ(i|c) − ŷ(j|c))/margin) is then weighted by γ(⌊(|I|−1)/N⌋), where N is the number of draws.
 
     Args:
-        rounds: draws for a positive, at most; where none is within the margin, nothing is learnt from it.
-        margin: see above; with `normalize=True`, well below 1.
+        rounds: maximum number of draws for a positive. If none is within the margin, the positive is skipped.
+        margin: see above. With `normalize=True` it should be well below 1.
         penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
 
-    The other settings are those of `MatrixFactorization` without its parts. By default it starts from singular vectors
-    of the observed pairs: over 19 data sets this had 98 % of the NDCG@20 of the best of 20 settings, and 50 epochs from
-    random start values 65 % (docs/benchmarks.md).
+    The other settings are those of `MatrixFactorization` from `dim` on. By default, WARP starts from singular vectors
+    of the observed pairs. Over 19 data sets the defaults reached 98 % of the NDCG@20 of the best of 20 settings; with
+    50 epochs from random start values it was 65 % (docs/benchmarks.md).
     """
 
     epochs: int = 20
@@ -163,65 +164,65 @@ class WARP(SGDFactorization):
     penalty: str | Penalty = "Reciprocal()"
 
     def recipe(self) -> TrainingRecipe:
-        """Pairwise hinge, by rejection, weighted by the estimated rank."""
-        penalties: dict[str, type[Any]] = {name: one for name, one in WEIGHTS.items() if issubclass(one, Penalty)}
-        penalty: Penalty = part_of("penalty", self.penalty, penalties)
+        """Return the pairwise hinge loss, negatives by rejection and a penalty on the estimated rank."""
+        penalties: dict[str, type[Any]] = {name: kind for name, kind in WEIGHTS.items() if issubclass(kind, Penalty)}
+        penalty: Penalty = parse_part("penalty", self.penalty, penalties)
         number("margin", self.margin, above=True)
         return TrainingRecipe(Pairwise("hinge", self.margin), Rejection(self.margin, self.rounds), penalty)
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments; the penalty as text."""
-        return super().settings() | {"penalty": text_of(self.recipe().weight)}
+        """Return the constructor's arguments, with the penalty as text."""
+        return super().settings() | {"penalty": format_part(self.recipe().weight)}
 
     @classmethod
     def space(cls) -> Space:
-        """That of BPR, and how long to look for a negative."""
+        """Return the search space of all models trained by sampling, with `rounds`."""
         return super().space() | {"rounds": Integer(5, 200, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class LambdaMF(_Preset):
-    """LambdaRank for matrix factorization: pairwise logistic loss, weighted by what a swap changes in a metric.
+    """LambdaRank for matrix factorization: pairwise logistic loss, weighted by the effect of a swap on a metric.
 
-    The weight of a pair of items is |ΔM|, see `LambdaRank`. What is minimised is q·|ΔM|·ln(1 + exp(ŷ(j|c) − ŷ(i|c))):
-    with `sampler="AdaptiveRank(gamma=2000.0)"` more of the negatives are where |ΔM| is not about 0.
+    The weight of a pair of items is |ΔM|, see `LambdaRank`, so the loss is q·|ΔM|·ln(1 + exp(ŷ(j|c) − ŷ(i|c))). For
+    most uniform negatives |ΔM| is nearly 0; with `sampler="AdaptiveRank(gamma=2000.0)"`, for fewer.
 
     Args:
         sampler: `Uniform`, `Popularity`, `InBatch` or `AdaptiveRank` of `shortlist.sampling`, or its text.
-        metric: M: "ndcg", "ap", "auc", or with a cut "ndcg@20", "ap@20", "precision@10", "recall@20".
-        ranks: `"sampled"` or `"exact"`.
-        candidates: how many items a sampled rank is estimated from.
+        metric: M: "ndcg", "ap", "auc", or with a cutoff "ndcg@20", "ap@20", "precision@10", "recall@20".
+        ranks: `"sampled"` (estimated) or `"exact"`.
+        candidates: number of items from which a sampled rank is estimated.
         temperature: as for `BPR`.
 
-    The other settings are those of `MatrixFactorization` without its parts.
+    The other settings are those of `MatrixFactorization` from `dim` on.
     """
 
-    regularization: float = 3e-5  # little, as the weights make the slopes small
+    regularization: float = 3e-5  # small, because the weights make the gradients small
     sampler: str | Sampler = "Uniform(exclude='history')"
     metric: str = "ndcg"
     ranks: Ranks = "sampled"
     candidates: int = 32
 
     def recipe(self) -> TrainingRecipe:
-        """Pairwise logistic, any sampler, weighted by |ΔM|."""
+        """Return the pairwise logistic loss, the sampler and the weight |ΔM|."""
         weight = LambdaRank(self.metric, self.ranks, self.candidates)
         return TrainingRecipe(
-            Pairwise("logistic", self.temperature), part_of("sampler", self.sampler, SAMPLERS), weight
+            Pairwise("logistic", self.temperature), parse_part("sampler", self.sampler, SAMPLERS), weight
         )
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments; the sampler as text."""
-        return super().settings() | {"sampler": text_of(self.recipe().sampler)}
+        """Return the constructor's arguments, with the sampler as text."""
+        return super().settings() | {"sampler": format_part(self.recipe().sampler)}
 
     @classmethod
     def space(cls) -> Space:
-        """That of BPR with less regularization, since |ΔM| is small."""
+        """Return the search space of BPR, with less regularization because |ΔM| is small."""
         return super().space() | {"regularization": Real(1e-6, 1e-2, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _PointwiseMF(_Preset):
-    """What pointwise factorizations by sampling share."""
+    """Base class of pointwise models trained by sampling."""
 
     epochs: int = 20
     biases: bool = True
@@ -230,48 +231,48 @@ class _PointwiseMF(_Preset):
 
     @classmethod
     def space(cls) -> Space:
-        """That of every factorization by sampling, and how many negatives there are."""
+        """Return the search space of all models trained by sampling, with more negatives."""
         return super().space() | {"n_negatives": Integer(1, 16, log=True)}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class LogisticMF(_PointwiseMF):
-    """Logistic matrix factorization with biases: is (c, i) observed or not? (pointwise, negatives drawn uniformly)
+    """Logistic matrix factorization with biases: pointwise logistic loss, uniform negatives.
 
-    It minimises Σ_{(c,i)∈S} ln(1 + e^{−ŷ}) + Σ_c m·|I_c|/(|I| − |I_c|)·Σ_{j∉I_c} ln(1 + e^{ŷ}). The factorization of
-    Rendle et al. (2020) draws negatives from all items, as `exclude="positive"` does but for the item of the pair.
+    It minimises Σ_{(c,i)∈S} ln(1 + e^{−ŷ}) + Σ_c m·|I_c|/(|I| − |I_c|)·Σ_{j∉I_c} ln(1 + e^{ŷ}). Rendle et al. (2020)
+    draw negatives from all items; `exclude="positive"` is the same except for the item of the pair itself.
 
     Args:
-        exclude: what is not drawn as a negative: `"history"`, all items of the context, or `"positive"`, that of the
-            pair only.
+        exclude: items that are not drawn as negatives: `"history"`, all items of the context, or `"positive"`, only the
+            item of the pair.
 
-    The other settings are those of `MatrixFactorization` without its parts.
-    """  # noqa: D415
+    The other settings are those of `MatrixFactorization` from `dim` on.
+    """
 
     learning_rate: float = 0.05
 
     def recipe(self) -> TrainingRecipe:
-        """Pointwise logistic, uniform, without weights."""
+        """Return the pointwise logistic loss, uniform negatives and no weight."""
         return TrainingRecipe(Pointwise("logistic", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HingeMF(_PointwiseMF):
-    """Matrix factorization with biases under the pointwise hinge loss: observed pairs above 1, others below −1.
+    """Matrix factorization with biases and pointwise hinge loss: observed pairs above 1, unobserved pairs below −1.
 
     The settings are those of `LogisticMF`.
     """
 
     def recipe(self) -> TrainingRecipe:
-        """Pointwise hinge, uniform, without weights."""
+        """Return the pointwise hinge loss, uniform negatives and no weight."""
         return TrainingRecipe(Pointwise("hinge", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SquareMF(_PointwiseMF):
-    """Matrix factorization with biases under the pointwise square loss: observed pairs near 1, others near 0.
+    """Matrix factorization with biases and pointwise square loss: observed pairs near 1, unobserved pairs near 0.
 
-    `IALS` minimises a loss of this kind over all pairs, without sampling. The settings are those of `LogisticMF`.
+    `IALS` minimises this type of loss over all pairs, without sampling. The settings are those of `LogisticMF`.
     """
 
     epochs: int = 10
@@ -279,17 +280,17 @@ class SquareMF(_PointwiseMF):
     regularization: float = 0.03
 
     def recipe(self) -> TrainingRecipe:
-        """Pointwise square, uniform, without weights."""
+        """Return the pointwise square loss, uniform negatives and no weight."""
         return TrainingRecipe(Pointwise("square", temperature=self.temperature), Uniform(self.exclude), None)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SoftmaxMF(SGDFactorization):
-    """Matrix factorization under the softmax loss over the catalogue, of cosines: −Σ_{(c,i)∈S} ln p(i|c).
+    """Matrix factorization of cosines with the softmax loss over the whole catalogue: −Σ_{(c,i)∈S} ln p(i|c).
 
-    The defaults suit data that nobody has tuned for: 9 epochs that begin with the singular vectors of the pairs. From
-    random start values (`init="random"`) it takes some 30 to be as good. An epoch takes 6·|C||I|d floating-point
-    operations, whatever the number of pairs.
+    The defaults work without tuning: 9 epochs that start from singular vectors of the pairs. From random start values
+    (`init="random"`) about 30 epochs are as good. An epoch takes 6·|C||I|d floating-point operations, regardless of the
+    number of pairs.
 
     >>> from shortlist import datasets
     >>> model = SoftmaxMF(dim=16, epochs=2, batch=64).fit(datasets.load("online-retail").interactions)
@@ -298,15 +299,15 @@ class SoftmaxMF(SGDFactorization):
 
     Args:
         temperature: τ of p(i|c) ∝ exp(ŷ(i|c)/τ). Try 0.08 to 0.12.
-        n_negatives: 0: the full softmax, in batches of contexts. Otherwise so many negatives are drawn for a batch of
-            observed pairs, which share them, with q ∝ popularity^β and the correction by q.
-        beta: β.
-        exclude: what is not in the partition function of a positive beside itself: `"positive"` nothing, the ordinary
-            softmax; `"history"` what else the context has had.
-        batch: so many contexts make a step, or so many pairs where negatives are drawn.
+        n_negatives: 0: the full softmax, in batches of contexts. Above 0: the sampled softmax with this number of
+            negatives, shared by a batch of observed pairs, drawn with q ∝ popularity^β and corrected by q.
+        beta: β in q ∝ popularity^β.
+        exclude: items excluded from the partition function of a positive: `"history"`, the other items of the context,
+            or `"positive"`, no other items (the ordinary softmax).
+        batch: batch size: number of contexts, or of pairs if negatives are drawn.
 
-    The other settings are those of `MatrixFactorization` without its parts. Here the result does not depend on the
-    number of threads.
+    The other settings are those of `MatrixFactorization` from `dim` on. The result does not depend on the number of
+    threads.
     """
 
     dim: int = 128
@@ -324,29 +325,29 @@ class SoftmaxMF(SGDFactorization):
     batch: int = 512
 
     def recipe(self) -> TrainingRecipe:
-        """Softmax, over everything or by popularity, without weights."""
-        few = self.n_negatives is not None and whole("n_negatives", self.n_negatives, 0) > 0
-        sampler = Popularity(self.beta, self.exclude) if few else AllItems(self.exclude)
+        """Return the softmax loss, all items or popularity-based negatives, and no weight."""
+        sampled = self.n_negatives is not None and integer("n_negatives", self.n_negatives, 0) > 0
+        sampler = Popularity(self.beta, self.exclude) if sampled else AllItems(self.exclude)
         return TrainingRecipe(Softmax(self.temperature), sampler, None)
 
     def _check(self) -> None:
-        whole("batch", self.batch)
+        integer("batch", self.batch)
         number("beta", self.beta)
         super()._check()
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
-        unused.pop("n_negatives", None)  # 0 says that there is no sampling
+        unused.pop("n_negatives", None)  # 0 means no sampling
         if not self.n_negatives:
             unused["beta"] = "n_negatives is 0, so no negatives are drawn"
         return unused
 
     def _check_negatives(self, objective: Any) -> None:
-        whole("n_negatives", self.n_negatives, 0, MOST_DRAWS)
+        integer("n_negatives", self.n_negatives, 0, MOST_DRAWS)
 
     @classmethod
     def space(cls) -> Space:
-        """Temperature and learning rate, where to begin, the dimension last."""
+        """Return the search space: temperature, learning rate, start values and exponents; the dimension grows."""
         return {
             "dim": Increasing(64, 128, 256),
             "temperature": Real(0.05, 0.15, log=True),

@@ -1,4 +1,4 @@
-"""Recommenders whose embeddings are made of several blocks of parameters: what they share."""
+"""Base class of recommenders whose embeddings are built from several blocks of parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import one_of, whole
+from shortlist._checks import integer, one_of
 from shortlist._phrases import count
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
@@ -28,7 +28,7 @@ from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.recommenders.given import ANY, Advice, as_rows, check_unknown
 from shortlist.recommenders.recommendations import QueryLabels
-from shortlist.recommenders.warm_start import checked_start, refuse_strangers
+from shortlist.recommenders.warm_start import checked_start, require_known_items
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.sides import Side, packed_size, ridge_of, unpacked
 from shortlist.solvers import multilinear_als as solver
@@ -39,68 +39,68 @@ from shortlist.solvers.quadratic import IndependentRows
 from shortlist.solvers.square_losses import Sizes, SquareLoss, square_loss
 
 Shapes: TypeAlias = list[tuple[int, int]]
-_STEEPEST = 1e30  # what the weights of a row may make of its system
+_STEEPEST = 1e30  # largest allowed curvature of a row's system in folding in
 Both: TypeAlias = tuple[list[Embeddings], list[Embeddings]]  # parameters of contexts and of items
 
 
 class ModelLayout(ABC):
-    """How a model's embeddings are made, for given ids: which parameters there are, and the sides they make.
+    """The parameters of a model for given ids, and how embeddings are computed from them.
 
     Attributes:
         contexts: the shapes of the contexts' parameters, in the order in which they are packed.
-        items: likewise of the items'.
-        context_rows: the contexts that are learnt from, None for all; likewise `item_rows`.
-        item_rows: see `context_rows`.
+        items: the shapes of the items' parameters.
+        context_rows: codes of the contexts that are trained; None: all.
+        item_rows: codes of the items that are trained; None: all.
     """
 
     contexts: Shapes
     items: Shapes
     context_rows: npt.NDArray[np.int64] | None = None
     item_rows: npt.NDArray[np.int64] | None = None
-    composes: ClassVar[bool] = False  # whether contexts of several parts are made of these
+    composes: ClassVar[bool] = False  # whether embeddings of contexts are composed of those of their parts
 
     @abstractmethod
     def initial(self, scale: float, seed: int) -> Both:
-        """Start values of the parameters of both sides."""
+        """Return start values of the parameters of both sides."""
 
     @abstractmethod
-    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
-        """Put parameters of a like model, of as many dimensions or fewer, into `own` wherever the ids are the same."""
+    def adopt(self, other: ModelLayout, source: Both, target: Both) -> None:
+        """Copy the parameters of equal ids from another model of this type, with at most as many dimensions."""
 
     @abstractmethod
     def context_side(self, parameters: list[Embeddings]) -> Side:
-        """The contexts that are learnt from."""
+        """Return the side of the trained contexts."""
 
     @abstractmethod
     def item_side(self, parameters: list[Embeddings]) -> Side:
-        """The items that are learnt from."""
+        """Return the side of the trained items."""
 
     def context_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
-        """Of all contexts."""
+        """Return the embeddings of all contexts."""
         return self.context_side(parameters).embeddings()
 
     def item_embeddings(self, parameters: list[Embeddings]) -> Embeddings:
-        """Of all items."""
+        """Return the embeddings of all items."""
         return self.item_side(parameters).embeddings()
 
     @abstractmethod
     def average(self, parameters: list[Embeddings]) -> list[Embeddings]:
-        """What is taken for granted of a context of which nothing is known but a history."""
+        """Return the average parameters that a new context has in addition to those solved from its history."""
 
     @abstractmethod
     def new_contexts(self, average: list[Embeddings], n: int) -> Side:
-        """So many contexts of that kind: the last block of this side is to be solved for."""
+        """Return a side of n new contexts with these average parameters; folding in solves for its last block."""
 
     @abstractmethod
     def new_items(self, parameters: list[Embeddings], n: int) -> Side:
-        """So many items of which nothing is known but who had them: the last block of this side is to be solved for."""
+        """Return a side of n new items; folding in solves for its last block."""
 
-    def asked(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
-        """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
+    def codes_of_parts(self, columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """Return the codes of the parts of contexts, contexts × parts, from one column per part; −1 for unknown."""
         raise NotImplementedError
 
-    def composed(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
-        """Embeddings of contexts that are not in the training data, from their parts."""
+    def compose(self, parameters: list[Embeddings], frame: pl.DataFrame) -> Embeddings:
+        """Return embeddings of contexts that are not in the training data, from their parts."""
         raise NotImplementedError
 
 
@@ -108,7 +108,8 @@ class ModelLayout(ABC):
 class MultilinearModel(Factorization):
     """ŷ(i|c) = ⟨φ(c), ψ(i)⟩ with φ and ψ linear in each of several blocks of parameters, under a square loss.
 
-    `context_parameters_` and `item_parameters_` hold what is learnt, each in one column, and the embeddings follow.
+    `context_parameters_` and `item_parameters_` are the learned parameters, each packed into one column; the embeddings
+    are computed from them.
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ("context_parameters_", "item_parameters_")
@@ -121,29 +122,29 @@ class MultilinearModel(Factorization):
     def _check(self) -> None:
         super()._check()
         one_of("solver", self.solver, self._solvers)
-        whole("steps", self.steps)
+        integer("steps", self.steps)
         self.objective()
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         if self.solver == "cd":
-            unused["steps"] = "it is for conjugate gradients, and solver is 'cd'"
+            unused["steps"] = "it is for conjugate gradients, but solver is 'cd'"
         return unused
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
     @abstractmethod
     def objective(self) -> PointwiseSquare | PairwiseSquare:
-        """The loss that is minimised, as an object."""
+        """Return the loss that `fit` minimises."""
 
     @abstractmethod
     def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
-        """How embeddings are made for these ids."""
+        """Return the layout for these ids."""
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
-        fresh = copy.copy(self)  # a fit that fails leaves a fitted model as it was
+        fresh = copy.copy(self)  # a fit that fails must leave the model unchanged
         fresh._prepare(interactions, options)
         super(MultilinearModel, fresh)._fit(interactions, options, monitor, threads)
         self.__dict__.update(fresh.__dict__)
@@ -160,18 +161,18 @@ class MultilinearModel(Factorization):
     def _start(
         self, interactions: Interactions, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings, Embeddings]:
-        own = self._layout.initial(self.init_scale, self.seed)
+        parameters = self._layout.initial(self.init_scale, self.seed)
         if start is not None:
             assert isinstance(start, MultilinearModel)
-            refuse_strangers(start, interactions)
-            self._layout.adopt(start._layout, (start._of_contexts(), start._of_items()), own)
-        contexts, items = (np.concatenate([one.reshape(-1, 1) for one in side]) for side in own)
+            require_known_items(start, interactions)
+            self._layout.adopt(start._layout, (start._of_contexts(), start._of_items()), parameters)
+        contexts, items = (np.concatenate([block.reshape(-1, 1) for block in side]) for side in parameters)
         return contexts, items
 
     def _checked_start(self, start: object) -> DotProduct:
         if not isinstance(start, type(self)):
             raise SettingError(
-                f"start is {start!r:.80}; expected a fitted recommender of the same kind, {type(self).__name__}"
+                f"start is {start!r:.80}; expected a fitted recommender of the same type, {type(self).__name__}"
             )
         return checked_start(start, self.dim)
 
@@ -187,8 +188,8 @@ class MultilinearModel(Factorization):
         assert contexts is not None
         layout = self._layout
         by_context = _trained(interactions.by_context, layout)
-        every = by_context is interactions.by_context
-        loss = square_loss(self.objective(), by_context, interactions.by_item if every else None, threads)
+        all_trained = by_context is interactions.by_context
+        loss = square_loss(self.objective(), by_context, interactions.by_item if all_trained else None, threads)
         sides = (
             layout.context_side(unpacked(contexts, layout.contexts)),
             layout.item_side(unpacked(items, layout.items)),
@@ -197,14 +198,14 @@ class MultilinearModel(Factorization):
             side.threads = threads
             side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
             self._scale_ridges(side)
-        return self._looped(loss, *sides)
+        return self._loop_over(loss, *sides)
 
-    def _looped(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
+    def _loop_over(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
         method: Method = "cd" if self.solver == "cd" else "als"
         return solver.MultilinearAlternation(loss, contexts, items, method, int(self.steps))
 
     def _scale_ridges(self, side: Side) -> None:
-        """Change what λ means for some parameters, where a setting says so."""
+        """Scale the λ of some parameters, if a setting of a subclass requires it."""
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         self.context_parameters_ = contexts
@@ -217,12 +218,12 @@ class MultilinearModel(Factorization):
     def _set_items(self, items: Embeddings, prepared: SquareLoss) -> None:
         self.item_parameters_ = items
         self.item_embeddings_ = self._layout.item_embeddings(self._of_items())  # type: ignore[misc]
-        # Those that are learnt from, then those that are known by their features only: histories may name them.
+        # Histories may contain cold items, which are known by their features only; they come after the trained items.
         trained = self._layout.item_rows
         self._item_order, self._folded_items = trained, self.item_embeddings_
         if trained is not None:
-            others = np.setdiff1d(np.flatnonzero(self.item_embeddings_.any(axis=1)), trained)
-            self._item_order = np.concatenate([trained, others])
+            cold = np.setdiff1d(np.flatnonzero(self.item_embeddings_.any(axis=1)), trained)
+            self._item_order = np.concatenate([trained, cold])
             self._folded_items = self.item_embeddings_[self._item_order]
         self._trained_items = self._folded_items if trained is None else self._folded_items[: len(trained)]
         self._loss = prepared
@@ -234,26 +235,26 @@ class MultilinearModel(Factorization):
     def _of_items(self) -> list[Embeddings]:
         return unpacked(self.item_parameters_, self._layout.items)
 
-    # --- strangers ---------------------------------------------------------------------------------------------------
+    # --- new contexts and items ---------------------------------------------------------------------------------------
 
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
-        """The last block of the contexts, solved for these rows.
+        """Solve for the last block of the contexts for these rows.
 
-        Who has no history, or one of items only of which nothing is known, is at 0: the popular items.
+        Rows without any item that has an embedding are 0, which means the popular items.
         """
-        loss, sizes = self._of_strangers(histories, threads)
+        loss, sizes = self._fold_in_loss(histories, threads)
         folding = self._folding_contexts
         if folding is None:
             layout = self._layout
             side = layout.new_contexts(layout.average(self._of_contexts()), layout.contexts[0][1])
             folding = self._folding_contexts = MultilinearFoldIn(side, loss.other, loss.G)
-        return self._solved(folding, loss, sizes, threads)
+        return self._solve(folding, loss, sizes, threads)
 
-    def _of_strangers(self, histories: SparseRows, threads: int | None = None) -> tuple[IndependentRows, Sizes]:
-        return self._loss.of_strangers(_columns(histories, self._item_order), self._folded_items, threads)
+    def _fold_in_loss(self, histories: SparseRows, threads: int | None = None) -> tuple[IndependentRows, Sizes]:
+        return self._loss.of_new_contexts(_columns(histories, self._item_order), self._folded_items, threads)
 
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
-        """The last block of the items, solved for these rows."""
+        """Solve for the last block of the items for these rows."""
         layout = self._layout
         Phi, rows = self._trained_contexts, _columns(rows, layout.context_rows)
         loss, sizes = self._loss.of_new_items(rows, Phi, self._trained_items, threads)
@@ -261,17 +262,17 @@ class MultilinearModel(Factorization):
         if folding is None:
             side = layout.new_items(self._of_items(), layout.items[0][1])
             folding = self._folding_items = MultilinearFoldIn(side, Phi, loss.G)
-        return self._solved(folding, loss, sizes, threads)
+        return self._solve(folding, loss, sizes, threads)
 
-    def _solved(
+    def _solve(
         self, folding: MultilinearFoldIn, loss: IndependentRows, sizes: Sizes, threads: int | None
     ) -> Embeddings:
         ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
-        found = folding(loss, ridge[:, 0], threads)
-        found[loss.rows.lengths == 0] = 0
-        steep = loss.rows.sums(loss.quad) * folding.largest
-        found[steep > _STEEPEST] = np.nan  # float32 may not have held what conjugate gradients met on the way
-        return found
+        embeddings = folding(loss, ridge[:, 0], threads)
+        embeddings[loss.rows.lengths == 0] = 0
+        curvature = loss.rows.sums(loss.quad) * folding.largest
+        embeddings[curvature > _STEEPEST] = np.nan  # conjugate gradients may have overflowed float32 on the way
+        return embeddings
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
 
@@ -284,23 +285,22 @@ class MultilinearModel(Factorization):
         one_of("unknown", unknown, ("raise", "skip", "average"))
         if unknown == "average" and history is not None:
             raise SettingError(
-                "unknown is 'average', which is for parts of contexts; items of a history are known or not: expected "
-                "'raise' or 'skip'"
+                "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'"
             )
-        single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, of which others tell
+        single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, reported by super()
         if contexts is None or history is not None or single or not self._composes:
             return super()._queries(contexts, history, "raise" if unknown == "average" else unknown, advice)
-        listed = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
-        codes = self.contexts_.encode(listed, unknown="mark")
-        parts = self._layout.asked(_columns_of(listed, len(self.contexts_.names)))
+        ids = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
+        codes = self.contexts_.encode(ids, unknown="mark")
+        parts = self._layout.codes_of_parts(_columns_of(ids, len(self.contexts_.names)))
         known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))
         known |= codes >= 0
         if unknown != "skip" and not known.all():
-            raise self._unknown_parts(listed, parts, known, unknown, advice)
-        asked = [one for one, fine in zip(listed, known) if fine]
-        skipped = [one for one, fine in zip(listed, known) if not fine]
+            raise self._unknown_parts(ids, parts, known, unknown, advice)
+        answered = [id_ for id_, kept in zip(ids, known) if kept]
+        skipped = [id_ for id_, kept in zip(ids, known) if not kept]
         codes = codes[known]
-        labels = ContextLabels(self.contexts_, np.arange(len(asked), dtype=np.int32), asked)
+        labels = ContextLabels(self.contexts_, np.arange(len(answered), dtype=np.int32), answered)
         return Queries(labels, codes, self._histories(codes), known, skipped)
 
     @property
@@ -308,21 +308,21 @@ class MultilinearModel(Factorization):
         return self._layout.composes and self.contexts_.is_tuple
 
     def _unknown_parts(
-        self, listed: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
+        self, ids: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
     ) -> UnknownIdError:
         k = int(np.argmin(known))
-        names, example = self.contexts_.names, self.contexts_._one(0)
-        first, some = listed[k], f"{int((~known).sum()):,} of {count(len(known), 'context')}"
+        names, example = self.contexts_.names, self.contexts_._id_of(0)
+        first, n_unknown = ids[k], f"{int((~known).sum()):,} of {count(len(known), 'context')}"
         if not isinstance(first, tuple) or len(first) != len(names):
-            return UnknownIdError(f"unknown context {first!r}: {some} are not tuples like {example!r}")
+            return UnknownIdError(f"unknown context {first!r}: {n_unknown} are not tuples like {example!r}")
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
         way_out = advice.contexts
         if unknown == "raise":
-            way_out += ", or unknown='average' to take an average for a part that is not known"
-        which = "have no part that is known" if unknown == "average" else "have a part that is not known"
+            way_out += ", or unknown='average' to use the average for unknown parts"
+        which = "have no known part" if unknown == "average" else "have an unknown part"
         return UnknownIdError(
-            f"unknown context {first!r}: {some} {which}, here {' and '.join(wrong)}; contexts are like {example!r}; "
-            f"{way_out}"
+            f"unknown context {first!r}: {n_unknown} {which}, here {' and '.join(wrong)}; contexts look like "
+            f"{example!r}; {way_out}"
         )
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
@@ -337,7 +337,7 @@ class MultilinearModel(Factorization):
         codes, known = super()._answerable(contexts)
         new = np.flatnonzero(~known)
         if len(new) and self._composes:
-            known[new] = (self._layout.asked(rows_at(contexts, new).get_columns()) >= 0).any(axis=1)
+            known[new] = (self._layout.codes_of_parts(rows_at(contexts, new).get_columns()) >= 0).any(axis=1)
         return codes, known
 
     def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
@@ -346,7 +346,7 @@ class MultilinearModel(Factorization):
             return super()._scorer(queries, threads)
         embeddings = self.context_embeddings_[codes]
         new = np.flatnonzero(codes < 0)
-        embeddings[new] = self._layout.composed(self._of_contexts(), rows_at(queries.labels.frame(), new))
+        embeddings[new] = self._layout.compose(self._of_contexts(), rows_at(queries.labels.frame(), new))
         return DotProductScorer(embeddings, self.item_embeddings_)
 
     # --- storage -----------------------------------------------------------------------------------------------------
@@ -365,24 +365,24 @@ class MultilinearModel(Factorization):
         largest = largest_of(super()._largest(), strongest * longest(self.item_embeddings_) ** 2)
         if not largest <= FLOAT32_MAX:
             return largest  # the systems below would overflow
-        # Someone who had every item has the largest numbers that answers can meet.
+        # A context that had every item has the largest numbers that can occur in an answer.
         n = len(self.items_)
         everything = SparseRows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-        quadratic, sizes = self._of_strangers(everything)
+        quadratic, sizes = self._fold_in_loss(everything)
         ridge = ridge_of(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
         steepest = min(float(np.abs(quadratic.slope(self._trained_items[:1])).max()), 1e100)
-        summed = self._trained_items.shape[1] * steepest**2  # as conjugate gradients do with a slope
+        summed = self._trained_items.shape[1] * steepest**2  # conjugate gradients sum the squares of a gradient
         return largest_of(largest, summed, float(ridge.max()))
 
 
 def _trained(by_context: SparseRows, layout: ModelLayout) -> SparseRows:
-    """The observed pairs of those that are learnt from."""
+    """Return the observed pairs of the trained contexts and items."""
     rows = by_context if layout.context_rows is None else by_context.take(layout.context_rows)
     return _columns(rows, layout.item_rows)
 
 
 def _columns(rows: SparseRows, chosen: npt.NDArray[np.int64] | None) -> SparseRows:
-    """The rows with these columns only, in this order; where others have entries, these are left out."""
+    """Return the rows with only these columns, in this order."""
     if chosen is None:
         return rows
     place = np.full(rows.n_columns, -1, np.int32)
@@ -392,50 +392,50 @@ def _columns(rows: SparseRows, chosen: npt.NDArray[np.int64] | None) -> SparseRo
     return moved if keep.all() else moved.keep(keep)
 
 
-def by_ids(ours: Vocabulary, theirs: Vocabulary, source: Embeddings, target: Embeddings) -> None:
-    """Copy the rows of ids that both have, into as many columns as the source has and the target has room for."""
-    codes = theirs.encode(ours.frame, unknown="mark")
+def copy_by_id(ids: Vocabulary, source_ids: Vocabulary, source: Embeddings, target: Embeddings) -> None:
+    """Copy the rows of ids that both sides have, in the columns that both have."""
+    codes = source_ids.encode(ids.frame, unknown="mark")
     width = min(source.shape[1], target.shape[1])
     target[codes >= 0, :width] = source[codes[codes >= 0], :width]
 
 
 def means(table: npt.NDArray[np.float32], codes: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """The table with one more row: the mean over these codes."""
+    """Return the table with one more row: the mean of its rows at these codes."""
     counts = np.bincount(codes, minlength=len(table)).astype(np.float64)
     mean = counts @ table / max(1.0, counts.sum())
     return np.concatenate([table, mean[None].astype(np.float32)])
 
 
 def parts_of(frame: pl.DataFrame) -> tuple[list[Vocabulary], npt.NDArray[np.int32]]:
-    """The ids of each part of contexts in the order of their first mention, and the codes of all."""
+    """Return the ids of each part of contexts, in order of first occurrence, and the codes of all contexts."""
     vocabularies = [Vocabulary(distinct(column.to_frame())) for column in frame.get_columns()]
-    codes = [one.encode(column) for one, column in zip(vocabularies, frame.get_columns())]
+    codes = [vocab.encode(column) for vocab, column in zip(vocabularies, frame.get_columns())]
     return vocabularies, np.stack(codes, axis=1)
 
 
 def part_codes(vocabularies: Sequence[Vocabulary], columns: Sequence[Any]) -> npt.NDArray[np.int32]:
-    """The codes of the parts of contexts, contexts × parts, of a column for each; −1 where one is not known."""
-    return np.stack([one.encode(column, unknown="mark") for one, column in zip(vocabularies, columns)], axis=1)
+    """Return the codes of the parts of contexts, contexts × parts, from one column per part; −1 for unknown parts."""
+    return np.stack([vocab.encode(column, unknown="mark") for vocab, column in zip(vocabularies, columns)], axis=1)
 
 
-def _columns_of(listed: list[Id], width: int) -> list[list[Any]]:
-    """The parts of contexts; None where it is none of so many parts."""
-    good = [one if isinstance(one, tuple) and len(one) == width else (None,) * width for one in listed]
-    return [[one[k] for one in good] for k in range(width)]
+def _columns_of(ids: list[Id], width: int) -> list[list[Any]]:
+    """Return one column per part of the contexts; an id that does not have `width` parts is None in all of them."""
+    rows = [id_ if isinstance(id_, tuple) and len(id_) == width else (None,) * width for id_ in ids]
+    return [[row[k] for row in rows] for k in range(width)]
 
 
 @dataclass(frozen=True, eq=False)
 class ContextLabels(QueryLabels):
-    """Contexts as someone named them; some of their parts may be of no known kind."""
+    """Labels of contexts as the user passed them; their parts may have other types than the known ids."""
 
     given: list[Id]
 
     def ids(self) -> list[Id]:
-        """As they were named."""
+        """Return the ids as they were passed."""
         return [self.given[code] for code in self.codes.tolist()]
 
     def frame(self) -> pl.DataFrame:
-        """In the types of the known contexts; null where a part does not fit these."""
+        """Return a frame with the types of the known contexts; parts of other types are null."""
         assert self.vocabulary is not None
         schema = self.vocabulary.frame.schema
         columns = _columns_of(self.ids(), len(schema))
@@ -444,5 +444,5 @@ class ContextLabels(QueryLabels):
 
 def _series(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
     kind = str if dtype == pl.String else int | np.integer
-    fits = [one if isinstance(one, kind) and not isinstance(one, bool) else None for one in values]
-    return pl.Series(name, fits, pl.String if dtype == pl.String else pl.Int128).cast(dtype, strict=False)
+    valid = [value if isinstance(value, kind) and not isinstance(value, bool) else None for value in values]
+    return pl.Series(name, valid, pl.String if dtype == pl.String else pl.Int128).cast(dtype, strict=False)

@@ -1,4 +1,4 @@
-"""Neighbour models: what the items most like those of a history are, and what those most like a context had."""
+"""Neighbour models: items similar to those of a history, and items of similar contexts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import one_of, whole
+from shortlist._checks import integer, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
@@ -23,7 +23,7 @@ from shortlist.scoring.sparse_scorer import SparseScorer
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Neighbours(Recommender):
-    """The settings that all neighbour models share."""
+    """Base class of neighbour models, with their settings."""
 
     neighbours: int = 100
     similarity: SimilarityName = "cosine"
@@ -34,20 +34,20 @@ class Neighbours(Recommender):
     weighting: Weighting = BY_DEFAULT
 
     def _check(self) -> None:
-        whole("neighbours", self.neighbours)
+        integer("neighbours", self.neighbours)
         one_of("weighting", self.weighting, WEIGHTINGS)
-        self._how_near()
+        self._make_similarity()
 
     def _unused(self) -> dict[str, str]:
         bm25 = self.similarity == "bm25"
         whose = "'cosine' or 'tfidf'" if bm25 else "'bm25'"
         names = ("shrinkage", "asymmetry") if bm25 else ("k1", "b")
-        why = f"it is for similarity={whose}, and similarity is {self.similarity!r}"
+        why = f"it is for similarity={whose}, but similarity is {self.similarity!r}"
         return super()._unused() | dict.fromkeys(names, why)
 
     @classmethod
     def space(cls) -> Space:
-        """How many neighbours, and near by which measure."""
+        """Return the search space: the number of neighbours, and the similarity with its settings."""
         cosines, bm25 = When("similarity", "cosine", "tfidf"), When("similarity", "bm25")
         return {
             "neighbours": Integer(20, 500, log=True),
@@ -58,30 +58,30 @@ class Neighbours(Recommender):
             "b": Real(0.1, 1.0, when=bm25),
         }
 
-    def _how_near(self) -> Similarity:
+    def _make_similarity(self) -> Similarity:
         return Similarity(self.similarity, self.shrinkage, self.asymmetry, self.k1, self.b)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ItemKNN(Neighbours, SparseItems):
-    """Item neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004).
+    """Item nearest neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004).
 
-    ŷ(i|c) = Σ_{j∈I_c∩N_k(i)} x_{cj}·sim(i, j), where N_k(i) are the k items most similar to i, judged by the contexts
-    that had them. `Similarity` has the formulas.
+    ŷ(i|c) = Σ_{j∈I_c∩N_k(i)} x_{cj}·sim(i, j), where N_k(i) are the k items most similar to i by the contexts that had
+    them. `Similarity` has the formulas.
 
-    Fitting adds up, for each item, the histories of the contexts that had it: Σ_c|I_c|² additions, and memory for the
-    result only. A history, known or new, is answered directly.
+    For each item, fitting sums the histories of the contexts that had it. That takes Σ_c|I_c|² additions, and memory
+    only for the result. New histories are scored directly, without folding in.
 
     Args:
         neighbours: k.
-        similarity: `"cosine"`, `"tfidf"` (the cosine, with contexts that had few items counting more) or `"bm25"`.
-        shrinkage: h in the cosine's denominator: items with few contexts in common are taken for less similar. Try 0 to
+        similarity: `"cosine"`, `"tfidf"` (the cosine, with more weight on contexts with few items) or `"bm25"`.
+        shrinkage: h in the cosine's denominator: lowers the similarity of items with few contexts in common. Try 0 to
             300. Not for bm25.
-        asymmetry: a, from 0 to 1: the power of item i's own length; ½ is the cosine proper. Somewhat less favours
-            popular items; much less, unless `shrinkage` is large, gives them the rarest items for neighbours. Not for
-            bm25.
-        k1: for bm25: how fast repetitions stop to count.
-        b: for bm25, from 0 to 1: how much popular items are held back.
+        asymmetry: a, from 0 to 1: the power of item i's own length; ½ is the ordinary cosine. Slightly less favours
+            popular items. Much less makes the rarest items the neighbours of popular ones, unless `shrinkage` is large.
+            Not for bm25.
+        k1: for bm25: how quickly the effect of repeated events saturates.
+        b: for bm25, from 0 to 1: how strongly popular items are penalised.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
 
     >>> from shortlist import Interactions
@@ -96,35 +96,35 @@ class ItemKNN(Neighbours, SparseItems):
         x = strengths(by_item.values, self.weighting)
         keys = np.arange(by_item.n_rows, dtype=np.uint64)
         items = Neighbourhood(
-            self._how_near(), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
+            self._make_similarity(), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
         )
         self._set_weights(items.nearest(by_item, x, keys, self.neighbours, threads=threads, step=monitor.step))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class UserKNN(Neighbours):
-    """Context neighbours (Resnick et al. 1994; for implicit feedback Sarwar et al. 2000).
+    """Context nearest neighbours (Resnick et al. 1994; for implicit feedback Sarwar et al. 2000).
 
-    ŷ(i|c) = Σ_{d∈N_k(c)} sim(c, d)·x_{di}, where N_k(c) are the k contexts most similar to c, judged by the items that
-    they had. `Similarity` has the formulas.
+    ŷ(i|c) = Σ_{d∈N_k(c)} sim(c, d)·x_{di}, where N_k(c) are the k contexts most similar to c by the items that they
+    had. `Similarity` has the formulas.
 
-    There is nothing to learn: neighbours are looked up when a question comes, for a known context as for any history
-    in the same way, Σ_{i∈I_c}|C_i| additions. Contexts with exactly the same items are left out: they know nothing that
-    is not in the history, and a context is not its own neighbour.
+    There is nothing to learn: neighbours are searched for every query, with Σ_{i∈I_c}|C_i| additions, both for training
+    contexts and for new histories. Contexts with exactly the same items are no neighbours, since they can add no other
+    items; this also excludes the context itself.
 
     Args:
         neighbours: k.
-        similarity: `"cosine"`, `"tfidf"` (the cosine, with rare items counting more) or `"bm25"`.
-        shrinkage: h in the cosine's denominator: contexts with few items in common are taken for less similar. Not for
+        similarity: `"cosine"`, `"tfidf"` (the cosine, with more weight on rare items) or `"bm25"`.
+        shrinkage: h in the cosine's denominator: lowers the similarity of contexts with few items in common. Not for
             bm25.
-        asymmetry: a, from 0 to 1: ½ is the cosine proper; with more, contexts with long histories are nearer. Not for
+        asymmetry: a, from 0 to 1: ½ is the ordinary cosine; higher values favour contexts with long histories. Not for
             bm25.
-        k1: for bm25: how fast repetitions stop to count.
-        b: for bm25, from 0 to 1: how much contexts with long histories are held back.
+        k1: for bm25: how quickly the effect of repeated events saturates.
+        b: for bm25, from 0 to 1: how strongly contexts with long histories are penalised.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
     """
 
-    # Its histories are all it knows, and every recommender keeps those.
+    # It learns nothing but histories, which every recommender stores.
     _arrays: ClassVar[tuple[str, ...]] = ()
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
@@ -132,8 +132,8 @@ class UserKNN(Neighbours):
 
     def _set_contexts(self, by_context: SparseRows, by_item: SparseRows) -> None:
         x = strengths(by_context.values, self.weighting)
-        self._others = Neighbourhood(
-            self._how_near(),
+        self._neighbourhood = Neighbourhood(
+            self._make_similarity(),
             by_context,
             x,
             by_item,
@@ -146,14 +146,16 @@ class UserKNN(Neighbours):
     def _scorer(self, queries: Queries, threads: int | None = None) -> NeighbourScorer:
         histories = queries.histories
         x = strengths(histories.values, self.weighting)
-        return NeighbourScorer(self._others, histories, x, row_keys(histories), int(self.neighbours), self._by_context)
+        return NeighbourScorer(
+            self._neighbourhood, histories, x, row_keys(histories), int(self.neighbours), self._by_context
+        )
 
     def _similarity(self, codes: npt.NDArray[np.int32]) -> SparseScorer:
-        """The cosine of who had them."""
+        """Return a scorer of the cosine between the contexts of items."""
         seen = SparseRows(self._by_context.indptr, self._by_context.indices, None, self._by_context.n_columns)
         scale = (1 / np.sqrt(np.maximum(self._by_item.lengths, 1))).astype(np.float32)
-        own = self._by_item.take(codes)
-        return SparseScorer(own, np.repeat(scale[codes], own.lengths), seen, scale)
+        rows = self._by_item.take(codes)
+        return SparseScorer(rows, np.repeat(scale[codes], rows.lengths), seen, scale)
 
     def _check_arrays(self) -> None:
         self._set_contexts(self.seen_, self.seen_.transpose())

@@ -1,4 +1,4 @@
-"""What factorizations under the pointwise square loss share: its settings."""
+"""Base class of factorizations with the pointwise square loss, with its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shortlist.recommenders.unused_settings import unused_labels
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PointwiseFactorization(Factorization):
-    """The settings of `PointwiseSquare`; a recommender adds how embeddings are made and found."""
+    """A factorization with the settings of `PointwiseSquare`; a subclass adds the embeddings and the solver."""
 
     regularization: float = 0.003
     unobserved_weight: float = 0.1
@@ -34,7 +34,7 @@ class PointwiseFactorization(Factorization):
 
     @classmethod
     def space(cls) -> Space:
-        """Weights on log scales, the dimension last (Rendle et al. 2021); then which weights go with popularity."""
+        """Return the search space: regularization and α₀ (Rendle et al. 2021), and exponents; the dimension grows."""
         return {
             "dim": Increasing(64, 128, 256),
             "regularization": Real(1e-5, 0.1, log=True),
@@ -44,7 +44,7 @@ class PointwiseFactorization(Factorization):
         }
 
     def objective(self) -> PointwiseSquare:
-        """The loss that is minimised, as an object."""
+        """Return the loss that `fit` minimises."""
         return self._pointwise()
 
     def _pointwise(self) -> PointwiseSquare:

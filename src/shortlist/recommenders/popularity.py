@@ -1,4 +1,4 @@
-"""The popular items for everyone: the baseline that every other recommender must beat."""
+"""The most popular items for everyone: the baseline that every other recommender must beat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from shortlist.scoring.popularity_scorer import PopularityScorer
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Popularity(Recommender):
-    """ŷ(i|c) = Σ_{c∈C_i} f(w_{ci}): by default the number of contexts that had the item.
+    """The most popular items for everyone: the score of an item is the number of contexts that had it.
+
+    In general ŷ(i|c) = Σ_{c∈C_i} f(w_{ci}), where f depends on `weighting`.
 
     Args:
         weighting: the strength f of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.

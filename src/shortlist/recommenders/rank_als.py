@@ -11,7 +11,7 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.weighting import BY_DEFAULT, Weighting
-from shortlist.recommenders.multilinear_model import Both, ModelLayout, MultilinearModel, by_ids
+from shortlist.recommenders.multilinear_model import Both, ModelLayout, MultilinearModel, copy_by_id
 from shortlist.recommenders.search_space import Increasing, Real, Space
 from shortlist.scoring.sides import EmbeddingTable, Side
 from shortlist.solvers.als import initial_embeddings
@@ -28,10 +28,10 @@ class _Tables(ModelLayout):
     def initial(self, scale: float, seed: int) -> Both:
         return [np.zeros(self.contexts[0], np.float32)], [initial_embeddings(*self.items[0], scale, seed)]
 
-    def adopt(self, other: ModelLayout, theirs: Both, own: Both) -> None:
+    def adopt(self, other: ModelLayout, source: Both, target: Both) -> None:
         assert isinstance(other, _Tables)
-        for ours, known, source, target in zip(self._ids, other._ids, theirs, own):
-            by_ids(ours, known, source[0], target[0])
+        for ids, other_ids, values, to in zip(self._ids, other._ids, source, target):
+            copy_by_id(ids, other_ids, values[0], to[0])
 
     def context_side(self, parameters: list[Embeddings]) -> Side:
         return EmbeddingTable(parameters[0])
@@ -50,28 +50,28 @@ class _Tables(ModelLayout):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class RankALS(MultilinearModel):
-    """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ on differences of an observed item's score and any item's (section 5.2).
+    """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ by least squares on score differences between items (section 5.2).
 
     It minimises `PairwiseSquare` (Takács and Tikk 2012),
 
         L = Σ_{(c,i)∈S} a_{c,i} Σ_{j∈I} a_j·(ŷ(i|c) − ŷ(j|c) − 1)² + Σ_c λ_c‖w_c‖² + Σ_i λ_i‖h_i‖²
 
-    over all of S × I, without sampling, at about the cost of `IALS`. `PairwiseSquare` says what the weights are.
+    over all of S × I, without sampling, at about the cost of `IALS`. `PairwiseSquare` defines the weights.
 
     Args:
         dim: d, the length of the embeddings.
         regularization: λ; with ν = 1 try 0.001 to 0.1.
-        epochs: passes over both sides, at most: `fit` may stop earlier where it has a validation split.
-        item_exponent: ρ in a_j ∝ (number of the item's contexts)^ρ. Above 0, popular items count for more as negatives;
-            the original method has 0 or 1.
-        regularization_exponent: ν; 0 is the same λ for every row.
+        epochs: maximum number of passes over both sides; with a validation split `fit` may stop earlier.
+        item_exponent: ρ in a_j ∝ (number of the item's contexts)^ρ. Above 0, popular items count more as negatives; the
+            original method uses 0 or 1.
+        regularization_exponent: ν; with 0 every row has the same λ.
         weighting: the strength a_{c,i} of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
-        solver: how a side is improved. `"cg"`: conjugate gradients, for the items, whose solutions depend on each
-            other, in all of them together. `"als"`: every row to its minimum by Cholesky, the items one after the
-            other, on one thread. `"cd"`: coordinate descent.
-        steps: of conjugate gradients, for each side in an epoch.
+        solver: how each side is solved. `"cg"`: conjugate gradients; for the items, which depend on each other, over
+            all items together. `"als"`: Cholesky for every row, for the items one after the other on one thread.
+            `"cd"`: coordinate descent.
+        steps: conjugate gradient steps for each side in an epoch.
         init_scale: start values of items are N(0, (init_scale/√d)²).
-        seed: of the start values; the same seed gives the same model at any number of threads.
+        seed: seed of the start values; the same seed gives the same model with any number of threads.
 
     >>> from shortlist import datasets
     >>> model = RankALS(dim=8, epochs=2).fit(datasets.load("online-retail").interactions)
@@ -90,12 +90,12 @@ class RankALS(MultilinearModel):
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         if self.solver == "als":
-            unused["steps"] = "it is for conjugate gradients, and solver is 'als'"
+            unused["steps"] = "it is for conjugate gradients, but solver is 'als'"
         return unused
 
     @classmethod
     def space(cls) -> Space:
-        """Weights on log scales, the dimension last."""
+        """Return the search space: regularization and exponents; the dimension grows."""
         return {
             "dim": Increasing(64, 128, 256),
             "regularization": Real(1e-4, 1.0, log=True),
@@ -104,7 +104,7 @@ class RankALS(MultilinearModel):
         }
 
     def objective(self) -> PairwiseSquare:
-        """The loss that is minimised, as an object."""
+        """Return the loss that `fit` minimises."""
         return PairwiseSquare(
             regularization=self.regularization,
             regularization_exponent=self.regularization_exponent,
@@ -115,7 +115,7 @@ class RankALS(MultilinearModel):
     def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
         return _Tables(contexts, items, int(self.dim))
 
-    def _looped(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
+    def _loop_over(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
         if self.solver == "als":
             return PairwiseAlternation(loss, contexts, items, "als", int(self.steps))
-        return super()._looped(loss, contexts, items)
+        return super()._loop_over(loss, contexts, items)

@@ -1,4 +1,4 @@
-"""What `recommend` returns."""
+"""The result of `recommend`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FORMATS = ("long", "lists")
 
 @dataclass(frozen=True, eq=False)
 class QueryLabels:
-    """Whom or what each query is about: codes of a vocabulary, or, without one, just numbers from 0 under a name."""
+    """The labels of queries: codes of a vocabulary, or numbers from 0 in a column called `name`."""
 
     vocabulary: Vocabulary | None
     codes: npt.NDArray[np.int32]
     name: str = field(default="history", kw_only=True)
 
     def ids(self) -> list[Id]:
-        """The ids, or the numbers."""
+        """Return the ids, or the numbers."""
         return self.codes.tolist() if self.vocabulary is None else self.vocabulary.ids(self.codes)
 
     def frame(self) -> pl.DataFrame:
-        """The same as a frame with the original columns, or with the one column of the numbers."""
+        """Return the labels as a frame with the original columns, or with one column of numbers."""
         if self.vocabulary is None:
             return pl.DataFrame({self.name: self.codes})
         return self.vocabulary.take(self.codes)
@@ -47,11 +47,11 @@ class QueryLabels:
 
 
 class Recommendations:
-    """For each query the best items, best first, by their ids; of a slate, in the order in which it was picked.
+    """Top-n lists, one per query, best items first; with a slate, in the order in which it picked them.
 
-    A query has fewer than n items only where the filters left fewer. `recommendations[k]` is the k-th query's list of
-    (id, score); `ids`, `scores` and `to_polars()` give everything at once. `skipped` lists the contexts that are not
-    known and were left out because of `unknown="skip"`.
+    A list has fewer than n items only if the filters left fewer. `recommendations[k]` is the list of the k-th query, as
+    (id, score) pairs; `ids`, `scores` and `to_polars()` return all lists at once. `skipped` lists the unknown contexts
+    that were skipped because of `unknown="skip"`.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Recommendations:
 
     @property
     def queries(self) -> list[Id]:
-        """Whom or what each list is for: the contexts' ids, or the numbers of the histories from 0."""
+        """The queries: ids of contexts, or the numbers of the histories from 0."""
         return self._labels.ids()
 
     @property
     def ids(self) -> list[list[Id]]:
-        """The items' ids, a list a query."""
+        """The item ids, one list per query."""
         counts = self._counts
         flat = self._items.ids(self._codes[self._codes >= 0])
         ends = np.cumsum(counts)
@@ -86,7 +86,7 @@ class Recommendations:
 
     @property
     def scores(self) -> list[npt.NDArray[np.float32]]:
-        """Their scores: for comparing items within one list, not probabilities."""
+        """The scores, one array per query. They are not probabilities; compare them only within a list."""
         return [row[:count] for row, count in zip(self._scores, self._counts)]
 
     @property
@@ -94,10 +94,11 @@ class Recommendations:
         return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
 
     def to_polars(self, format: ListFormat = "long") -> pl.DataFrame:  # noqa: A002
-        """A row for each recommendation: the query's columns, the item, its `rank` from 1, its `score`.
+        """Return all lists as a frame.
 
-        With `format="lists"` a row for each query: its columns, the list of items, best first, and that of scores.
-        Where the data has a column of such a name already, ours gets an underscore behind.
+        With `format="long"`, a row for each recommendation: the query's columns, the item, its `rank` from 1, its
+        `score`. With `format="lists"`, a row for each query: its columns, a list of items, best first, and a list of
+        scores. If the query already has a column of one of these names, an underscore is appended to the new name.
         """
         one_of("format", format, FORMATS)
         keep = self._codes >= 0
@@ -106,13 +107,13 @@ class Recommendations:
             codes, scores = self._codes.reshape(-1), self._scores.reshape(-1)
         else:
             codes, scores = self._codes[keep], self._scores[keep]
-        ours = [self._items.take(codes).to_series().alias(self._answer), pl.Series("score", scores)]
+        items, score = self._items.take(codes).to_series().alias(self._answer), pl.Series("score", scores)
         if format == "lists":
-            return _joined(self._labels.frame().get_columns(), [_cut(one, keep) for one in ours])
+            return _joined(self._labels.frame().get_columns(), [_as_lists(items, keep), _as_lists(score, keep)])
         ranks = np.broadcast_to(np.arange(1, self._codes.shape[1] + 1, dtype=np.int32), self._codes.shape)
         rank = pl.Series("rank", ranks.reshape(-1) if full else ranks[keep])
         columns = rows_at(self._labels.frame(), np.repeat(np.arange(len(self)), counts)).get_columns()
-        return _joined(columns, [ours[0], rank, ours[1]])
+        return _joined(columns, [items, rank, score])
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -132,7 +133,7 @@ class Recommendations:
         lines = [f"Recommendations for {count(len(self), 'query', 'queries')}"]
         for k in range(min(len(self), shown)):
             query = ", ".join(map(str, queries[k])) if isinstance(queries[k], tuple) else str(queries[k])
-            best = [f"{one} ({score:.3f})" for one, score in self[k][:width]]
+            best = [f"{item} ({score:.3f})" for item, score in self[k][:width]]
             more = int(self._counts[k]) - width
             lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"
                          + (f"  … {more} more" if more > 0 else ""))  # fmt: skip
@@ -141,28 +142,28 @@ class Recommendations:
         return "\n".join(lines)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain Python values, as the command line prints them for machines."""
+        """Return plain Python values, as in the JSON output of the command line."""
         return [
             {
                 "query": list(query) if isinstance(query, tuple) else query,
-                "items": [{"id": one, "score": score} for one, score in self[k]],
+                "items": [{"id": item, "score": score} for item, score in self[k]],
             }
             for k, query in enumerate(self.queries)
         ]
 
 
-def _joined(columns: list[pl.Series], ours: list[pl.Series]) -> pl.DataFrame:
-    """The query's columns and ours, none of which may be called as one before it."""
-    for one in ours:
-        name = one.name
+def _joined(columns: list[pl.Series], added: list[pl.Series]) -> pl.DataFrame:
+    """Join the query's columns and the added ones; an added column whose name is taken gets underscores."""
+    for new in added:
+        name = new.name
         while name in [column.name for column in columns]:
             name += "_"
-        columns.append(one.alias(name))
+        columns.append(new.alias(name))
     return pl.DataFrame(columns)
 
 
-def _cut(values: pl.Series, keep: npt.NDArray[np.bool_]) -> pl.Series:
-    """Values, one for each place that is kept, as a list for each row."""
+def _as_lists(values: pl.Series, keep: npt.NDArray[np.bool_]) -> pl.Series:
+    """Return values, one for each True in `keep`, as one list per row of `keep`."""
     if keep.all():
         return values.reshape(keep.shape).arr.to_list()
     places = pl.Series(np.cumsum(keep) - 1).set(~pl.Series(keep.reshape(-1)), None)

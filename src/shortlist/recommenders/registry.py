@@ -1,4 +1,4 @@
-"""The recommenders by name: what the command line offers and what `load` may make."""
+"""The recommenders by name, for the command line and for `load`."""
 
 from __future__ import annotations
 
@@ -45,52 +45,55 @@ REGISTRY: dict[str, str] = {
 }
 COMPOSED = {
     "TwoStage": "shortlist.reranking.two_stage_storage"
-}  # made of recommenders: whose `restored` puts them together
+}  # models made of recommenders: the modules whose `restored` builds them
 
 
 def recommender_class(name: str) -> type[Recommender]:
-    """The class of that name, however it is written: `ials` is `IALS`."""
+    """Return the class with this name, in any case: `ials` is `IALS`."""
     exact = {known.lower(): known for known in REGISTRY}.get(name.lower())
     if exact is None:
         near = difflib.get_close_matches(name.lower(), [known.lower() for known in REGISTRY], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise SettingError(f"no recommender is called {name!r}; {hint}there are {', '.join(REGISTRY)}")
-    found: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
-    return found
+        raise SettingError(f"unknown recommender {name!r}; {hint}expected one of {', '.join(REGISTRY)}")
+    kind: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
+    return kind
 
 
 def require_registered(*models: Recommender) -> None:
-    """Refuse to save what `load` could not make again."""
+    """Refuse to save models of classes that `load` does not know."""
     for kind in map(type, models):
         if REGISTRY.get(kind.__name__) != kind.__module__:
             raise StorageError(
-                f"{kind.__name__} is not one of Shortlist's recommenders, so it could not be loaded again"
+                f"{kind.__name__} is not one of Shortlist's recommenders, so load could not read it back"
             )
 
 
 def require_loadable(
     path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
 ) -> None:
-    """Refuse to save to `path` what `load` would refuse: `restore` puts it together as `load` does."""
+    """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
     parts = replace(stored, arrays=dict(stored.arrays), tables=dict(stored.tables))  # restoring takes parts out
     try:
         restore(parts, f"this {stored.kind}")
     except ShortlistError as error:
         raise StorageError(
-            f"cannot save to '{path}', as the model could not be loaded again: {error}; set back settings that were "
-            "changed after the fit, or fit it again"
+            f"cannot save to '{path}', because the model could not be loaded again: {error}; restore settings that "
+            "were changed after the fit, or fit again"
         ) from error
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Read a model that `save` wrote; it answers without the data it was fitted on. Nothing in it is executed."""
+    """Load a model that `save` wrote.
+
+    The model does not need the data it was fitted on. Loading never executes code from the files.
+    """
     from shortlist.recommenders.checkpoint import SUFFIX
     from shortlist.storage import load_model
 
     stored = load_model(path)
     if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
         raise StorageError(
-            f"{path} holds a checkpoint of a fit of {name}, not a model; go on with {name}(…).fit(interactions, "
+            f"{path} contains a checkpoint of a fit of {name}, not a model; resume it with {name}(…).fit(interactions, "
             "checkpoint=…) and save the result"
         )
     if stored.kind in COMPOSED:
@@ -99,17 +102,17 @@ def load(path: str | PathLike[str]) -> Any:
 
 
 def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
-    """The recommender that was taken apart into this; `path` is for messages."""
+    """Return the recommender that was stored; `path` is for messages."""
     from shortlist.storage.wrap_errors import reason
 
     if stored.kind not in REGISTRY:
-        raise StorageError(f"{path} holds a {stored.kind!r:.80}, which this version of Shortlist does not know")
+        raise StorageError(f"{path} contains a {stored.kind!r:.80}, which this version of Shortlist does not know")
     try:
         model = _made(recommender_class(stored.kind), stored.settings)
         model._restore_more(stored)
         if stored.tables.keys() != {"contexts", "items"}:
-            found = ", ".join(sorted(stored.tables)) or "none"
-            raise StorageError(f"it has these tables of ids: {found:.200}; expected contexts and items")
+            names = ", ".join(sorted(stored.tables)) or "none"
+            raise StorageError(f"it has the id tables {names:.200}; expected contexts and items")
         contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
         model._restore(stored, contexts, items)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
@@ -132,7 +135,7 @@ def _derived(stored: StoredModel, model: Recommender) -> list[str]:
 
 
 def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
-    """A recommender with these settings; those that change nothing, which earlier versions took, are left out."""
+    """Return a recommender with these settings, without settings that have no effect; earlier versions allowed them."""
     settings = new_settings(kind, settings, warn=False)
     try:
         return kind(**settings)

@@ -1,4 +1,4 @@
-"""Search spaces: which values of a setting are worth trying."""
+"""Search spaces: the values of settings that are worth trying."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from shortlist._checks import flag, number, whole
+from shortlist._checks import flag, integer, number
 from shortlist.errors import SettingError
 
 Value: TypeAlias = "bool | int | float | str"
@@ -14,7 +14,7 @@ Value: TypeAlias = "bool | int | float | str"
 
 @dataclass(frozen=True, init=False)
 class When:
-    """Where a setting has a meaning: another setting is one of these.
+    """A condition for using a setting: another setting has one of these values.
 
     >>> When("similarity", "cosine", "tfidf").holds({"similarity": "bm25"})
     False
@@ -28,13 +28,13 @@ class When:
         object.__setattr__(self, "options", options)
 
     def holds(self, settings: Mapping[str, Any]) -> bool:
-        """Whether it is so among these settings."""
+        """Return whether the condition is true for these settings."""
         return settings.get(self.setting) in self.options
 
 
 @dataclass(frozen=True)
 class Real:
-    """A number from `low` to `high`; `log`: as likely between 0.1 and 1 as between 1 and 10.
+    """A number from `low` to `high`; with `log`, 0.1 to 1 is as likely as 1 to 10.
 
     >>> Real(1e-4, 0.1, log=True)
     Real(low=0.0001, high=0.1, log=True, when=None)
@@ -53,7 +53,7 @@ class Real:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number from `low` to `high`, both of them possible; `log` as for `Real`."""
+    """An integer from `low` to `high`, both included; `log` as for `Real`."""
 
     low: int
     high: int
@@ -62,13 +62,13 @@ class Integer:
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
-            object.__setattr__(self, name, whole(name, getattr(self, name), least=0))
+            object.__setattr__(self, name, integer(name, getattr(self, name), least=0))
         _check_range(self)
 
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of several values, in no order.
+    """One of several unordered values.
 
     >>> Choice("binary", "log")
     Choice(options=('binary', 'log'), when=None)
@@ -85,10 +85,10 @@ class Choice:
 
 @dataclass(frozen=True, init=False)
 class Increasing:
-    """Values that are tried one after the other, the smallest first: more is better, but takes longer.
+    """Values tried in increasing order, for a setting such as `dim` where more is better but slower.
 
-    The search for the other settings begins at the smallest value. At each larger one it goes on from the settings that
-    were best before.
+    The other settings are first searched at the smallest value. At each larger value, the search starts from the best
+    settings so far.
 
     >>> Increasing(256, 64, 128).values
     (64, 128, 256)
@@ -98,11 +98,11 @@ class Increasing:
 
     def __init__(self, *values: int) -> None:
         _check_options("Increasing", values, (int,))
-        object.__setattr__(self, "values", tuple(sorted(whole("a value that grows", one) for one in values)))
+        object.__setattr__(self, "values", tuple(sorted(integer("a value of Increasing", value) for value in values)))
 
     @property
     def when(self) -> None:
-        """It always has a meaning."""
+        """None: the setting has no condition."""
         return
 
 
@@ -112,14 +112,14 @@ Space: TypeAlias = dict[str, Dimension]
 
 def _check_range(what: Real | Integer) -> None:
     flag("log", what.log)
-    told = f"the range from {what.low:g} to {what.high:g}"
+    text = f"the range from {what.low:g} to {what.high:g}"
     if not what.low < what.high:
-        raise SettingError(f"{told} is empty; expected low below high")
+        raise SettingError(f"{text} is empty; expected low < high")
     if what.log and what.low <= 0:
-        raise SettingError(f"{told} has no logarithm; let it begin above 0, or log=False")
+        raise SettingError(f"{text} has no logarithm; use low > 0, or log=False")
 
 
 def _check_options(name: str, options: tuple[Any, ...], kinds: tuple[type, ...]) -> None:
-    if not options or not all(isinstance(one, kinds) for one in options) or len(set(options)) < len(options):
+    if not options or not all(isinstance(option, kinds) for option in options) or len(set(options)) < len(options):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise SettingError(f"{name}{options!r}; expected one or more distinct values of type {expected}")

@@ -1,4 +1,4 @@
-"""Matrix factorization by sampling: what its recommenders share, whatever objective, sampler and weight they have."""
+"""Base class of matrix factorizations by sampling, for any objective, sampler and weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._aligned import aligned
-from shortlist._checks import flag, number, one_of, whole
+from shortlist._checks import flag, integer, number, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes
@@ -44,12 +44,12 @@ from shortlist.solvers.square_fold_in import SquareFoldIn
 Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank
 StrengthAs: TypeAlias = Literal["weight", "label"]
-MOST_DRAWS = 1_000_000  # negatives of a positive: more would be a mistake, and answers would take long
+MOST_DRAWS = 1_000_000  # largest n_negatives; more must be a mistake, and folding in would take too long
 _NO_LAMBDAS = MetricTables(np.zeros(1, np.float32), np.ones(1, np.float32), 0, 1, np.zeros((1, 1), np.float32))
 
 
 class TrainingRecipe(NamedTuple):
-    """What is optimised, which negatives it is learnt from, and how much each of them counts."""
+    """The loss, the sampler of negatives, and the weight of a negative."""
 
     objective: Objective
     sampler: Sampler | AllItems
@@ -57,7 +57,7 @@ class TrainingRecipe(NamedTuple):
 
 
 class EmbeddingLayout(NamedTuple):
-    """What embeddings look like."""
+    """The layout of the embedding columns."""
 
     dim: int
     biases: bool
@@ -66,49 +66,50 @@ class EmbeddingLayout(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PairStats:
-    """What follows from the observed pairs: the weights of contexts and of items as positives, and counts."""
+    """Statistics of the observed pairs: the weights of contexts and items in positives, and item counts."""
 
     by_context: SparseRows
     contexts: FrequencyWeights
     items: FrequencyWeights
-    counts: npt.NDArray[np.int64]  # of each item
+    counts: npt.NDArray[np.int64]  # pairs of each item
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SGDFactorization(Factorization):
-    """Matrix factorization by stochastic gradient descent; a recommender adds what is optimised (`composition`).
+    """Base class of matrix factorizations by stochastic gradient descent; a subclass defines the loss in `recipe`.
 
     Args:
         dim: d, the length of the embeddings.
-        epochs: passes over the observed pairs, at most: `fit` may stop earlier where it has a validation split.
-        learning_rate: η, the length of steps; of the first epoch, where there is a schedule.
-        regularization: λ. A step on a row is −η(∇l + λθ): ½λ‖θ‖² is in the loss once for each loss that the row is in,
-            so in the loss of an epoch it counts λ·(times touched). With `regularization_exponent=ν` it counts
-            λ·(times touched)^ν: 1 is what published settings mean, 0 the same λ for every row. Under Softmax a row
-            counts as often as it is observed, whatever ν.
-        context_regularization: λ of the contexts, where it is not that of all; likewise the next two.
-        item_regularization: λ of the items.
-        bias_regularization: λ of the biases.
+        epochs: maximum number of passes over the observed pairs; with a validation split `fit` may stop earlier.
+        learning_rate: η, the step size; with a schedule, its value in the first epoch.
+        regularization: λ. A step on a row is −η(∇l + λθ), so each update of the row adds ½λ‖θ‖² to the loss, and n
+            updates in an epoch add ½λn‖θ‖². With `regularization_exponent=ν` it is ½λn^ν·‖θ‖²: ν = 1 is what published
+            settings mean, and with ν = 0 every row has the same λ. For Softmax, n is the number of times that the row
+            is observed, and ν is ignored.
+        context_regularization: λ of the contexts; None: `regularization`.
+        item_regularization: λ of the items; None: `regularization`.
+        bias_regularization: λ of the biases; None: `regularization`.
         regularization_exponent: ν.
-        biases: whether scores have biases: ŷ = ⟨w_c, h_i⟩ + b_i, and + b_c for pointwise losses. They are two more
-            columns of the embeddings, so that a score remains an inner product.
+        biases: whether scores have biases: ŷ = ⟨w_c, h_i⟩ + b_i, and + b_c for pointwise losses. Biases are two more
+            columns of the embeddings, so a score is still an inner product.
         normalize: whether ⟨w_c, h_i⟩ is the cosine of the two.
-        n_negatives: m, how many negatives a positive is learnt with; for Softmax, how many a batch draws.
+        n_negatives: m, the number of negatives per positive; for Softmax, the number per batch.
         weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
         strength_as: whether the strength is the pair's `"weight"` or, for pointwise losses, its `"label"` y.
-        positive_context_exponent: pairs of a context with n pairs weigh n^ρ by this ρ, scaled to 1 in the mean of
-            contexts. −1: every context counts alike, however many pairs it has.
-        positive_item_exponent: likewise by the number of the item's pairs; below 0, popular positives count for less.
-        optimizer: `"sgd"`, `"adagrad"` or `"adam"`; rows that a step does not touch stay as they are.
-        schedule: how the learning rate goes on: `"constant"`, `"linear"` or `"cosine"` to 0, `"inverse"` to a tenth.
-        schedule_epochs: after how many epochs it is there; 0: after `epochs`.
-        init: how start values are found: `"random"`, N(0, (init_scale/√d)²), or `"svd"`, from the leading singular
-            vectors of the observed pairs, each row of length `init_scale`. Biases begin at 0.
+        positive_context_exponent: ρ: a pair of a context with n pairs weighs n^ρ, scaled to a mean of 1 over contexts.
+            With −1 every context has the same total weight.
+        positive_item_exponent: the same by the number of the item's pairs; below 0, popular positives count less.
+        optimizer: `"sgd"`, `"adagrad"` or `"adam"`. A step changes only the rows that it uses.
+        schedule: the learning rate over the epochs: `"constant"`, `"linear"` or `"cosine"` to 0, or `"inverse"` to a
+            tenth.
+        schedule_epochs: number of epochs after which the schedule ends; 0: `epochs`.
+        init: start values: `"random"`, N(0, (init_scale/√d)²), or `"svd"`, the leading singular vectors of the observed
+            pairs, with rows of length `init_scale`. Biases start at 0.
         init_scale: see `init`.
-        fold_in_epochs: passes over a history to find the embedding of a context that was not there in training. The
-            pointwise square loss needs none: its minimum is solved for.
-        seed: of start values and of all that is drawn. With `fit(..., threads=1)` the same seed gives the same model;
-            several threads do not wait for each other, and the model varies a little from run to run.
+        fold_in_epochs: passes over a history to compute the embedding of a new context. The pointwise square loss
+            ignores it, because its minimum is computed directly.
+        seed: seed of the start values and of all sampling. The same seed gives the same model only with
+            `fit(..., threads=1)`: several threads run without locks, and the model varies slightly between runs.
     """
 
     _every: ClassVar[int] = 5
@@ -137,7 +138,7 @@ class SGDFactorization(Factorization):
 
     @abstractmethod
     def recipe(self) -> TrainingRecipe:
-        """The objective, the sampler and the weight."""
+        """Return the objective, the sampler and the weight."""
 
     def _check(self) -> None:
         super()._check()
@@ -150,8 +151,8 @@ class SGDFactorization(Factorization):
             number(name, getattr(self, name), -math.inf)
         for name in ("biases", "normalize"):
             flag(name, getattr(self, name))
-        whole("fold_in_epochs", self.fold_in_epochs, most=10_000)
-        whole("schedule_epochs", self.schedule_epochs, least=0)
+        integer("fold_in_epochs", self.fold_in_epochs, most=10_000)
+        integer("schedule_epochs", self.schedule_epochs, least=0)
         one_of("weighting", self.weighting, WEIGHTINGS)
         one_of("strength_as", self.strength_as, ("weight", "label"))
         one_of("optimizer", self.optimizer, tuple(OPTIMIZERS))
@@ -160,49 +161,53 @@ class SGDFactorization(Factorization):
         objective, sampler, weight = self.recipe()
         self._check_negatives(objective)
         if self.strength_as == "label" and not isinstance(objective, Pointwise):
-            raise SettingError(f"strength_as is 'label', but {objective} has no labels; take 'weight'")
+            raise SettingError(f"strength_as is 'label', but {objective} has no labels; use 'weight'")
         if isinstance(sampler, AllItems) and not isinstance(objective, Softmax):
-            raise SettingError(f"{sampler} is for Softmax; for {objective} take a sampler such as Uniform()")
+            raise SettingError(f"{sampler} is for Softmax; for {objective} use a sampler such as Uniform()")
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import check_softmax_sampler
 
             check_softmax_sampler(sampler)
         if weight is not None and not isinstance(objective, Pairwise):
-            raise SettingError(f"{weight} weighs pairs of items; {objective} has none, so leave the weight out")
+            raise SettingError(f"{weight} weights pairs of items, but {objective} has none; omit weight")
         if isinstance(weight, LambdaRank) and sampler.exclude != "history":
-            raise SettingError(f"{weight} weighs items that are not relevant; let {sampler} exclude the history")
+            raise SettingError(
+                f"{weight} needs irrelevant negatives, but {sampler} may draw the history; use exclude='history'"
+            )
         if isinstance(sampler, AdaptiveRank) and self.normalize and self.biases:
-            raise SettingError(f"{sampler} has no lists for cosines with biases; leave normalize or biases out")
+            raise SettingError(f"{sampler} does not support normalize and biases together; omit one of them")
         if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
-            raise SettingError(f"{weight} is of ranks that Rejection estimates; {sampler} does not: take Rejection()")
+            raise SettingError(
+                f"{weight} needs the ranks that Rejection estimates, but sampler is {sampler}; use Rejection()"
+            )
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused() | unused_labels(self)
         objective, sampler, _ = self.recipe()
         if self.schedule == "constant":
-            unused["schedule_epochs"] = "the learning rate stays as it is, since schedule is 'constant'"
+            unused["schedule_epochs"] = "the learning rate is constant, because schedule is 'constant'"
         if not self.biases:
             unused["bias_regularization"] = "biases is False"
-        if self._is_solved_for():
-            unused["fold_in_epochs"] = f"under {objective} contexts are solved for, not learnt in passes"
+        if self._has_closed_form():
+            unused["fold_in_epochs"] = f"with {objective} fold-in is solved for directly, without passes"
         if isinstance(objective, Softmax):
-            unused["regularization_exponent"] = f"under {objective} a row counts as often as it is observed"
+            unused["regularization_exponent"] = f"with {objective} a row counts as often as it is observed"
             if isinstance(sampler, AllItems | InBatch):
-                unused["n_negatives"] = f"{sampler} draws none"
+                unused["n_negatives"] = f"{sampler} draws no negatives"
         return unused
 
-    def _unused_on(self, interactions: Interactions, options: FitOptions) -> list[str]:
-        unused = super()._unused_on(interactions, options)
+    def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:
+        unused = super()._unused_inputs(interactions, options)
         if options.start is not None and self.init != type(self).init:
-            unused.append(f"init is {self.init!r}, which changes nothing: the fit begins from start; leave init out")
+            unused.append(f"init is {self.init!r}, which changes nothing: the start values come from start; omit init")
         return unused
 
     def _check_negatives(self, objective: Objective) -> None:
-        whole("n_negatives", self.n_negatives, most=MOST_DRAWS)
+        integer("n_negatives", self.n_negatives, most=MOST_DRAWS)
 
     @classmethod
     def space(cls) -> Space:
-        """Learning rate and regularization on log scales, where to begin, the dimension last."""
+        """Return the search space: learning rate, regularization and start values; the dimension grows."""
         return {
             "dim": Increasing(64, 128, 256),
             "learning_rate": Real(3e-3, 0.3, log=True),
@@ -221,37 +226,37 @@ class SGDFactorization(Factorization):
     def _latent(self) -> int:
         return self._layout.dim
 
-    def _require_form(self) -> None:
-        """Refuse to go on with embeddings of another form than the settings have now."""
-        now = self._current_layout()
-        for name, before, after in zip(now._fields, self._layout, now):
+    def _require_layout(self) -> None:
+        """Refuse to use embeddings whose layout no longer matches the settings."""
+        current = self._current_layout()
+        for name, before, after in zip(current._fields, self._layout, current):
             if before != after:
                 raise SettingError(
-                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r}; set it back, "
-                    "or fit again"
+                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r} now; set it "
+                    "back, or fit again"
                 )
 
     def _current_layout(self) -> EmbeddingLayout:
         return EmbeddingLayout(int(self.dim), bool(self.biases), bool(self.normalize))
 
-    def _by_coordinate(self, own: float, one: float, other: float) -> npt.NDArray[np.float32]:
-        """A number for the coordinates of an embedding, and for the two that biases add."""
-        return np.array([own] * int(self.dim) + ([one, other] if self.biases else []), np.float32)
+    def _by_column(self, latent: float, bias_1: float, bias_2: float) -> npt.NDArray[np.float32]:
+        """Return a value for each column of the embeddings: the latent ones, then the two of the biases."""
+        return np.array([latent] * int(self.dim) + ([bias_1, bias_2] if self.biases else []), np.float32)
 
     def _rates(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """η by coordinate: 0 where one side has the 1 that goes with the other's bias."""
+        """Return η by column for both sides; 0 in the column of ones that belongs to the other side's bias."""
         eta = float(self.learning_rate)
-        of_contexts = eta if isinstance(self.recipe().objective, Pointwise) else 0.0  # else it makes no difference
-        return self._by_coordinate(eta, 0, of_contexts), self._by_coordinate(eta, eta, 0)
+        context_bias = eta if isinstance(self.recipe().objective, Pointwise) else 0.0  # cancels in other losses
+        return self._by_column(eta, 0, context_bias), self._by_column(eta, eta, 0)
 
     def _ridges(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """λ by coordinate."""
-        own = (self.context_regularization, self.item_regularization, self.bias_regularization)
-        contexts, items, biases = (self.regularization if one is None else one for one in own)
-        return self._by_coordinate(contexts, 0, biases), self._by_coordinate(items, biases, 0)
+        """Return λ by column for both sides."""
+        given = (self.context_regularization, self.item_regularization, self.bias_regularization)
+        contexts, items, biases = (self.regularization if value is None else value for value in given)
+        return self._by_column(contexts, 0, biases), self._by_column(items, biases, 0)
 
     def _step_tables(self, prepared: PairStats, effective_counts: npt.NDArray[np.float64]) -> StepTables:
-        """What a step is, for contexts with so many pairs: `SparseRows.effective_counts`."""
+        """Return the tables of a step, for contexts with these `SparseRows.effective_counts`."""
         objective, _, _ = self.recipe()
         assert not isinstance(objective, Softmax)
         kind = PAIRWISE if isinstance(objective, Pairwise) else POINTWISE
@@ -259,8 +264,8 @@ class SGDFactorization(Factorization):
         context_rates, item_rates = self._rates()
         scales = [np.ones(1, np.float32)] * 2
         if self.regularization_exponent != 1:
-            often = touches(kind, int(self.n_negatives), effective_counts, prepared.counts)
-            scales = [(np.maximum(one, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for one in often]
+            updates = touches(kind, int(self.n_negatives), effective_counts, prepared.counts)
+            scales = [(np.maximum(n, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for n in updates]
         return StepTables(
             objective=kind,
             loss=LOSSES[objective.loss],
@@ -313,15 +318,16 @@ class SGDFactorization(Factorization):
             from shortlist.solvers.svd_init import singular_vectors, spread_along
 
             U, s, V = singular_vectors(interactions.by_context, int(self.dim), int(self.seed))
-            for one, vectors in zip(sides, (U, V)):
-                spread_along(one, vectors, s, float(self.init_scale))
+            for side, vectors in zip(sides, (U, V)):
+                spread_along(side, vectors, s, float(self.init_scale))
         if self.biases:
-            of_context, of_item = self._by_coordinate(0, 1, 0)[-2:], self._by_coordinate(0, 0, 1)[-2:]
-            sides = [np.hstack([one, np.tile(last, (len(one), 1))]) for one, last in zip(sides, (of_context, of_item))]
+            of_context, of_item = self._by_column(0, 1, 0)[-2:], self._by_column(0, 0, 1)[-2:]
+            columns = (of_context, of_item)
+            sides = [np.hstack([side, np.tile(last, (len(side), 1))]) for side, last in zip(sides, columns)]
         if start is not None:
-            both = self.biases and isinstance(start, SGDFactorization) and start._layout.biases
-            known_embeddings(start, interactions, sides[0], sides[1], 2 if both else 0)
-        sides[0][interactions.by_context.lengths == 0] = 0  # as no history is folded in to; nothing is learnt of them
+            both_biased = self.biases and isinstance(start, SGDFactorization) and start._layout.biases
+            known_embeddings(start, interactions, sides[0], sides[1], 2 if both_biased else 0)
+        sides[0][interactions.by_context.lengths == 0] = 0  # like a folded-in empty history; they are never updated
         return sides[0], sides[1]
 
     def _loop(
@@ -373,59 +379,59 @@ class SGDFactorization(Factorization):
         self._folding: Any = None
 
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
-        """Contexts with these histories, the items being as they are.
+        """Return embeddings of contexts with these histories, with the items fixed.
 
         See `solvers.sgd.fold_in`, `solvers.square_fold_in` and `solvers.softmax_fold_in`.
         """
-        self._require_form()
+        self._require_layout()
         objective, sampler, _ = self.recipe()
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import softmax_fold_in
 
-            found = softmax_fold_in(self, histories, threads)
-        elif self._is_solved_for():
+            embeddings = softmax_fold_in(self, histories, threads)
+        elif self._has_closed_form():
             assert isinstance(sampler, Sampler)
             rules = self._step_tables(self._prepared, histories.effective_counts)
             if self._folding is None:
                 negatives = folding_sampler(sampler, self._prepared.by_context)
                 self._folding = SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, rules)
-            found = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
+            embeddings = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
         else:
             assert isinstance(sampler, Sampler)
             if self._folding is None:
                 negatives = folding_sampler(sampler, self._prepared.by_context)
                 negatives.refresh(self.item_embeddings_, threads)
                 self._folding = negatives.tables
-            most = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few different ones, whose tables are kept
-            found = fold_in(
+            longest_history = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few values, for the cache
+            embeddings = fold_in(
                 histories,
                 strengths(histories.values, self.weighting),
                 self.item_embeddings_,
                 dim=int(self.dim),
                 tables=for_histories(self._folding, histories, int(self.seed)),
-                weigher=self._weigher(histories.n_columns, most),
+                weigher=self._weigher(histories.n_columns, longest_history),
                 rules=self._step_tables(self._prepared, histories.effective_counts),
                 passes=int(self.fold_in_epochs),
                 seed=int(self.seed),
                 threads=threads,
             )
-        return unit_rows(found, self._cosine)
+        return unit_rows(embeddings, self._cosine)
 
-    def _is_solved_for(self) -> bool:
-        """Whether a context's part of the loss is a square on average, with negatives from a fixed distribution."""
+    def _has_closed_form(self) -> bool:
+        """Return whether fold-in has a closed form: a square loss, with negatives from a fixed distribution."""
         objective, sampler, weight = self.recipe()
         square = isinstance(objective, Pointwise) and objective.loss == "square" and not self.normalize
         return square and weight is None and isinstance(sampler, Uniform | Popularity | InBatch)
 
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
         raise SettingError(
-            f"{type(self).__name__} learns from sampled negatives, and how much an item loses by them depends on how "
-            "often it is drawn: an item that is not there has no such part of the loss to fold it in by. Let "
-            "partial_fit(events) learn new items, or take IALS, whose loss is over all pairs"
+            f"{type(self).__name__} learns from sampled negatives and cannot fold in items: an item's loss depends on "
+            "how often it is drawn as a negative, and a new item never is. Use partial_fit(events) to learn new items, "
+            "or IALS, whose loss is over all pairs"
         )
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
-        """Cosine of the items' embeddings, biases aside."""
+        """Return a scorer of the cosine of item embeddings, without biases."""
         vectors = unit_rows(self._item_vectors, self._latent)
         return DotProductScorer(vectors[codes], vectors)
 
@@ -443,7 +449,7 @@ class SGDFactorization(Factorization):
 
 @lru_cache(maxsize=16)
 def _weigher(weight: Weight | None, n_items: int, longest_history: int) -> WeightTables:
-    """The tables of a weight, for so many items and histories of up to so many of them."""
+    """Return the tables of a weight, for this number of items and histories up to this length."""
     if isinstance(weight, LambdaRank):
         return WeightTables(LAMBDA, np.zeros(1, np.float32), weight.tables(n_items, longest_history))
     if isinstance(weight, Penalty):
@@ -452,7 +458,7 @@ def _weigher(weight: Weight | None, n_items: int, longest_history: int) -> Weigh
 
 
 def folding_sampler(sampler: Sampler, histories: SparseRows) -> BoundSampler:
-    """The sampler for a context by itself, which has no batch: InBatch is popularity then."""
+    """Return the sampler for folding in single contexts; they have no batch, so `InBatch` becomes popularity."""
     if isinstance(sampler, InBatch):
         return Popularity(1.0, sampler.exclude).bind(histories)
     return sampler.bind(histories)

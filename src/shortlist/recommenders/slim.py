@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shortlist._checks import flag, number, one_of, whole
+from shortlist._checks import flag, integer, number, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import WEIGHTINGS, strengths
 from shortlist.recommenders.fit_options import FitOptions
@@ -19,22 +19,22 @@ class SLIM(SparseItems):
     """Sparse linear method (Ning & Karypis 2011).
 
     ŷ(i|c) = Σ_{j∈I_c} x_{cj}·W_{ij}, where row i of W minimises ½‖x_i − Xw‖² + λ₁‖w‖₁ + ½λ₂‖w‖² with w_i = 0 and
-    w ≥ 0: an elastic net for each item, by coordinate descent, many at once.
+    w ≥ 0. This is an elastic net for each item, solved by coordinate descent for many items at once.
 
-    The items that say something for item i are chosen together, so that of two that say the same one is enough; item
-    neighbours judge each on its own. A history, known or new, is answered directly.
+    The weights of item i are fitted jointly, so of two redundant items only one needs a weight; in `ItemKNN` each
+    neighbour is chosen on its own. New histories are scored directly, without folding in.
 
     Args:
-        l1: λ₁, on the scale of how often two items occur together: more gives fewer weights. Try 0.3 to 10.
+        l1: λ₁, on the scale of how often two items occur together; larger values give fewer weights. Try 0.3 to 10.
         l2: λ₂, on the scale of how often items occur. Try 1 to 300.
-        positive: whether w ≥ 0. Without it memory and time grow with the catalogue for every item.
-        tolerance: how exact: how far the optimality conditions may be missed, as a share of the largest number of
-            contexts that an item shares with another.
-        sweeps: at most so many sweeps of coordinate descent over a working set; a warning says where they are too few.
+        positive: whether w ≥ 0. If False, memory and time per item grow with the catalogue.
+        tolerance: allowed violation of the optimality conditions, as a fraction of the largest number of contexts that
+            the item shares with another item.
+        sweeps: maximum number of coordinate descent sweeps over a working set; `fit` warns if they are too few.
         weighting: the strength x of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
 
-    In scikit-learn's terms, ElasticNet(alpha, l1_ratio) has l1 = alpha·l1_ratio·n and l2 = alpha·(1 − l1_ratio)·n for n
-    contexts.
+    scikit-learn's ElasticNet(alpha, l1_ratio) corresponds to l1 = alpha·l1_ratio·n and l2 = alpha·(1 − l1_ratio)·n for
+    n contexts.
     """
 
     l1: float = 1.0
@@ -47,13 +47,13 @@ class SLIM(SparseItems):
         number("l1", self.l1)
         number("l2", self.l2, above=True)
         number("tolerance", self.tolerance, above=True)
-        whole("sweeps", self.sweeps)
+        integer("sweeps", self.sweeps)
         one_of("weighting", self.weighting, WEIGHTINGS)
         flag("positive", self.positive)
 
     @classmethod
     def space(cls) -> Space:
-        """Both penalties on log scales."""
+        """Return the search space: both penalties on log scales."""
         return {"l1": Real(0.1, 30.0, log=True), "l2": Real(3.0, 1000.0, log=True)}
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Matrix factorization under the softmax loss: its epochs and its folding in, from a recommender's settings."""
+"""Training and folding in with the softmax loss, from a recommender's settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def softmax_loop(
     threads: int | None,
     epochs: int,
 ) -> Loop:
-    """What runs the epochs."""
+    """Return the loop that runs the epochs."""
     objective, sampler, _ = model.recipe()
     assert isinstance(objective, Softmax)
     kind = CODES[model.optimizer]
@@ -58,15 +58,16 @@ def softmax_loop(
 
 
 def softmax_fold_in(model: SGDFactorization, histories: SparseRows, threads: int | None) -> npt.NDArray[np.float32]:
-    """Contexts with these histories, the items being as they are."""
+    """Return embeddings of contexts with these histories, with the items fixed."""
     if model._folding is None:
         model._folding = _folding(model, model.item_embeddings_, threads)
-    found: npt.NDArray[np.float32] = model._folding(histories, pair_weights(model, model._prepared, histories), threads)
-    return found
+    weights = pair_weights(model, model._prepared, histories)
+    embeddings: npt.NDArray[np.float32] = model._folding(histories, weights, threads)
+    return embeddings
 
 
 def pair_weights(model: SGDFactorization, prepared: PairStats, rows: SparseRows) -> npt.NDArray[np.float32]:
-    """α of each pair of these rows: its strength, and what its context and its item weigh."""
+    """Return α of each pair of these rows: its strength times the weights of its context and its item."""
     weights = strengths(rows.values, model.weighting, rows.confidence)
     of_contexts, of_items = prepared.contexts.new(rows.effective_counts), prepared.items.values
     if len(of_contexts) > 1:
@@ -75,11 +76,11 @@ def pair_weights(model: SGDFactorization, prepared: PairStats, rows: SparseRows)
 
 
 def check_softmax_sampler(sampler: object) -> None:
-    """Refuse samplers without a q that a whole batch can share."""
+    """Refuse samplers whose q depends on the pair, because a batch shares its negatives."""
     if not isinstance(sampler, AllItems | Uniform | Popularity | InBatch):
         raise SettingError(
-            f"sampler is {sampler}, whose q a batch cannot share; for Softmax take AllItems(), Uniform(), "
-            "Popularity() or InBatch()"
+            f"sampler is {sampler}, whose q a batch cannot share; for Softmax use AllItems(), Uniform(), Popularity() "
+            "or InBatch()"
         )
 
 

@@ -1,4 +1,4 @@
-"""Recommenders whose learnt part is a sparse matrix from items to items."""
+"""Base class of recommenders that learn a sparse items × items matrix."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from shortlist.scoring.sparse_scorer import SparseScorer
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SparseItems(Recommender):
-    """ŷ(i|c) = Σ_{j∈I_c} x_{cj}·W_{ij}: what the items j of a history say for item i, W sparse.
+    """A linear model ŷ(i|c) = Σ_{j∈I_c} x_{cj}·W_{ij} over the items j of a history, with sparse W.
 
-    A history, known or new, is answered directly, without folding in.
+    New histories are scored directly, without folding in.
     """
 
     weighting: Weighting = BY_DEFAULT
 
-    # Row i of W, `weight_items_[weight_bounds_[i]:weight_bounds_[i + 1]]`: the items that say something for i.
+    # The items with a weight in row i of W are `weight_items_[weight_bounds_[i]:weight_bounds_[i + 1]]`.
     weight_bounds_: ClassVar[npt.NDArray[np.int64]]
     weight_items_: ClassVar[npt.NDArray[np.int32]]
     weight_values_: ClassVar[npt.NDArray[np.float32]]
@@ -33,12 +33,12 @@ class SparseItems(Recommender):
 
     @property
     def n_weights(self) -> int:
-        """How many entries of W are not zero."""
+        """The number of nonzero entries of W."""
         self._require_fit()
         return len(self.weight_items_)
 
     def _set_weights(self, by_item: SparseRows) -> None:
-        """Take W, one row for each item that may be recommended."""
+        """Set W; its row i has the weights for the score of item i."""
         assert by_item.values is not None
         self.weight_bounds_ = by_item.indptr  # type: ignore[misc]
         self.weight_items_ = by_item.indices  # type: ignore[misc]
@@ -53,7 +53,7 @@ class SparseItems(Recommender):
         return SparseScorer(rows, strengths(rows.values, self.weighting), self._by_history)
 
     def _similarity(self, codes: Codes) -> SparseScorer:
-        """What the others say for one item: its row of W."""
+        """Return a scorer of how much all other items add to the score of each item: its row of W."""
         rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         return SparseScorer(rows, np.ones(1, np.float32), self._weights(len(self.items_)))
 
@@ -61,7 +61,7 @@ class SparseItems(Recommender):
         weights = self._weights(len(self.items_))
         wrong = csr_error(weights, len(self.items_))
         if wrong is not None:
-            raise StorageError(f"its weights from items to items are damaged: {wrong}")
+            raise StorageError(f"its item weights are damaged: {wrong}")
         self._set_weights(weights)
 
     def _largest(self) -> float:

@@ -1,4 +1,4 @@
-"""What a split asks of a model."""
+"""The queries of a split for a model."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class SplitQueries:
     """A split in a model's own codes, a row for each context of its truth.
 
     Attributes:
-        queries: whom answers are wanted for, with what is known of them.
-        truth: what they had afterwards.
-        excluded: what is left out of their rankings; None for nothing.
+        queries: the contexts to answer, with their histories.
+        truth: the held-out items.
+        excluded: items dropped from the rankings; None: no items.
     """
 
     queries: Queries
@@ -30,54 +30,54 @@ class SplitQueries:
     excluded: SparseRows | None
 
 
-def asked_of(model: Recommender, split: Split, *, warn: bool = True, stacklevel: int = 2) -> SplitQueries:
-    """The question of a split to a model that was fitted on its `train`.
+def queries_of(model: Recommender, split: Split, *, warn: bool = True, stacklevel: int = 2) -> SplitQueries:
+    """Return the queries of a split for a model that was fitted on `split.train`.
 
-    A model that has seen something else of the contexts is warned of (`stacklevel` as in `warnings.warn`, counted from
-    the caller of this), one that does not know all of the items is refused.
+    Warn if the model was fitted on other events of these contexts; refuse a model that does not know all items.
+    `stacklevel` is as in `warnings.warn`, counted from the caller of this function.
     """
     history = model._with_own_items(split.history.by_context, split.history.items, "skip")
     codes = None
     if not split.fold_in:
         codes = model._context_codes(split.truth.contexts.frame, "fit the model on split.train")
         if warn and not _has_seen(model, codes, history):
-            _warn_of("the model", stacklevel + 2)
+            _warn_other_train("the model", stacklevel + 2)
     labels = QueryLabels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
     queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
-    return SplitQueries(queries, _own_truth(model, split), history if split.exclude_seen else None)
+    return SplitQueries(queries, _recoded_truth(model, split), history if split.exclude_seen else None)
 
 
-def warn_if_it_knows(model: Recommender, split: Split, who: str, *, stacklevel: int = 2) -> None:
-    """The same warning of a model that need not know all contexts and items, as one whose scores are features."""
+def warn_if_leaked(model: Recommender, split: Split, who: str, *, stacklevel: int = 2) -> None:
+    """Warn like `queries_of`, for a further model, whose scores are features; it need not know all ids."""
     if split.fold_in:
         return
     codes = model.contexts_.encode(split.truth.contexts.frame, unknown="mark")
     known = np.flatnonzero(codes >= 0)
     history = model._with_own_items(split.history.by_context, split.history.items, "skip")
     if not _has_seen(model, codes[known], history.take(known)):
-        _warn_of(who, stacklevel + 2)
+        _warn_other_train(who, stacklevel + 2)
 
 
-def _warn_of(who: str, stacklevel: int) -> None:
+def _warn_other_train(who: str, stacklevel: int) -> None:
     warnings.warn(
-        f"{who} was not fitted on split.train: what it has seen of these contexts is not the split's history, so it "
-        "may know the answers",
+        f"{who} was not fitted on split.train: its histories of these contexts differ from the split's, so it may "
+        "have seen the held-out items",
         ShortlistWarning,
         stacklevel=stacklevel,
     )
 
 
 def _has_seen(model: Recommender, codes: Codes, history: SparseRows) -> bool:
-    own = model._histories(codes)
-    return np.array_equal(own.indptr, history.indptr) and np.array_equal(own.indices, history.indices)
+    seen = model._histories(codes)
+    return np.array_equal(seen.indptr, history.indptr) and np.array_equal(seen.indices, history.indices)
 
 
-def _own_truth(model: Recommender, split: Split) -> SparseRows:
-    """The relevant items in the model's codes; what the model does not know cannot be dropped unsaid."""
+def _recoded_truth(model: Recommender, split: Split) -> SparseRows:
+    """Return the held-out items in the model's codes; raise DataError if the model lacks items of the split."""
     truth = split.truth.by_context
     if model.items_ is split.truth.items or model.items_ == split.truth.items:
         return truth
-    missing = [one for one in split.train.items.ids() if one not in model.items_]
+    missing = [id_ for id_ in split.train.items.ids() if id_ not in model.items_]
     if missing:
         raise DataError(
             f"the model does not know {len(missing):,} of the {split.train.n_items:,} items of split.train, such as "

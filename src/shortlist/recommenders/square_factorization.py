@@ -1,4 +1,4 @@
-"""What multilinear recommenders add that know both square losses."""
+"""Base class of multilinear recommenders with a choice of two square losses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class SquareFactorization(PointwiseFactorization, MultilinearModel):
         unused = super()._unused()
         if self.loss == "pairwise":
             names = ("unobserved_weight", "unobserved_context_exponent", "strength_as", "observed_weight", "convention")
-            unused |= dict.fromkeys(names, "it is for loss='pointwise', and loss is 'pairwise'")
+            unused |= dict.fromkeys(names, "it is for loss='pointwise', but loss is 'pairwise'")
         return unused
 
     def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]
-        """The loss that is minimised, as an object."""
-        one_of("loss", self.loss, ("pointwise", "pairwise"))  # asked for before `_check`
+        """Return the loss that `fit` minimises."""
+        one_of("loss", self.loss, ("pointwise", "pairwise"))  # `_check` of the base class calls this first
         if self.loss == "pointwise":
             return self._pointwise()
         return PairwiseSquare(

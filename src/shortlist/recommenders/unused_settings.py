@@ -1,4 +1,4 @@
-"""Settings and weights that change nothing: refused where that is sure to be a mistake, else warned about."""
+"""Checks for settings and weights that have no effect: an error if that must be a mistake, else a warning."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from shortlist.objectives.weighting import is_stated
 
 
 def defaults(model: Any) -> dict[str, Any]:
-    """The settings of a dataclass that have a default, and what it is."""
-    return {one.name: one.default for one in fields(model) if one.default is not MISSING}
+    """Return the defaults of the settings of a dataclass that have one."""
+    return {setting.name: setting.default for setting in fields(model) if setting.default is not MISSING}
 
 
 def refuse_unused(model: Any, unused: Mapping[str, str]) -> None:
-    """Refuse settings that differ from their defaults and change nothing; `unused` says why, by name."""
-    usual = defaults(model)
+    """Refuse settings in `unused`, given as {name: reason}, whose values differ from the defaults."""
+    default = defaults(model)
     for name, why in unused.items():
-        if getattr(model, name) != usual[name]:
-            raise SettingError(f"{name} is {getattr(model, name)!r}, which changes nothing: {why}; leave {name} out")
+        if getattr(model, name) != default[name]:
+            raise SettingError(f"{name} is {getattr(model, name)!r}, which changes nothing: {why}; omit {name}")
 
 
 def unused_weights(model: Any, interactions: Interactions) -> list[str]:
-    """What to warn of where events have weights and the model ignores them, unless the user said that it should."""
+    """Return warnings if the events have weights that the model ignores, unless the user asked it to."""
     weighting = getattr(model, "weighting", None)
     if weighting != "binary" or is_stated(weighting) or interactions.columns.published:
         return []
@@ -38,12 +38,12 @@ def unused_weights(model: Any, interactions: Interactions) -> list[str]:
         return []
     return [
         f"{what} are ignored: by default every observed pair counts 1. Pass weighting='log' or weighting='raw' to "
-        f"{type(model).__name__} to use them, or weighting='binary' to keep it so"
+        f"{type(model).__name__} to use them, or weighting='binary' to ignore them without this warning"
     ]
 
 
 def unused_labels(model: Any) -> dict[str, str]:
-    """`strength_as` where every strength is 1: as a weight and as a label it is the same."""
+    """Return `strength_as` as unused if every strength is 1, where weights and labels are the same."""
     if model.weighting != "binary":
         return {}
     return {"strength_as": "with weighting='binary' every strength is 1; set weighting='log' or 'raw' too"}

@@ -1,4 +1,4 @@
-"""Where a fit begins: from nothing, or from what another model knows."""
+"""Start values of a fit from another model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from shortlist.solvers.exact import solve_exact
 
 
 def checked_start(start: object, dim: int) -> DotProduct:
-    """A model that embeddings of `dim` dimensions can begin from."""
+    """Return `start` if embeddings with `dim` dimensions can take start values from it; else raise SettingError."""
     if not isinstance(start, DotProduct):
         raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
     start._require_fit()
     if start._latent > dim:
         raise SettingError(
-            f"start has {start._latent} dimensions, dim is {dim}; a fit may begin from as many or "
-            f"fewer; set dim to at least {start._latent}, or leave start out"
+            f"start has {start._latent} dimensions, but dim is {dim}; set dim to {start._latent} or more, or omit start"
         )
     return start
 
@@ -32,13 +31,13 @@ def checked_start(start: object, dim: int) -> DotProduct:
 def warm_embeddings(
     start: DotProduct, interactions: Interactions, items: Embeddings, objective: PointwiseSquare, threads: int | None
 ) -> tuple[Embeddings, Embeddings]:
-    """Embeddings of contexts and items to begin from: those of `start` by their ids.
+    """Return start values of contexts and items: the embeddings of `start`, matched by id.
 
-    For new ones:
+    New ids get:
 
-    * items that a known context had: what folding them in gives,
+    * items that a known context had: their folded-in embeddings,
     * other items: their start values in `items`, which also fill dimensions that `start` does not have,
-    * contexts: zero, since the first half-step solves for them.
+    * contexts: zero, because the first half-step solves for them.
     """
     d = start._latent
     contexts = np.zeros((interactions.n_contexts, items.shape[1]), np.float32)
@@ -48,56 +47,56 @@ def warm_embeddings(
         of_contexts, of_items = (omega.values for omega in objective.omegas(interactions.by_context))
         rows = interactions.by_item.take(new)
         terms = objective.terms(rows, of_items[new] if len(of_items) > 1 else of_items, of_contexts)
-        fixed = FoldInBasis(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # a context that is new adds nothing
+        fixed = FoldInBasis(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # new contexts are zero
         folded = np.zeros((len(new), d), np.float32)
         solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, folded, threads)
         folded = fixed.back(folded)
-        told = folded.any(axis=1)
-        items[new[told], :d] = folded[told]
+        nonzero = folded.any(axis=1)
+        items[new[nonzero], :d] = folded[nonzero]
     return contexts, items
 
 
 def known_embeddings(
     start: DotProduct, interactions: Interactions, contexts: Embeddings, items: Embeddings, tail: int = 0
 ) -> npt.NDArray[np.bool_]:
-    """Put what `start` knows into embeddings of as many dimensions or more, by ids; says which items it knows.
+    """Copy the embeddings of `start` into `contexts` and `items` by id; return a mask of the items that it knows.
 
-    The last `tail` columns of both, biases, belong to each other as well.
+    The last `tail` columns, the biases, are copied to the last columns.
     """
     d = start._latent
     item_codes = _codes(start.items_, interactions.items)
     context_codes = _codes(start.contexts_, interactions.contexts)
     if (item_codes < 0).all():
-        _none_known(start, interactions)
+        _raise_no_items(start, interactions)
     known_items, known_contexts = item_codes >= 0, context_codes >= 0
     sides = (
         (contexts, start.context_embeddings_, known_contexts, context_codes),
         (items, start.item_embeddings_, known_items, item_codes),
     )
-    for own, theirs, known, codes in sides:
-        own[known, :d] = theirs[codes[known], :d]
+    for target, source, known, codes in sides:
+        target[known, :d] = source[codes[known], :d]
         if tail:
-            own[known, -tail:] = theirs[codes[known], -tail:]
+            target[known, -tail:] = source[codes[known], -tail:]
     return known_items
 
 
-def refuse_strangers(start: Recommender, interactions: Interactions) -> None:
+def require_known_items(start: Recommender, interactions: Interactions) -> None:
     """Refuse a start that knows none of the items."""
     if (_codes(start.items_, interactions.items) < 0).all():
-        _none_known(start, interactions)
+        _raise_no_items(start, interactions)
 
 
-def _none_known(start: Recommender, interactions: Interactions) -> None:
+def _raise_no_items(start: Recommender, interactions: Interactions) -> None:
     raise DataError(
-        f"start knows none of the {interactions.n_items:,} items; its ids are like {start.items_.ids([0])[0]!r}, "
-        f"these like {interactions.items.ids([0])[0]!r}"
+        f"start knows none of the {interactions.n_items:,} items: its ids look like {start.items_.ids([0])[0]!r}, "
+        f"those of the interactions like {interactions.items.ids([0])[0]!r}"
     )
 
 
 def grown(model: Recommender, interactions: Interactions) -> Interactions:
-    """What the model has learnt from and more: old codes stay, new ids come behind them, weights add up.
+    """Return the events the model learned from together with new ones: old codes stay, new ids follow, weights add up.
 
-    Where the new events say that the latest weight of a pair counts, it replaces the old one.
+    If the new events were made with `aggregate="latest"`, the new weight of a pair replaces the old one.
     """
     more = interactions.by_context
     contexts, items = _extended(model.contexts_, interactions.contexts), _extended(model.items_, interactions.items)
@@ -105,7 +104,7 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
     seen = model.seen_
     weights = None
     if seen.values is not None or more.values is not None:
-        old, new = (np.ones(len(one), np.float32) if one.values is None else one.values for one in (seen, more))
+        old, new = (np.ones(len(rows), np.float32) if rows.values is None else rows.values for rows in (seen, more))
         weights = np.concatenate([old, new])
     return Interactions(
         contexts,
@@ -117,22 +116,22 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
     )
 
 
-def _extended(own: Vocabulary, new: Vocabulary) -> Vocabulary:
+def _extended(old: Vocabulary, new: Vocabulary) -> Vocabulary:
     try:
-        return own.extend(new.frame)
+        return old.extend(new.frame)
     except DataError:
-        found, expected = (", ".join(map(str, one.frame.dtypes)) for one in (new, own))
-        names = ", ".join(own.names)
-        pairs = zip(new.frame.dtypes, own.frame.dtypes)
-        if len(new.names) != len(own.names):
-            way_out = "name as many columns"
-        elif all(one == other or (one.is_integer() and other.is_integer()) for one, other in pairs):
-            way_out = "some do not fit; leave these events out, or fit anew to all events, with ids of one type"
+        got, expected = (", ".join(map(str, ids.frame.dtypes)) for ids in (new, old))
+        names = ", ".join(old.names)
+        pairs = zip(new.frame.dtypes, old.frame.dtypes)
+        if len(new.names) != len(old.names):
+            way_out = "use the same number of columns"
+        elif all(a == b or (a.is_integer() and b.is_integer()) for a, b in pairs):
+            way_out = "some ids do not fit; drop these events, or fit again on all events with ids of one type"
         else:
             way_out = "cast the column"
-        raise DataError(f"the new events' ids of {names} are {found}, the model's are {expected}; {way_out}") from None
+        raise DataError(f"the new events' ids of {names} are {got}, the model's are {expected}; {way_out}") from None
 
 
 def _codes(vocabulary: Vocabulary, ids: Vocabulary) -> Codes:
-    """The codes in one vocabulary of all ids of another, −1 where it has none."""
+    """Return the codes in one vocabulary of all ids of another; −1 for ids that it does not have."""
     return vocabulary.encode(ids.frame, unknown="mark")

@@ -1,7 +1,7 @@
-"""A second stage: candidates of a recommender, described by features and put into a new order (sections 2.3 and 2.4).
+"""Two-stage recommendation: a recommender finds candidates, a reranker orders them by features (sections 2.3 and 2.4).
 
-Stage one finds, in the whole catalogue, the few hundred items that may be right; it is judged by its recall among them.
-Stage two looks at these only, so it can afford features of context, item and both, and decides the order.
+Stage one searches the whole catalogue for a few hundred candidates, and aims at recall. Stage two scores only these, so
+it can afford features of the context, the item and the pair. It decides the final order.
 """
 
 from shortlist.reranking.base import Reranker

@@ -1,4 +1,4 @@
-"""What a second stage has to do."""
+"""The interface of a reranker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shortlist.reranking.candidates import Candidates
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Anything that learns how relevant candidates are from their features, and scores others.
+    """The interface of stage two: an object with the methods `fit` and `score`, which learn from and score candidates.
 
-    Two methods are all there is to it. `candidates.features` is a float32 matrix, a row a candidate; what its columns
-    are, `candidates.feature_names` says, and is the same whenever a reranker is asked. A linear one, for example:
+    `candidates.features` is a float32 matrix with one row per candidate. `candidates.feature_names` names its columns,
+    which are the same in `fit` and `score`. A linear reranker, for example:
 
     >>> import numpy as np
     >>> import shortlist as sl
@@ -37,35 +37,37 @@ class Reranker(Protocol):
     """
 
     def fit(self, candidates: Candidates, relevance: npt.NDArray[np.int64]) -> object:
-        """Learn from candidates, of whom `relevance` has a number a row: 0 is not relevant, more is more so.
+        """Learn from candidates and their relevance: one integer per row, 0 for not relevant, higher for more relevant.
 
-        Queries in which all candidates are equally relevant are not among them.
+        Queries whose candidates are all equally relevant are dropped before.
         """
 
     def score(self, candidates: Candidates) -> npt.ArrayLike:
-        """A number a row, higher first within a query. It may be asked for some of the queries at a time."""
+        """Return one score per row; higher scores rank first. A call may have only some of the queries."""
 
 
 def check_reranker(reranker: object) -> Reranker:
-    """A reranker, and nothing else."""
+    """Return the reranker, or refuse an object that is not one."""
     if isinstance(reranker, type) or not isinstance(reranker, Reranker):
         raise SettingError(f"reranker is {reranker!r:.80}; expected an object with the methods fit and score")
     return reranker
 
 
 def scores_of(reranker: Reranker, candidates: Candidates) -> npt.NDArray[np.float64]:
-    """What a reranker says, one number a row that float32 can hold; anything else is refused."""
-    who = f"{type(reranker).__name__}.score"
+    """Return the reranker's scores, one per row. Refuse anything but numbers that fit float32."""
+    method = f"{type(reranker).__name__}.score"
     answer = reranker.score(candidates)
     try:
-        found = np.asarray(answer, dtype=np.float64)
+        scores = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise SettingError(f"{who} gave something that is not numbers: {error}") from error
-    if found.shape != (len(candidates),):
-        raise SettingError(f"{who} gave an array of shape {found.shape}; expected {(len(candidates),)}, a score a row")
-    if bad := int((~(np.abs(found) <= np.finfo(np.float32).max)).sum()):
-        raise DataError(
-            f"{who} gave {bad:,} of {len(found):,} scores that are not finite numbers, or not within float32, "
-            "which ends at 3.4e+38"
+        raise SettingError(f"{method} did not return numbers: {error}") from error
+    if scores.shape != (len(candidates),):
+        raise SettingError(
+            f"{method} returned an array of shape {scores.shape}; expected {(len(candidates),)}, one score per row"
         )
-    return found
+    if bad := int((~(np.abs(scores) <= np.finfo(np.float32).max)).sum()):
+        raise DataError(
+            f"{method} returned {bad:,} of {len(scores):,} scores that are not finite or too large for float32; "
+            "expected numbers up to 3.4e+38"
+        )
+    return scores

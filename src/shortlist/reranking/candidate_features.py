@@ -1,4 +1,4 @@
-"""Features of candidates: of the pair as stage one sees it, of the item, of the context, and whatever else is given."""
+"""Features of candidates: of the pair, the item and the context, scores of further models, and user-defined columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._numba import kernel
-from shortlist.data.features.matrix import taken
+from shortlist.data.features.matrix import take_or_missing
 from shortlist.data.features.table import Features
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows, holds
@@ -31,20 +31,21 @@ SIMILARITY = ("mean_similarity", "max_similarity")
 
 @dataclass(frozen=True, eq=False)
 class CandidateFeatures:
-    """Which features candidates get, in this order; each is a function of the query and the candidate alone.
+    """The features of candidates, in this order. Each depends on the query and the candidate alone.
 
-    | feature | what it is |
+    | feature | meaning |
     |---|---|
     | `score` | stage one's score |
-    | `relative_score` | the same, less the mean of the query's candidates, by their standard deviation |
+    | `relative_score` | stage one's score, minus the mean over the query's candidates, divided by their standard \
+deviation |
     | `rank` | stage one's rank, from 1 |
-    | `popularity` | ln(1 + contexts that had the item in training) |
-    | `history_length` | ln(1 + items in the history) |
-    | `seen` | what the item weighs in the history; 0 where it is not in it |
+    | `popularity` | ln(1 + number of training contexts with the item) |
+    | `history_length` | ln(1 + number of items in the history) |
+    | `seen` | the item's weight in the history; 0 if it is not in the history |
     | `mean_similarity`, `max_similarity` | cosines of the item's embedding with those of the history's other items; \
-0 without any. Where stage one has embeddings |
-    | `model:NAME` | the score of a further model; NaN where it does not know the context or the item |
-    | `item:NAME`, `context:NAME` | features of the item, of the context |
+0 if there are none. Only if stage one has embeddings |
+    | `model:NAME` | the score of a further model; NaN if it does not know the context or the item |
+    | `item:NAME`, `context:NAME` | features of the item and the context |
     | `extra:NAME` | columns of the user's own function |
     """
 
@@ -53,7 +54,7 @@ class CandidateFeatures:
     item_features: Features | None = None
     context_features: Features | None = None
     extra: Extra | None = None
-    _made: dict[str, tuple[tuple[object, ...], Any]] = field(default_factory=dict, init=False)
+    _computed: dict[str, tuple[tuple[object, ...], Any]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.check()
@@ -65,16 +66,16 @@ class CandidateFeatures:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the features are called, but for those of `extra`."""
-        found = PAIR + (SIMILARITY if isinstance(self.first, DotProduct) else ())
-        found += tuple(f"model:{name}" for name in self.models)
+        """The names of the features, without those of `extra`."""
+        names = PAIR + (SIMILARITY if isinstance(self.first, DotProduct) else ())
+        names += tuple(f"model:{name}" for name in self.models)
         for prefix, features in (("item:", self.item_features), ("context:", self.context_features)):
             if features is not None:
-                found += tuple(prefix + name for name in features.feature_names)
-        return found
+                names += tuple(prefix + name for name in features.feature_names)
+        return names
 
     def describe(self, candidates: Candidates) -> Candidates:
-        """The candidates with their features."""
+        """Return the candidates with their features."""
         names = self.names
         table = np.zeros((len(candidates), len(names)), np.float32)
         query_of, codes = candidates.query_of, candidates.item_codes
@@ -104,63 +105,63 @@ class CandidateFeatures:
 
     @property
     def _unit(self) -> Floats:
-        """Embeddings of items of length 1, without biases."""
+        """The item embeddings, scaled to length 1, without biases."""
         first = self.first
         assert isinstance(first, DotProduct)
-        found: Floats = self._kept("unit", (first.item_embeddings_,), lambda: first._similarity(_NOTHING).items)
-        return found
+        unit: Floats = self._cached("unit", (first.item_embeddings_,), lambda: first._similarity(_NOTHING).items)
+        return unit
 
     @property
     def _item_rows(self) -> SparseRows:
         features, items = self.item_features, self.first.items_
         assert features is not None
-        found: SparseRows = self._kept("item rows", (items,), lambda: features.align(items).rows)
-        return found
+        rows: SparseRows = self._cached("item rows", (items,), lambda: features.align(items).rows)
+        return rows
 
-    def _kept(self, name: str, sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """What is made of parts of models, until one of these becomes another, as `partial_fit` makes it."""
-        known = self._made.get(name)
-        if known is None or any(one is not other for one, other in zip(known[0], sources)):
-            known = self._made[name] = (sources, make())
-        return known[1]
+    def _cached(self, name: str, sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """Return `make()`, cached until one of its sources is replaced, for example by `partial_fit`."""
+        cached = self._computed.get(name)
+        if cached is None or any(old is not new for old, new in zip(cached[0], sources)):
+            cached = self._computed[name] = (sources, make())
+        return cached[1]
 
     def _items_of(self, name: str) -> Codes:
-        """Stage one's items in the codes of a further model, −1 where it does not know them."""
+        """Return the code of each item of stage one in a further model; −1 for items unknown to it."""
         ours, theirs = self.first.items_, self.models[name].items_
 
         def make() -> Codes:
             codes = theirs.encode(ours.frame, unknown="mark")
             if not (codes >= 0).any():
-                raise SettingError(_strangers(name, "items", ours, theirs))
+                raise SettingError(_no_overlap(name, "items", ours, theirs))
             return codes
 
-        found: Codes = self._kept(f"items of {name}", (ours, theirs), make)
-        return found
+        item_codes: Codes = self._cached(f"items of {name}", (ours, theirs), make)
+        return item_codes
 
-    def _contexts_of(self, name: str, asked: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        """Contexts in the codes of a further model, and which of them it can answer."""
+    def _contexts_of(self, name: str, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Return the codes of contexts in a further model, and which contexts it can score."""
         model = self.models[name]
         ours, theirs = self.first.contexts_, model.contexts_
 
         def make() -> bool:
             if len(ours.names) != len(theirs.names) or not model._answerable(ours.frame)[1].any():
-                raise SettingError(_strangers(name, "contexts", ours, theirs))
+                raise SettingError(_no_overlap(name, "contexts", ours, theirs))
             return True
 
-        self._kept(f"contexts of {name}", (ours, theirs), make)
-        return model._answerable(asked)
+        self._cached(f"contexts of {name}", (ours, theirs), make)
+        return model._answerable(contexts)
 
     def _scores_of(self, name: str, candidates: Candidates) -> Floats:
-        """Scores of a further model, which may number contexts and items otherwise, and not know all of them."""
-        model, asked = self.models[name], candidates.queries
+        """Return the scores of a further model. It may use other codes, and not know all contexts and items."""
+        model, ours = self.models[name], candidates.queries
         items = self._items_of(name)[candidates.item_codes]
-        codes, known = None, np.ones(len(asked), np.bool_)
-        if asked.codes is not None:
-            codes, known = self._contexts_of(name, asked.labels.frame())
-        histories = model._with_own_items(asked.histories, self.first.items_, "skip")
+        codes, known = None, np.ones(len(ours), np.bool_)
+        if ours.codes is not None:
+            codes, known = self._contexts_of(name, ours.labels.frame())
+        histories = model._with_own_items(ours.histories, self.first.items_, "skip")
         which = np.flatnonzero(known)
-        queries = Queries(asked.labels, codes, histories, asked.known).take(which)
-        named = np.maximum(items, 0)  # whatever is said of what it does not know
+        queries = Queries(ours.labels, codes, histories, ours.known).take(which)
+        named = np.maximum(items, 0)  # unknown items become item 0; their scores are replaced by NaN below
         lists = [named[candidates.indptr[q] : candidates.indptr[q + 1]] for q in which]
         out = np.full(len(candidates), np.nan, np.float32)
         if len(which):
@@ -169,36 +170,36 @@ class CandidateFeatures:
         return out
 
     def _context_rows(self, queries: Queries) -> SparseRows:
-        """A row a query; all of it missing for histories of nobody in particular."""
+        """Return one row of context features per query; missing values for bare histories without a context id."""
         assert self.context_features is not None
         features = self.context_features
         if queries.labels.vocabulary is None:
-            return taken(features.rows, np.full(len(queries), -1, np.int32), features.fields)
+            return take_or_missing(features.rows, np.full(len(queries), -1, np.int32), features.fields)
         return features.rows_for(queries.labels.frame(), unknown="missing")
 
 
 def named_models(models: Models) -> dict[str, Recommender]:
-    """Further models by name: the names given, or those of their classes, numbered where there are several."""
+    """Return further models by name: the given names, or class names, numbered if a class occurs several times."""
     if isinstance(models, Mapping):
-        found = dict(models)
+        by_name = dict(models)
     else:
-        listed = as_list(models, "a list of fitted recommenders as models, or {name: one}")
-        kinds = [type(one).__name__ for one in listed]
-        found = {
-            kind if kinds.count(kind) == 1 else f"{kind} {kinds[: k + 1].count(kind)}": one
-            for k, (kind, one) in enumerate(zip(kinds, listed))
+        listed = as_list(models, "a list of fitted recommenders as models, or {name: recommender}")
+        types = [type(model).__name__ for model in listed]
+        by_name = {
+            kind if types.count(kind) == 1 else f"{kind} {types[: k + 1].count(kind)}": model
+            for k, (kind, model) in enumerate(zip(types, listed))
         }
-    for name, model in found.items():
+    for name, model in by_name.items():
         if not isinstance(name, str) or not isinstance(model, Recommender):
             raise SettingError(
-                f"models has {name!r:.40}: {model!r:.80}; expected fitted recommenders, or {{name: one}}"
+                f"models has {name!r:.40}: {model!r:.80}; expected fitted recommenders, or {{name: recommender}}"
             )
         model._require_fit()
-    return found
+    return by_name
 
 
 def as_features(name: str, given: Any, ids: Vocabulary) -> Features | None:
-    """Features as they are, or of a frame that has the columns of the ids and others."""
+    """Return `Features` unchanged, or convert a frame with the id columns and feature columns."""
     if given is None or isinstance(given, Features):
         return given
     try:
@@ -208,16 +209,16 @@ def as_features(name: str, given: Any, ids: Vocabulary) -> Features | None:
 
 
 def check_extra(extra: object) -> None:
-    """Refuse what is no function."""
+    """Refuse an `extra` that is not a function."""
     if extra is not None and not callable(extra):
         raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates")
 
 
 def put_dense(rows: SparseRows, which: npt.NDArray[Any], out: Floats) -> None:
-    """Write some rows of a sparse matrix into a dense one that is 0 everywhere."""
-    found = rows.take(which)
-    assert found.values is not None
-    out[np.repeat(np.arange(len(which)), found.lengths), found.indices] = found.values
+    """Write some rows of a sparse matrix into a dense matrix of zeros."""
+    chosen = rows.take(which)
+    assert chosen.values is not None
+    out[np.repeat(np.arange(len(which)), chosen.lengths), chosen.indices] = chosen.values
 
 
 def _weight_in_history(histories: SparseRows, query_of: npt.NDArray[np.int64], codes: Codes) -> Floats:
@@ -233,7 +234,7 @@ def weights_at(
     rows: npt.NDArray[np.int64],
     columns: Codes,
 ) -> Floats:
-    """The values at (row, column) of a sparse matrix with sorted rows, 0 where there are none: a binary search each."""
+    """Return the values at (row, column) of a sparse matrix with sorted rows, or 0. One binary search per value."""
     out = np.zeros(len(rows), np.float32)
     for p in range(len(rows)):
         begin, end = indptr[rows[p]], indptr[rows[p] + 1]
@@ -245,55 +246,61 @@ def weights_at(
 def add_similarities(
     unit: Floats, histories: SparseRows, indptr: npt.NDArray[np.int64], codes: Codes, out: Floats
 ) -> None:
-    """Mean and maximum of the cosines of each candidate with the history's other items, into two columns.
+    """Write the mean and maximum cosine of each candidate with the history's other items into two columns.
 
-    A product of candidates × history for each query, in BLAS; the rest of a query is a pass over its result.
+    The cost of a query is a BLAS product of candidates × history, and one pass over its result.
     """
     for q in range(len(indptr) - 1):
         rows = slice(indptr[q], indptr[q + 1])
         history = histories.row(q)
-        mine = codes[rows]
-        if not len(history) or not len(mine):
+        row_items = codes[rows]
+        if not len(history) or not len(row_items):
             continue
-        cosines = unit[mine] @ unit[history].T
-        itself = mine[:, None] == history[None, :]
-        others = len(history) - itself.sum(axis=1)
-        known = others > 0
+        cosines = unit[row_items] @ unit[history].T
+        itself = row_items[:, None] == history[None, :]
+        n_others = len(history) - itself.sum(axis=1)
+        defined = n_others > 0
         sums = np.where(itself, 0, cosines).sum(axis=1)
-        out[rows, 0] = np.where(known, sums / np.maximum(others, 1), 0)
-        out[rows, 1] = np.where(known, np.where(itself, -np.inf, cosines).max(axis=1), 0)
+        out[rows, 0] = np.where(defined, sums / np.maximum(n_others, 1), 0)
+        out[rows, 1] = np.where(defined, np.where(itself, -np.inf, cosines).max(axis=1), 0)
 
 
-def _strangers(name: str, what: str, ours: Vocabulary, theirs: Vocabulary) -> str:
-    like = f"{', '.join(ours.names)} {ours.ids([0])[0]!r}", f"{', '.join(theirs.names)} {theirs.ids([0])[0]!r}"
+def _no_overlap(name: str, what: str, ours: Vocabulary, theirs: Vocabulary) -> str:
+    """Return the error message for a further model that shares no ids with stage one."""
+    examples = f"{', '.join(ours.names)} {ours.ids([0])[0]!r}", f"{', '.join(theirs.names)} {theirs.ids([0])[0]!r}"
     return (
-        f"the model {name!r} knows none of the {len(ours):,} {what} of stage one: these are like {like[0]}, its own "
-        f"like {like[1]}; fit both on the same events"
+        f"the model {name!r} knows none of the {len(ours):,} {what} of stage one. Stage one has ids such as "
+        f"{examples[0]}, the model has ids such as {examples[1]}; fit both on the same events"
     )
 
 
 def _with_extra(candidates: Candidates, extra: Extra) -> Candidates:
-    """Columns of the user's own function beside the others."""
-    found = extra(candidates)
-    if isinstance(found, Mapping):
-        if odd := [name for name in found if not isinstance(name, str)]:
-            raise SettingError(f"extra gave a column of the name {odd[0]!r:.80}; expected text")
+    """Return the candidates with the columns of the user's function as further features."""
+    columns = extra(candidates)
+    if isinstance(columns, Mapping):
+        if odd := [name for name in columns if not isinstance(name, str)]:
+            raise SettingError(f"extra returned a column named {odd[0]!r:.80}; expected text")
         try:
-            found = pl.DataFrame(dict(found), strict=False)
+            columns = pl.DataFrame(dict(columns), strict=False)
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-            raise SettingError(f"extra gave columns that make no frame: {str(error).splitlines()[0]}") from error
-    if not isinstance(found, pl.DataFrame):
+            raise SettingError(
+                f"extra returned columns that do not form a frame: {str(error).splitlines()[0]}"
+            ) from error
+    if not isinstance(columns, pl.DataFrame):
         raise SettingError(
-            f"extra gave a {type(found).__name__}; expected a polars frame, or {{name: values}}, a row a candidate"
+            f"extra returned a {type(columns).__name__}; expected a polars frame or {{name: values}}, one row per "
+            "candidate"
         )
-    if found.height != len(candidates):
-        raise SettingError(f"extra gave {found.height:,} rows for {len(candidates):,} candidates; expected one each")
-    for column in found:
+    if columns.height != len(candidates):
+        raise SettingError(
+            f"extra returned {columns.height:,} rows for {len(candidates):,} candidates; expected one row each"
+        )
+    for column in columns:
         if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
-            raise SettingError(f"extra: column {column.name!r} has type {column.dtype}; features are numbers")
-    numbers = [column.cast(pl.Float32).to_numpy() for column in found]  # null as NaN
-    more = np.column_stack([np.empty((found.height, 0), np.float32), *numbers])
-    if np.isinf(more).any():
-        raise SettingError("extra gave infinite numbers; expected finite ones, or NaN where something is not known")
-    names = (*candidates.feature_names, *(f"extra:{name}" for name in found.columns))
-    return candidates.with_features(np.column_stack([candidates.features, more]).astype(np.float32), names)
+            raise SettingError(f"extra: column {column.name!r} has type {column.dtype}; expected numbers")
+    numbers = [column.cast(pl.Float32).to_numpy() for column in columns]  # null as NaN
+    matrix = np.column_stack([np.empty((columns.height, 0), np.float32), *numbers])
+    if np.isinf(matrix).any():
+        raise SettingError("extra returned infinite numbers; expected finite numbers, or NaN for unknown values")
+    names = (*candidates.feature_names, *(f"extra:{name}" for name in columns.columns))
+    return candidates.with_features(np.column_stack([candidates.features, matrix]).astype(np.float32), names)

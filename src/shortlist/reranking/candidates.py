@@ -1,4 +1,4 @@
-"""What stage one found, a row for each query and candidate."""
+"""The candidates of stage one: one row per query and candidate."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Candidates:
-    """A row for each query and candidate, query after query: which item, where stage one has it, and features of it.
+    """Candidate items of stage one for each query, with their scores, ranks and features. A reranker's input.
 
-    Made by `TwoStage.retrieve`; what a `Reranker` learns from and scores. The rows of query q are
-    `indptr[q]:indptr[q + 1]`.
+    `TwoStage.retrieve` makes them; a `Reranker` learns from them and scores them. There is one row per query and
+    candidate, sorted by query: the rows of query q are `indptr[q]:indptr[q + 1]`. `to_polars()` returns a frame.
 
     Attributes:
         first: stage one.
-        queries: whom they are for, with `queries.labels` and `queries.histories`.
-        indptr: where each query's rows begin, and the end: (queries + 1,).
-        item_codes: the items, as codes of `first.items_`.
-        scores: what stage one scores them.
-        ranks: their places in stage one's ranking, under the same filters, from 1.
-        center: of each query the mean of what stage one scores its best, as many as there are candidates.
-        spread: likewise the standard deviation.
-        features: a column for each of `feature_names`, float32; NaN where something is not known.
-        feature_names: what the columns are.
-        threads: how many whoever looks at them may use; None for all CPUs.
+        queries: the queries, with `queries.labels` and `queries.histories`.
+        indptr: the first row of each query, then the number of rows: (queries + 1,).
+        item_codes: the item of each row, as a code of `first.items_`.
+        scores: stage one's score of each row.
+        ranks: the rank of each row in stage one's ranking, under the same filters, from 1.
+        center: for each query the mean of stage one's scores over its n best items, n being the number of candidates.
+        spread: the standard deviation of the same scores.
+        features: a float32 matrix with one column for each of `feature_names`; NaN for unknown values.
+        feature_names: the names of the columns.
+        threads: the number of threads a reranker may use; None for all CPUs.
     """
 
     first: Recommender
@@ -56,35 +56,37 @@ class Candidates:
 
     @property
     def n_queries(self) -> int:
-        """How many queries they are for."""
+        """The number of queries."""
         return len(self.indptr) - 1
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """How many candidates each query has."""
+        """The number of candidates of each query."""
         return np.diff(self.indptr)
 
     @property
     def query_of(self) -> npt.NDArray[np.int64]:
-        """For each row the number of its query, from 0."""
+        """The position of each row's query, from 0."""
         return np.repeat(np.arange(self.n_queries), self.sizes)
 
     @property
     def items(self) -> list[Id]:
-        """For each row the id of its item."""
+        """The item id of each row."""
         return self.first.items_.ids(self.item_codes)
 
     def column(self, name: str) -> Floats:
-        """A feature by its name, a value a row."""
+        """Return the values of one feature, one per row."""
         if name not in self.feature_names:
-            raise SettingError(f"no feature is called {name!r}; there are {', '.join(map(repr, self.feature_names))}")
-        found: Floats = self.features[:, self.feature_names.index(name)]
-        return found
+            raise SettingError(
+                f"no feature is called {name!r}; the features are {', '.join(map(repr, self.feature_names))}"
+            )
+        values: Floats = self.features[:, self.feature_names.index(name)]
+        return values
 
     def to_polars(self) -> pl.DataFrame:
-        """A row a candidate: the query's columns, the item, then every feature.
+        """Return a frame with one row per candidate: the query's columns, the item, then the features.
 
-        Where the data has a column of such a name already, ours gets an underscore behind.
+        A feature whose name is already taken by a column of the data gets an underscore at its end.
         """
         columns = rows_at(self.queries.labels.frame(), self.query_of).get_columns()
         columns += self.first.items_.take(self.item_codes).get_columns()
@@ -98,8 +100,8 @@ class Candidates:
         return pl.DataFrame(columns)
 
     def select(self, queries: npt.ArrayLike) -> Candidates:
-        """Only some queries: their numbers from 0, in any order, or True and False for each."""
-        queries = self._numbers(queries)
+        """Return the candidates of some queries: positions from 0 in any order, or one True or False per query."""
+        queries = self._positions(queries)
         sizes = self.sizes[queries]
         indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.repeat(self.indptr[queries] - indptr[:-1], sizes) + np.arange(indptr[-1])
@@ -115,28 +117,28 @@ class Candidates:
             features=self.features[rows] if self.feature_names else self.features,
         )
 
-    def _numbers(self, queries: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        found = np.asarray(queries)
-        if found.dtype == np.bool_ and found.shape == (self.n_queries,):
-            return np.flatnonzero(found)
-        good = found.ndim == 1 and (found.dtype.kind in "iu" or not len(found))
-        if not good or (len(found) and not 0 <= found.min() <= found.max() < self.n_queries):
+    def _positions(self, queries: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        positions = np.asarray(queries)
+        if positions.dtype == np.bool_ and positions.shape == (self.n_queries,):
+            return np.flatnonzero(positions)
+        good = positions.ndim == 1 and (positions.dtype.kind in "iu" or not len(positions))
+        if not good or (len(positions) and not 0 <= positions.min() <= positions.max() < self.n_queries):
             raise SettingError(
-                f"queries are {queries!r:.80}; expected numbers from 0 to {self.n_queries - 1}, or True and False for "
-                f"each of {self.n_queries:,}"
+                f"queries is {queries!r:.80}; expected integers from 0 to {self.n_queries - 1}, or True or False for "
+                f"each of {count(self.n_queries, 'query', 'queries')}"
             )
-        return found.astype(np.int64)
+        return positions.astype(np.int64)
 
     def with_features(self, features: npt.ArrayLike, names: Sequence[str]) -> Candidates:
-        """The same rows with these features instead."""
+        """Return the same rows with these features instead."""
         try:
             features = np.asarray(features, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise SettingError(f"the features are no numbers in rows of one length: {error}") from error
+            raise SettingError(f"features is not a matrix of numbers: {error}") from error
         if features.shape != (len(self), len(names)):
             raise SettingError(
-                f"the features are of shape {features.shape}; expected {len(self):,} rows, one a candidate, and "
-                f"{len(names)} columns, one a name"
+                f"features has shape {features.shape}; expected {len(self):,} rows, one per candidate, and "
+                f"{len(names)} columns, one per name"
             )
         return replace(self, features=features, feature_names=tuple(names))
 

@@ -1,4 +1,4 @@
-"""What a reranker has learnt from, as far as those who ask it have to know."""
+"""The facts about a reranker's training that a `TwoStage` needs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shortlist.reranking.training import Digests, TrainingSet
 
 @dataclass(eq=False)
 class RerankerState:
-    """One for a `TwoStage` and all that `with_first` makes of it: their reranker is one, so is what it learnt from.
+    """What a reranker was trained on. A `TwoStage` shares it with all its copies by `with_first`.
 
     Attributes:
-        reranker: whose it is.
-        feature_names: the features that it learnt from; None before it has.
-        counts: what it learnt from, counted.
+        reranker: the reranker.
+        feature_names: the features that it was trained on; None if it is not fitted.
+        counts: the size of its training data: lists, candidates and so on.
         pairs: digests of the relevant pairs.
-        clicks: whether it learnt from impressions.
+        clicks: whether it was trained on impressions.
         elsewhere: whether another `TwoStage` has fitted the same reranker since.
     """
 
@@ -33,31 +33,30 @@ class RerankerState:
     elsewhere: bool = False
 
     def __post_init__(self) -> None:
-        if self.feature_names is not None:  # from a file
+        if self.feature_names is not None:  # loaded from a file
             _LAST.setdefault(id(self.reranker), self)
 
-    def learnt(self, feature_names: tuple[str, ...], training_set: TrainingSet) -> None:
-        """The reranker has been fitted; whoever fitted it before is told."""
+    def record_fit(self, feature_names: tuple[str, ...], training_set: TrainingSet) -> None:
+        """Record a fit of the reranker, and mark the state of the `TwoStage` that fitted it before as out of date."""
         self.feature_names, self.counts = feature_names, training_set.counts
-        self.pairs, self.clicks, self.elsewhere = training_set.learnt, training_set.clicks, False
+        self.pairs, self.clicks, self.elsewhere = training_set.relevant_pairs, training_set.clicks, False
         before = _LAST.get(id(self.reranker))
         if before is not None and before is not self:
             before.elsewhere = True
         _LAST[id(self.reranker)] = self
 
     def require_fit(self) -> None:
-        """Refuse a reranker that has learnt nothing, or, since, something else."""
+        """Refuse a reranker that is not fitted, or that was fitted again by another `TwoStage`."""
         if self.feature_names is None:
             raise NotFittedError(
                 "the second stage has not been fitted; call TwoStage(...).fit(split) or .fit_impressions(...) first"
             )
         if self.elsewhere:
             raise SettingError(
-                f"this {type(self.reranker).__name__} has been fitted again by another TwoStage, so it is not what was "
-                "learnt here; fit this one again, or give each a reranker of its own"
+                f"this {type(self.reranker).__name__} has been fitted again by another TwoStage; fit this TwoStage "
+                "again, or give each its own reranker"
             )
 
 
-_LAST: WeakValueDictionary[int, RerankerState] = (
-    WeakValueDictionary()
-)  # who fitted a reranker; it lives as long as its entry
+# The last fit of each reranker, by its id. The state refers to the reranker, so an id in here is never reused.
+_LAST: WeakValueDictionary[int, RerankerState] = WeakValueDictionary()

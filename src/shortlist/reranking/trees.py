@@ -1,7 +1,7 @@
-"""Decision trees as arrays: grown by LightGBM, kept and walked without it.
+"""Decision trees as arrays: grown by LightGBM, stored and evaluated without it.
 
-So a model that is loaded needs no parser of another library's format, and nothing but its own checks stands between a
-file and the kernel that walks the trees.
+So loading a model needs no parser for LightGBM's format. The checks in `Trees.from_arrays` protect the kernel from bad
+files.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from shortlist.errors import StorageError
 
 Ints = npt.NDArray[np.int32]
 Doubles = npt.NDArray[np.float64]
-_ROWS = 4096  # in a chunk
-TINY = float(np.float32(1e-35))  # what LightGBM takes for 0
-_NAN = 2 << 2  # LightGBM's decision types: 1 categorical, 2 the missing go left, 4 and 8 what is missing
+_ROWS = 4096  # per chunk
+TINY = float(np.float32(1e-35))  # LightGBM treats smaller numbers as 0
+# Bits of LightGBM's decision_type: 1 categorical, 2 missing goes left, 4 zero is missing, 8 NaN is missing.
+_NAN = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Trees one after the other. A row goes left at a node where its feature is at most the threshold.
+    """Regression trees, stored one after the other. A row goes left at a node if its feature is ≤ the threshold.
 
     Attributes:
-        node_starts: where each tree's nodes begin, and the end: (trees + 1,).
-        leaf_starts: likewise its leaves; a tree has one leaf more than it has nodes.
-        feature: of each node the feature that it looks at.
-        threshold: what it compares the feature with.
-        left: the node, counted within the tree, for rows that go left; −1 − k for leaf k.
-        right: likewise for the others.
-        missing: where NaN goes: 0 right, 1 left, 2 as the number 0 does (there was no NaN to learn from).
-        value: what each leaf adds to the score.
+        node_starts: the first node of each tree, then the number of nodes: (trees + 1,).
+        leaf_starts: the first leaf of each tree, then the number of leaves. A tree has one more leaf than nodes.
+        feature: for each node the column of its feature.
+        threshold: for each node the value to compare the feature with.
+        left: for each node its left child, numbered within the tree; −1 − k for leaf k.
+        right: for each node its right child, as in `left`.
+        missing: for each node where NaN goes: 0 right, 1 left, 2 like the number 0 (no NaN occurred in training).
+        value: the value of each leaf.
     """
 
     node_starts: Ints
@@ -52,10 +53,10 @@ class Trees:
         return len(self.node_starts) - 1
 
     def scores(self, features: npt.NDArray[np.float32], threads: int | None = None) -> Doubles:
-        """The sum over all trees for each row of features."""
+        """Return the sum of leaf values over all trees for each row of features."""
         out = np.zeros(len(features), np.float64)
         features = np.ascontiguousarray(features, dtype=np.float32)
-        arrays: Any = tuple(self.arrays().values())  # in the order of the kernel's arguments
+        arrays: Any = tuple(self.arrays().values())  # same order as the kernel's arguments
 
         def walk(start: int, stop: int) -> None:
             add_scores(features[start:stop], out[start:stop], *arrays)
@@ -65,52 +66,53 @@ class Trees:
         return out
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of them by name, as they are stored."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the arrays by name, as they are stored."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_features: int) -> Trees:
-        """Trees from arrays of a file; StorageError where they are not trees over so many features."""
-        names = [one.name for one in fields(cls)]
+        """Build trees from the arrays of a file. Raise StorageError if they are not valid trees over `n_features`."""
+        names = [field.name for field in fields(cls)]
         if sorted(arrays) != sorted(names):
             raise StorageError(f"the trees have the arrays {sorted(arrays)}; expected {sorted(names)}")
-        found = cls(**{name: arrays[name].copy() for name in names})
-        if trouble := found._trouble(n_features):
-            raise StorageError(f"the trees cannot be used: {trouble}")
-        return found
+        trees = cls(**{name: arrays[name].copy() for name in names})
+        if problem := trees._problem(n_features):
+            raise StorageError(f"the trees are invalid: {problem}")
+        return trees
 
-    def _trouble(self, n_features: int) -> str | None:
+    def _problem(self, n_features: int) -> str | None:
+        """Return what is wrong with the trees, or None."""
         types = dict.fromkeys(self.arrays(), np.int32) | {"threshold": np.float64, "value": np.float64}
         types["missing"] = np.int8  # type: ignore[assignment]
         for name, array in self.arrays().items():
             if array.dtype != types[name] or array.ndim != 1:
-                return f"{name} is {array.dtype} {array.shape}; expected {np.dtype(types[name])} in one dimension"
+                return f"{name} is {array.dtype} of shape {array.shape}; expected a vector of {np.dtype(types[name])}"
         nodes = len(self.feature)
         for name, starts, n in (("node", self.node_starts, nodes), ("leaf", self.leaf_starts, len(self.value))):
             if not len(starts) or starts[0] != 0 or starts[-1] != n or (starts[1:] < starts[:-1]).any():
-                return f"the {name}s of {len(starts) - 1} trees do not begin where they should"
+                return f"{name}_starts does not split {n} {name}s into {len(starts) - 1} trees"
         sizes = np.diff(self.node_starts)
         if len(self.node_starts) != len(self.leaf_starts) or (np.diff(self.leaf_starts) != sizes + 1).any():
-            return "a tree has not one leaf more than it has nodes"
-        if any(len(one) != nodes for one in (self.threshold, self.left, self.right, self.missing)):
-            return "the nodes have not as many features as thresholds, ways and places for NaN"
+            return "a tree does not have exactly one more leaf than nodes"
+        if any(len(array) != nodes for array in (self.threshold, self.left, self.right, self.missing)):
+            return "feature, threshold, left, right and missing have different lengths"
         if nodes and not (0 <= self.feature.min() <= self.feature.max() < n_features):
-            return f"a node looks at feature {self.feature.max()}; expected 0 to {n_features - 1}"
+            return f"a node uses feature {self.feature.max()}; expected 0 to {n_features - 1}"
         if nodes and not (0 <= self.missing.min() <= self.missing.max() <= 2):
-            return "a node sends NaN to where there is nothing"
+            return f"missing has values from {self.missing.min()} to {self.missing.max()}; expected 0 to 2"
         if not (np.isfinite(self.threshold).all() and np.isfinite(self.value).all()):
             return "a threshold or a leaf is not finite"
         with np.errstate(over="ignore"):
             largest = np.maximum.reduceat(np.abs(self.value), self.leaf_starts[:-1]).sum() if len(self) else 0.0
         if not largest <= np.finfo(np.float32).max:
-            return f"scores could reach {largest:.2g}, float32 ends at 3.4e+38"
-        # Ways lead forward only, so that every walk ends.
-        own = np.arange(nodes) - np.repeat(self.node_starts[:-1], sizes)
+            return f"scores could reach {largest:.2g}; float32 ends at 3.4e+38"
+        # Children must have higher numbers than their parents, so that every walk ends.
+        parent = np.arange(nodes) - np.repeat(self.node_starts[:-1], sizes)
         size_of = np.repeat(sizes, sizes)
-        for ways in (self.left.astype(np.int64), self.right.astype(np.int64)):
-            node = ways >= 0
-            if (node & ((ways <= own) | (ways >= size_of))).any() or (~node & (-1 - ways > size_of)).any():
-                return "a way leads back, or out of its tree"
+        for child in (self.left.astype(np.int64), self.right.astype(np.int64)):
+            node = child >= 0
+            if (node & ((child <= parent) | (child >= size_of))).any() or (~node & (-1 - child > size_of)).any():
+                return "a child is not behind its parent, or not in its tree"
         return None
 
 
@@ -127,73 +129,73 @@ def add_scores(
     missing: npt.NDArray[np.int8],
     value: Doubles,
 ) -> None:
-    """Add every tree's leaf to the rows' scores; `scores_numpy` is its twin.
+    """Add each tree's leaf value to the scores of the rows. `scores_numpy` is the NumPy version.
 
-    Bound by the latency of the walk: a few nodes a tree, each a branch that cannot be foreseen. Tree by tree, so that a
-    tree's nodes stay in the nearest cache while all rows of the chunk go through it.
+    Bound by latency: a few nodes per tree, each a branch that cannot be predicted. The loop over trees is outside, so
+    that a tree's nodes stay in the nearest cache while all rows of the chunk go through it.
     """
     for t in range(len(node_starts) - 1):
         first, leaves = node_starts[t], leaf_starts[t]
         single = node_starts[t + 1] == first
         for r in range(len(X)):
-            way = -1 if single else 0
-            while way >= 0:
-                n = first + way
+            node = -1 if single else 0
+            while node >= 0:
+                n = first + node
                 x = np.float64(X[r, feature[n]])
                 if np.isnan(x):
                     goes_left = missing[n] == 1 or (missing[n] == 2 and threshold[n] >= 0.0)
                 else:
                     goes_left = (0.0 if -TINY <= x <= TINY else x) <= threshold[n]
-                way = left[n] if goes_left else right[n]
-            out[r] += value[leaves - 1 - way]
+                node = left[n] if goes_left else right[n]
+            out[r] += value[leaves - 1 - node]
 
 
 def scores_numpy(trees: Trees, row: npt.NDArray[np.float32]) -> float:
-    """NumPy twin of `add_scores`, for one row."""
+    """Return the score of one row. The NumPy version of `add_scores`."""
     total = 0.0
     for t in range(len(trees)):
         nodes = slice(trees.node_starts[t], trees.node_starts[t + 1])
         leaves = trees.value[trees.leaf_starts[t] : trees.leaf_starts[t + 1]]
-        way = 0 if nodes.stop > nodes.start else -1
-        while way >= 0:
+        node = 0 if nodes.stop > nodes.start else -1
+        while node >= 0:
             feature, threshold, missing = (
-                getattr(trees, name)[nodes][way] for name in ("feature", "threshold", "missing")
+                getattr(trees, name)[nodes][node] for name in ("feature", "threshold", "missing")
             )
             x = float(row[feature])
             if np.isnan(x) and missing == 2:
                 x = 0.0
             x = 0.0 if abs(x) <= TINY else x
             goes_left = missing == 1 if np.isnan(x) else x <= threshold
-            way = int((trees.left if goes_left else trees.right)[nodes][way])
-        total += float(leaves[-1 - way])
+            node = int((trees.left if goes_left else trees.right)[nodes][node])
+        total += float(leaves[-1 - node])
     return total
 
 
 def from_lightgbm(text: str) -> Trees:
-    """The trees in LightGBM's own text, as `Booster.model_to_string` has just made it."""
+    """Parse the text format of LightGBM, as returned by `Booster.model_to_string`."""
     parts: dict[str, list[npt.NDArray[Any]]] = {
         name: [] for name in ("feature", "threshold", "left", "right", "missing", "value")
     }
     for block in text.split("\nTree=")[1:]:
-        said = dict(line.split("=", 1) for line in block.partition("\n\n")[0].splitlines()[1:] if "=" in line)
-        if said.get("num_cat") != "0" or said.get("is_linear", "0") != "0":
-            raise ValueError("LightGBM grew a tree of a kind that was not asked for")
+        entries = dict(line.split("=", 1) for line in block.partition("\n\n")[0].splitlines()[1:] if "=" in line)
+        if entries.get("num_cat") != "0" or entries.get("is_linear", "0") != "0":
+            raise ValueError("LightGBM grew a categorical or linear tree; expected numeric splits and constant leaves")
 
-        def numbers(name: str, dtype: Any, said: dict[str, str] = said) -> npt.NDArray[Any]:
-            return np.array(said.get(name, "").split(), dtype=dtype)
+        def numbers(name: str, dtype: Any, entries: dict[str, str] = entries) -> npt.NDArray[Any]:
+            return np.array(entries.get(name, "").split(), dtype=dtype)
 
-        kinds = numbers("decision_type", np.int64)
-        if ((kinds & 4) != 0).any():
-            raise ValueError("LightGBM took zeros for missing values, which was not asked for")
+        decisions = numbers("decision_type", np.int64)
+        if ((decisions & 4) != 0).any():
+            raise ValueError("LightGBM treats zeros as missing; expected only NaN to be missing")
         parts["feature"].append(numbers("split_feature", np.int32))
         parts["threshold"].append(numbers("threshold", np.float64))
         parts["left"].append(numbers("left_child", np.int32))
         parts["right"].append(numbers("right_child", np.int32))
-        parts["missing"].append(np.where(kinds & _NAN, (kinds & 2) != 0, 2).astype(np.int8))
+        parts["missing"].append(np.where(decisions & _NAN, (decisions & 2) != 0, 2).astype(np.int8))
         parts["value"].append(numbers("leaf_value", np.float64))
 
     def starts(lists: list[npt.NDArray[Any]]) -> Ints:
-        return np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int32)
+        return np.concatenate([[0], np.cumsum([len(array) for array in lists])]).astype(np.int32)
 
     empty = {"threshold": np.float64, "value": np.float64, "missing": np.int8}
     flat = {name: np.concatenate([np.empty(0, empty.get(name, np.int32)), *lists]) for name, lists in parts.items()}

@@ -1,4 +1,4 @@
-"""Candidate generation and ranking: a recommender finds, a reranker orders."""
+"""`TwoStage`: candidate generation by a recommender, ranking by a reranker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import memory_bytes, whole
+from shortlist._checks import integer, memory_bytes
 from shortlist._fork import require_polars_threads
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
@@ -35,39 +35,41 @@ from shortlist.reranking.candidate_features import (
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import LambdaMART, mismatch
 from shortlist.reranking.reranker_state import RerankerState
-from shortlist.reranking.training import TrainingSet, found_by
+from shortlist.reranking.training import TrainingSet, candidates_from_lists
 from shortlist.retrieval import Filters, top_n
 from shortlist.retrieval.slates.base import Slate, check_slate
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
-_PLACE = 48  # bytes that a place of a list takes while it is reranked, its features apart
-_FEATURE = 16  # bytes that a feature of a candidate takes: the table, and what is made of it
+_PLACE_BYTES = 48  # per place of a list while it is reranked, without its features
+_FEATURE_BYTES = 16  # per feature of a candidate: the table and its copies
 
 Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.floating[Any]]]
 
 
 class TwoStage(Composed):
-    """The best candidates of a fitted recommender, put into order by a reranker.
+    """A two-stage recommender: stage one, any fitted recommender, finds candidates; stage two, a reranker, orders them.
 
-    The article's two stages: stage one is to have what is relevant among its candidates (recall), stage two orders them
-    (NDCG). What stage one ranks behind its candidates keeps its order behind them.
+    Stage one should have high recall among its candidates, stage two high NDCG. Items that stage one ranks after its
+    candidates follow in stage one's order.
+
+    Split the data twice, as in the example, by time if you can: stage two must learn from events that stage one has not
+    seen, and be evaluated on events that neither stage has seen.
 
     Args:
-        first: stage one, fitted.
-        reranker: stage two: `LambdaMART()` by default, or anything with the two methods of a `Reranker`.
-        candidates: how many items of stage one are reranked.
-        models: further fitted recommenders whose scores are features: a list, or {name: model}. Contexts and items
-            that one of them does not know have NaN for its score.
-        item_features: what is known of items: `Features`, or a frame with the column of the item's id, such as
-            `Features.from_frame` takes.
-        context_features: likewise of contexts.
-        extra: a function that gets `Candidates` and gives a frame (or {name: values}) with a row for each of them.
+        first: stage one, a fitted recommender.
+        reranker: stage two, `LambdaMART()` by default, or any object with the two methods of a `Reranker`.
+        candidates: the number of items of stage one to rerank.
+        models: further fitted recommenders, as a list or {name: model}. Their scores become features; NaN for contexts
+            and items that a model does not know.
+        item_features: features of items: `Features`, or a frame with an id column and feature columns (see
+            `Features.from_frame`).
+        context_features: features of contexts, in the same form.
+        extra: a function of `Candidates` that returns a frame or {name: values}, one row per candidate. Its columns
+            become features.
 
-    Every feature is listed in `shortlist.reranking.candidate_features.CandidateFeatures`.
-    Stage two must learn from what stage one has
-    not seen, and be judged by what neither has: train, held out for the reranker, test, one after the other in time.
+    `shortlist.reranking.candidate_features.CandidateFeatures` lists all features.
 
     >>> import shortlist as sl
     >>> events = sl.datasets.synthetic(200, 60, 6000, seed=1)
@@ -97,7 +99,7 @@ class TwoStage(Composed):
         check_extra(extra)
         self.first = first
         self.reranker = check_reranker(LambdaMART() if reranker is None else reranker)
-        self.candidates = whole("candidates", candidates, most=2**31 - 1)
+        self.candidates = integer("candidates", candidates, most=2**31 - 1)
         self.candidate_features = CandidateFeatures(
             first,
             named_models(models),
@@ -110,23 +112,23 @@ class TwoStage(Composed):
     # --- fitting -----------------------------------------------------------------------------------------------------
 
     def fit(self, split: Split, *, memory: int | str | None = None, threads: int | None = None) -> Self:
-        """Train the reranker on held-out interactions: candidates that are in the truth are relevant, others not.
+        """Train the reranker on held-out interactions: candidates that are held-out items are relevant, others are not.
 
-        Contexts none of whose candidates is relevant say nothing about order and are left out; `training_` and `repr`
-        tell how many. So stage one's recall is what decides how much can be learnt.
+        Contexts without a relevant candidate say nothing about order and are dropped; `training_` and `repr` report how
+        many. So the higher stage one's recall, the more training data there is.
 
         Args:
-            split: stage one was fitted on its `train`. It must not be the split that the whole is evaluated on.
-            memory: what blocks of scores may take, bytes or text such as "256MB". The features of all candidates are
-                held at once, 4 bytes each.
-            threads: how many to use; all CPUs by default.
+            split: the split on whose `train` stage one was fitted. Do not evaluate the `TwoStage` on the same split.
+            memory: the limit for blocks of scores: bytes, or text such as "256MB". The features of all candidates come
+                on top, 4 bytes each.
+            threads: the number of threads; all CPUs by default.
         """
         with blas_threads(threads):
             models = self.candidate_features.models
             training_set = training.from_split(
                 self.first, models, split, self.candidates, memory_bytes(memory), threads
             )
-            return self._learn(training_set)
+            return self._fit_reranker(training_set)
 
     def fit_impressions(
         self,
@@ -138,22 +140,21 @@ class TwoStage(Composed):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Train the reranker on impressions: items that were shown are candidates, those that were clicked relevant.
+        """Train the reranker on impressions: the candidates are the items shown, the relevant ones are those clicked.
 
-        What nobody was shown is neither. An item that was shown several times in a list counts once, with the greatest
-        of its grades. Impressions must be newer than what stage one was fitted on. Ranks and scores are those that
-        stage one would have given them.
+        Ranks and scores are those of stage one. An item shown several times in a list counts once, with its highest
+        grade. Impressions must be newer than the training data of stage one.
 
         Args:
-            shown: a frame, a row an impression, with the columns of context and item named as in stage one's data.
-            clicked: the column that says whether it was clicked: True and False, 0 and 1, or grades up to 30.
-            request: the column that tells one list from another; without it all that a context was shown is one list.
-            exclude_seen: leave out impressions of items that the context's history has, as `recommend` does.
-            memory: what blocks of scores may take.
-            threads: how many to use; all CPUs by default.
+            shown: a frame with one row per impression. The context and item columns are named as in stage one's data.
+            clicked: the column with the clicks: True or False, 0 or 1, or integer grades up to 30.
+            request: the column that identifies a list. Without it, everything shown to a context is one list.
+            exclude_seen: drop impressions of items in the context's history, as `recommend` does.
+            memory: the limit for blocks of scores: bytes, or text such as "256MB".
+            threads: the number of threads; all CPUs by default.
         """
         with blas_threads(threads):
-            return self._learn(
+            return self._fit_reranker(
                 training.from_impressions(
                     self.first,
                     shown,
@@ -166,10 +167,10 @@ class TwoStage(Composed):
                 )
             )
 
-    def _learn(self, training_set: TrainingSet) -> Self:
+    def _fit_reranker(self, training_set: TrainingSet) -> Self:
         described = self.candidate_features.describe(training_set.candidates)
         self.reranker.fit(described, training_set.relevance)
-        self._reranker_state.learnt(described.feature_names, training_set)
+        self._reranker_state.record_fit(described.feature_names, training_set)
         return self
 
     def with_first(
@@ -181,48 +182,47 @@ class TwoStage(Composed):
         context_features: Features | Any = None,
         extra: Extra | None = None,
     ) -> TwoStage:
-        """The same second stage on top of another stage one, such as the same recommender fitted on newer events.
+        """Return a `TwoStage` with the same fitted reranker on another stage one, such as one fitted on newer events.
 
-        What else is given takes the place of what there was; features that hold at a moment only, such as recent sales,
-        are given anew with the stage one of a later moment. It must be the same features by name. The reranker is
-        shared, not copied: fitting either fits both, and both know what it learnt from.
+        Features that change over time, such as recent sales, can be replaced too; their names must stay the same. The
+        reranker is shared, not copied: fitting one `TwoStage` also fits the other.
 
         Args:
-            first: fitted. It should be of the same kind and settings: stage two takes its scores as it learnt them.
-            models: the further models; where there were any, they must be given.
-            item_features: as they are by default; so are the others.
-            context_features: likewise.
-            extra: likewise.
+            first: the new stage one, fitted. It should be the same model with the same settings, because stage two has
+                learned from its scores.
+            models: the new further models; required if there were any.
+            item_features: the new features of items; the present ones by default.
+            context_features: the new features of contexts; the present ones by default.
+            extra: the new function for features; the present one by default.
         """
-        own = self.candidate_features
-        if models is None and own.models:
+        features = self.candidate_features
+        if models is None and features.models:
             raise SettingError(
-                f"stage two takes scores of {', '.join(own.models)} too; pass models= fitted on the same events"
+                f"stage two also uses scores of {', '.join(features.models)}; pass models= fitted on the same events"
             )
         other = TwoStage(
             first,
             self.reranker,
             candidates=self.candidates,
             models=() if models is None else models,
-            item_features=own.item_features if item_features is None else item_features,
-            context_features=own.context_features if context_features is None else context_features,
-            extra=own.extra if extra is None else extra,
+            item_features=features.item_features if item_features is None else item_features,
+            context_features=features.context_features if context_features is None else context_features,
+            extra=features.extra if extra is None else extra,
         )
-        other._take(self._reranker_state)
+        other._adopt_state(self._reranker_state)
         return other
 
-    def _take(self, taught: RerankerState) -> None:
-        """What was learnt elsewhere, if it was learnt from the features that there are here."""
-        if taught.feature_names is not None:
-            own = self.candidate_features.names
-            known = (
-                taught.feature_names[: len(own)] if self.candidate_features.extra is not None else taught.feature_names
-            )
-            if known != own:
-                raise SettingError(mismatch(taught.feature_names, own))
-        self._reranker_state = taught
+    def _adopt_state(self, state: RerankerState) -> None:
+        """Take over the state of a fitted reranker. Refuse it if the reranker was fitted on other features."""
+        if state.feature_names is not None:
+            names, trained = self.candidate_features.names, state.feature_names
+            if self.candidate_features.extra is not None:
+                trained = trained[: len(names)]  # the names of `extra` columns are not known yet
+            if trained != names:
+                raise SettingError(mismatch(state.feature_names, names))
+        self._reranker_state = state
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- recommendations ---------------------------------------------------------------------------------------------
 
     def recommend(
         self,
@@ -239,19 +239,18 @@ class TwoStage(Composed):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n best items for each context, or for each history: the arguments are those of `Recommender.recommend`.
+        """Return the n best items for each context or history. The arguments are those of `Recommender.recommend`.
 
-        Filters come first: the candidates are the best of stage one among what they leave. Scores are stage two's. A
-        slate comes last, and picks from stage two's order. An index of stage one, `first.index(...)`, finds the
-        candidates, where one is given. Where n is more than there are candidates, stage one's order goes on behind
-        them, with its own differences of scores below the lowest of stage two. Both stages go through the queries in
-        blocks, within `memory`.
+        Filters apply first: the candidates are stage one's best items after filtering. Pass an index of stage one,
+        `first.index(...)`, to find the candidates with it. Scores are stage two's. If n is greater than the number of
+        candidates, stage one's next items follow; their scores continue below stage two's lowest score with stage one's
+        differences. A slate applies last, to stage two's order. Queries are processed in blocks, within `memory`.
         """
-        n = whole("n", n)
+        n = integer("n", n)
         if slate is not None:
             check_slate(slate)
         self._require_fit()
-        queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
+        queries, filters = self._queries_and_filters(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
             return self._answer(queries, filters, n, slate, memory, threads, index)
 
@@ -266,19 +265,19 @@ class TwoStage(Composed):
         index: Index | None = None,
     ) -> Recommendations:
         n = min(n, len(self.items_))
-        most = n if slate is None else slate.depth(n, len(self.items_))
-        wanted, budget = min(max(most, self.candidates), len(self.items_)), memory_bytes(memory)
+        depth = n if slate is None else slate.depth(n, len(self.items_))
+        wanted, budget = min(max(depth, self.candidates), len(self.items_)), memory_bytes(memory)
         items = np.empty((len(queries), n), np.int32)
         scores = np.empty(items.shape, np.float32)
-        for which in _blocks(len(queries), budget // (_PLACE * wanted)):
-            everyone = len(which) == len(queries)
-            part, left = (queries, filters) if everyone else (queries.take(which), filters.of(which))
-            codes, own = self._found(part, left, wanted, budget, threads, index)
-            codes, own = self._reranked(part, codes, own, budget, threads)
+        for which in _blocks(len(queries), budget // (_PLACE_BYTES * wanted)):
+            whole = len(which) == len(queries)
+            part, part_filters = (queries, filters) if whole else (queries.take(which), filters.of(which))
+            codes, values = self._first_lists(part, part_filters, wanted, budget, threads, index)
+            codes, values = self._rerank(part, codes, values, budget, threads)
             if slate is not None:
-                pool = np.ascontiguousarray(codes[:, :most]), np.ascontiguousarray(own[:, :most])
-                codes, own = self.first._slate(slate, *pool, part, n, memory, threads)
-            items[which], scores[which] = codes[:, :n], own[:, :n]
+                pool = np.ascontiguousarray(codes[:, :depth]), np.ascontiguousarray(values[:, :depth])
+                codes, values = self.first._slate(slate, *pool, part, n, memory, threads)
+            items[which], scores[which] = codes[:, :n], values[:, :n]
         return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
 
     def retrieve(
@@ -293,14 +292,14 @@ class TwoStage(Composed):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Candidates:
-        """The candidates of stage one with their features, in stage one's order; the arguments are as in `recommend`.
+        """Return the candidates of stage one with their features, in stage one's order. For arguments see `recommend`.
 
-        It needs no fit: `retrieve(...).to_polars()` shows what the reranker will be given.
+        The reranker need not be fitted: `retrieve(...).to_polars()` shows the input that it will get.
         """
-        queries, filters = self._asked(contexts, history, exclude_seen, allow, deny, unknown)
+        queries, filters = self._queries_and_filters(contexts, history, exclude_seen, allow, deny, unknown)
         with blas_threads(threads):
-            items, scores = self._found(queries, filters, self.candidates, memory_bytes(memory), threads)
-            return self.candidate_features.describe(found_by(self.first, queries, items, scores, threads))
+            items, scores = self._first_lists(queries, filters, self.candidates, memory_bytes(memory), threads)
+            return self.candidate_features.describe(candidates_from_lists(self.first, queries, items, scores, threads))
 
     def similar_items(
         self,
@@ -313,11 +312,11 @@ class TwoStage(Composed):
         memory: int | str | None = None,
         threads: int | None = None,
     ) -> Recommendations:
-        """The n items nearest to each given item by stage one; stage two has no part in it."""
-        how = {"allow": allow, "deny": deny, "unknown": unknown, "memory": memory, "threads": threads}
-        return self.first.similar_items(items, n, **how)  # type: ignore[arg-type]
+        """Return the n items most similar to each given item, by stage one alone."""
+        options = {"allow": allow, "deny": deny, "unknown": unknown, "memory": memory, "threads": threads}
+        return self.first.similar_items(items, n, **options)  # type: ignore[arg-type]
 
-    def _asked(
+    def _queries_and_filters(
         self,
         contexts: Iterable[Id] | None,
         history: History | None,
@@ -329,7 +328,7 @@ class TwoStage(Composed):
         queries = self.first._queries(contexts, history, unknown)
         return queries, self.first._filters(queries, exclude_seen, allow, deny)
 
-    def _found(
+    def _first_lists(
         self,
         queries: Queries,
         filters: Filters,
@@ -338,10 +337,10 @@ class TwoStage(Composed):
         threads: int | None,
         index: Index | None = None,
     ) -> Lists:
-        """Stage one's best n, as its index finds them, if any."""
+        """Return stage one's n best items, found by its index if one is given."""
         scorer = self.first._scorer(queries, threads)
         if index is not None:
-            return index_of(index, self.first)._found(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
+            return index_of(index, self.first).search_vectors(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
         return top_n(
             scorer,
             min(n, len(self.items_)),
@@ -351,7 +350,7 @@ class TwoStage(Composed):
             threads=threads,
         )
 
-    def _reranked(
+    def _rerank(
         self,
         queries: Queries,
         items: npt.NDArray[np.int32],
@@ -359,22 +358,22 @@ class TwoStage(Composed):
         memory: int,
         threads: int | None,
     ) -> Lists:
-        """Lists of stage one with their first candidates in stage two's order; equal scores stay in stage one's."""
+        """Return stage one's lists with the candidates in stage two's order. Ties stay in stage one's order."""
         n = min(self.candidates, items.shape[1])
         out = items.copy(), scores.astype(np.float64)
-        for which in _blocks(len(items), memory // (_FEATURE * max(1, len(self.feature_names_ or ()) * n))):
+        for which in _blocks(len(items), memory // (_FEATURE_BYTES * max(1, len(self.feature_names_ or ()) * n))):
             rows = slice(which[0], which[-1] + 1)
             head = items[rows, :n]
-            found = found_by(self.first, queries.take(which), head, scores[rows, :n], threads)
+            candidates = candidates_from_lists(self.first, queries.take(which), head, scores[rows, :n], threads)
             new = np.full(head.shape, -np.inf)
-            new[head >= 0] = self._second_scores(found)
+            new[head >= 0] = self._second_scores(candidates)
             order = np.argsort(-new, axis=1, kind="stable")
             out[0][rows, :n] = np.take_along_axis(head, order, axis=1)
             out[1][rows, :n] = np.take_along_axis(new, order, axis=1)
             if items.shape[1] > n:
-                # Behind them, as far below the lowest of them as stage one has it below the last.
+                # The rest follows below the lowest new score, with stage one's distances to its last candidate.
                 lowest = np.where(head >= 0, new, np.inf).min(axis=1, keepdims=True)
-                with np.errstate(invalid="ignore"):  # where a list has ended before
+                with np.errstate(invalid="ignore"):  # lists that ended before
                     below = out[1][rows, n:] - scores[rows, n - 1 : n] + lowest
                 least = np.finfo(np.float32).min
                 out[1][rows, n:] = np.where(items[rows, n:] >= 0, np.maximum(below, least), -np.inf)
@@ -390,19 +389,19 @@ class TwoStage(Composed):
 
     @property
     def feature_names_(self) -> tuple[str, ...] | None:
-        """The features that stage two learnt from; None before it has."""
+        """The features that stage two was trained on; None before a fit."""
         return self._reranker_state.feature_names
 
     @property
     def training_(self) -> dict[str, int]:
-        """What stage two learnt from, counted."""
+        """The size of stage two's training data: lists, candidates, relevant candidates, and what was dropped."""
         return self._reranker_state.counts
 
     def knows_answers(self, split: Split) -> float:
-        """The share of the pairs that this split asks for from which stage two learnt, from 0 to 1.
+        """Return the fraction of the split's held-out pairs that stage two was trained on, from 0 to 1.
 
-        Pairs that the split's own history has do not count: with `repeats="keep"` these may come again honestly. So of
-        a second stage that learnt from a split of `split.train` it is 0.
+        Held-out pairs that are also in the split's history do not count: with `repeats="keep"` pairs may repeat. So the
+        result is 0 if stage two was trained on a split of `split.train`.
         """
         truth, history = split.truth.by_context, split.history.by_context
         known = np.isin(training.digests(*training.pairs_of(split.truth)), self._reranker_state.pairs)
@@ -417,10 +416,10 @@ class TwoStage(Composed):
     # --- storage -----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write both stages, further models and features to a directory, as `Recommender.save` does.
+        """Save both stages, further models and features to a directory, as `Recommender.save` does.
 
-        `shortlist.load` reads it back. Code is not stored: a reranker of your own, or `extra`, must be passed again, to
-        `TwoStage.load`.
+        Load it with `shortlist.load`. Python code is not stored: to load a `TwoStage` with a custom reranker or `extra`
+        function, pass them to `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
         from shortlist.recommenders.registry import require_loadable, require_registered
@@ -445,14 +444,14 @@ class TwoStage(Composed):
 
     def _code(self) -> list[str]:
         reranker = None if type(self.reranker) is LambdaMART else type(self.reranker)
-        own = [one for one in (reranker, self.candidate_features.extra) if one is not None]
-        return [f"{one.__module__}.{getattr(one, '__qualname__', type(one).__qualname__)}" for one in own]
+        custom = [part for part in (reranker, self.candidate_features.extra) if part is not None]
+        return [f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}" for part in custom]
 
     @classmethod
     def load(
         cls, path: str | PathLike[str], *, reranker: Reranker | None = None, extra: Extra | None = None
     ) -> TwoStage:
-        """Read what `save` wrote, with the code that it could not write: a fitted reranker of your own, and `extra`."""
+        """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored."""
         from shortlist.reranking.two_stage_storage import restored
         from shortlist.storage import load_model
 
@@ -461,13 +460,13 @@ class TwoStage(Composed):
     def __repr__(self) -> str:
         lines = [f"TwoStage: the first {self.candidates:,} of {self.first!r}", f"  reranked by {self.reranker!r}"]
         if self.training_:
-            told = ", ".join(f"{count:,} {what}" for what, count in self.training_.items() if count)
-            lines.append(f"  learnt from {told}")
+            counts = ", ".join(f"{count:,} {what}" for what, count in self.training_.items() if count)
+            lines.append(f"  trained on {counts}")
         return "\n".join(lines)
 
 
 def _blocks(n: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
-    """The numbers below n in blocks of so many, one at least."""
+    """Yield the integers from 0 to n − 1 in blocks of `size`, at least one each."""
     for start in range(0, n, max(1, size)):
         yield np.arange(start, min(start + max(1, size), n))
 

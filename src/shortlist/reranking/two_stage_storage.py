@@ -1,4 +1,4 @@
-"""Two stages on disk: the parts of each model under a prefix, in one directory of the storage's format."""
+"""Storage of a `TwoStage`: one model directory with the parts of each model under a prefix."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _KEYS = {
 
 
 def stored_of(two: TwoStage) -> StoredModel:
-    """Both stages taken apart."""
+    """Return the stored form of a `TwoStage`."""
     stored = StoredModel(KIND, {}, {}, {})
     candidate_features = two.candidate_features
     names = two.feature_names_ or ()
     described: dict[str, Any] = {
         "candidates": two.candidates,
         "first": _add(stored, "first", two.first),
-        "models": [{"name": name, **_add(stored, f"model{k}", model)} for k, (name, model) in _numbered(two)],
+        "models": [{"name": name, **_add(stored, f"model{k}", model)} for k, (name, model) in _further_models(two)],
         "reranker": None,
         "extra": candidate_features.extra is not None,
         "training": two.training_,
@@ -74,22 +74,25 @@ def restored(
     reranker: Reranker | None = None,
     extra: Extra | None = None,
 ) -> TwoStage:
-    """Both stages from what was taken apart; StorageError where the parts do not fit together."""
+    """Restore a `TwoStage` from its stored form. Raise StorageError if the parts do not fit together."""
     if stored.kind != KIND:
-        raise StorageError(f"{path} holds a {stored.kind!r:.80}, not two stages; load it with shortlist.load")
-    said = stored.settings
-    if said.keys() != _KEYS:
-        raise StorageError(f"{path}: its settings are {sorted(said)!r:.200}; expected {sorted(_KEYS)}")
-    for name, ours, given in (("reranker", said["reranker"] is None, reranker), ("extra", said["extra"], extra)):
-        if ours and given is None:
-            raise SettingError(f"{path}: its {name} is code, which is not stored; TwoStage.load(path, {name}=…)")
-        if not ours and given is not None:
-            raise SettingError(f"{path}: it was saved without a {name} of one's own; load it without {name}=")
+        raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage; load it with shortlist.load")
+    settings = stored.settings
+    if settings.keys() != _KEYS:
+        raise StorageError(f"{path}: the settings are {sorted(settings)!r:.200}; expected {sorted(_KEYS)}")
+    custom = (("reranker", settings["reranker"] is None, reranker), ("extra", settings["extra"], extra))
+    for name, needed, given in custom:
+        if needed and given is None:
+            raise SettingError(
+                f"{path}: {name} is Python code, which is not stored; pass it again: TwoStage.load(path, {name}=…)"
+            )
+        if not needed and given is not None:
+            raise SettingError(f"{path}: it was saved without a custom {name}; load it without {name}=")
     if reranker is not None:
         check_reranker(reranker)
     check_extra(extra)
     try:
-        return _put_together(stored, path, reranker, extra)
+        return _restored(stored, path, reranker, extra)
     except StorageError as error:
         text = str(error)
         raise StorageError(text if text.startswith(str(path)) else f"{path}: {text}") from None
@@ -97,77 +100,78 @@ def restored(
         raise StorageError(f"{path}: its two stages are not usable: {reason(error)}") from error
 
 
-def _put_together(
+def _restored(
     stored: StoredModel, path: str | PathLike[str], reranker: Reranker | None, extra: Extra | None
 ) -> TwoStage:
-    said = stored.settings
-    left = StoredModel(stored.kind, {}, dict(stored.arrays), dict(stored.tables))
-    frame = left.tables.pop("feature_names", None)
+    settings = stored.settings
+    rest = StoredModel(stored.kind, {}, dict(stored.arrays), dict(stored.tables))  # parts not yet read
+    frame = rest.tables.pop("feature_names", None)
     if frame is None or frame.columns != ["name"] or frame.dtypes != [pl.String]:
-        raise StorageError("it lacks the names of its features")
+        raise StorageError("it has no feature names")
     names = tuple(frame["name"].to_list())
-    learnt = left.arrays.pop("learnt", None)
-    if learnt is None or learnt.dtype != np.uint64 or learnt.ndim != 1:
-        raise StorageError("it lacks the digests of what it learnt from")
+    pairs = rest.arrays.pop("learnt", None)
+    if pairs is None or pairs.dtype != np.uint64 or pairs.ndim != 1:
+        raise StorageError("it has no digests of its training pairs")
     if reranker is None:
-        reranker = _reranker(said["reranker"], _taken(left.arrays, "reranker."), names)
+        reranker = _reranker(settings["reranker"], _pop_prefix(rest.arrays, "reranker."), names)
     sides = {}
     for side in ("item_features", "context_features"):
-        if said[side] is not None:
-            arrays, tables = _taken(left.arrays, f"{side}."), _taken(left.tables, f"{side}.")
-            sides[side] = Features.from_parts(said[side], arrays, tables)
-    first = _model(left, "first", said["first"], path)
-    models = {one["name"]: _model(left, f"model{k}", one, path) for k, one in enumerate(said["models"])}
-    if left.arrays or left.tables:
-        odd = ", ".join(sorted([*left.arrays, *left.tables]))
-        raise StorageError(f"it has parts that belong to neither stage: {odd:.200}")
+        if settings[side] is not None:
+            arrays, tables = _pop_prefix(rest.arrays, f"{side}."), _pop_prefix(rest.tables, f"{side}.")
+            sides[side] = Features.from_parts(settings[side], arrays, tables)
+    first = _model(rest, "first", settings["first"], path)
+    models = {entry["name"]: _model(rest, f"model{k}", entry, path) for k, entry in enumerate(settings["models"])}
+    if rest.arrays or rest.tables:
+        odd = ", ".join(sorted([*rest.arrays, *rest.tables]))
+        raise StorageError(f"it has unexpected parts: {odd:.200}")
     two = TwoStage(
         first,
         reranker,
-        candidates=said["candidates"],
+        candidates=settings["candidates"],
         models=models,
         item_features=sides.get("item_features"),
         context_features=sides.get("context_features"),
         extra=extra,
     )
-    if type(said["clicks"]) is not bool:
-        raise StorageError(f"whether it learnt from clicks is {said['clicks']!r:.80}; expected true or false")
-    two._take(RerankerState(two.reranker, names, _counts(said["training"]), learnt.copy(), said["clicks"]))
+    if type(settings["clicks"]) is not bool:
+        raise StorageError(f"clicks is {settings['clicks']!r:.80}; expected true or false")
+    counts = _counts(settings["training"])
+    two._adopt_state(RerankerState(two.reranker, names, counts, pairs.copy(), settings["clicks"]))
     return two
 
 
-def _numbered(two: TwoStage) -> enumerate[tuple[str, Recommender]]:
+def _further_models(two: TwoStage) -> enumerate[tuple[str, Recommender]]:
     return enumerate(two.candidate_features.models.items())
 
 
 def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]:
-    """Put a model's arrays and tables under a prefix; what remains to be said of it."""
-    own = model._stored()
-    stored.arrays.update({f"{prefix}.{name}": array for name, array in own.arrays.items()})
-    stored.tables.update({f"{prefix}.{name}": table for name, table in own.tables.items()})
-    return {"kind": own.kind, "settings": own.settings, "extra": own.extra}
+    """Add a model's arrays and tables under a prefix. Return its other facts, for the settings."""
+    part = model._stored()
+    stored.arrays.update({f"{prefix}.{name}": array for name, array in part.arrays.items()})
+    stored.tables.update({f"{prefix}.{name}": table for name, table in part.tables.items()})
+    return {"kind": part.kind, "settings": part.settings, "extra": part.extra}
 
 
-def _model(left: StoredModel, prefix: str, said: Mapping[str, Any], path: str | PathLike[str]) -> Recommender:
-    arrays, tables = _taken(left.arrays, f"{prefix}."), _taken(left.tables, f"{prefix}.")
-    kind, settings, extra = said["kind"], said["settings"], said["extra"]
+def _model(rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str]) -> Recommender:
+    arrays, tables = _pop_prefix(rest.arrays, f"{prefix}."), _pop_prefix(rest.tables, f"{prefix}.")
+    kind, settings, extra = entry["kind"], entry["settings"], entry["extra"]
     if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(extra, dict)):
-        raise StorageError(f"a stage is {said!r:.80}; expected the name of a recommender, and its settings")
+        raise StorageError(f"a stage is {entry!r:.80}; expected the name of a recommender and its settings")
     return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path)
 
 
-def _reranker(said: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:
-    if said["kind"] != "LambdaMART":
-        raise StorageError(f"its reranker is a {said['kind']!r:.80}, which this version of Shortlist does not know")
-    return LambdaMART.restored(said["settings"], arrays, names)
+def _reranker(entry: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:
+    if entry["kind"] != "LambdaMART":
+        raise StorageError(f"its reranker is a {entry['kind']!r:.80}, which this version of Shortlist does not know")
+    return LambdaMART.restored(entry["settings"], arrays, names)
 
 
-def _taken(parts: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Those with this prefix, without it; they are taken out."""
+def _pop_prefix(parts: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Remove the parts whose names have this prefix, and return them by their names without it."""
     return {name.removeprefix(prefix): parts.pop(name) for name in [*parts] if name.startswith(prefix)}
 
 
-def _counts(found: Any) -> dict[str, int]:
-    if not isinstance(found, dict) or not all(type(count) is int for count in found.values()):
-        raise StorageError(f"what it learnt from is {found!r:.80}; expected counts")
-    return found
+def _counts(training: Any) -> dict[str, int]:
+    if not isinstance(training, dict) or not all(type(count) is int for count in training.values()):
+        raise StorageError(f"training is {training!r:.80}; expected counts")
+    return training

@@ -1,4 +1,4 @@
-"""Top-n, arrays in and arrays out (the article's section 6): exact blocked search with filters, and ranks."""
+"""Top-n search and ranks on arrays (the article's section 6): exact, in blocks, with filters."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""Exact search: the best n items of every query, and the ranks of given items, without a full matrix of scores.
+"""Exact search: the n best items of each query, and the ranks of given items, without a full score matrix.
 
-Queries are cut into chunks for the threads, items into tiles. One chunk × tile of scores at a time is filled by the
-scorer, small enough to stay in the cache, and a kernel takes from it what is needed before the next one overwrites it.
+Queries are cut into chunks for the threads, items into tiles. The scorer fills one chunk × tile of scores at a time,
+small enough to stay in the cache. A kernel processes it before the next one overwrites it.
 
-The order, everywhere: higher scores first; equal scores by lower `priority` (by default the item code), or, with a
-`tie_seed`, by a hash of seed, query key and item, so that ties fall at random and yet the same way whatever the
-blocks, the threads and the other queries are; what is still equal, by lower item code. A NaN score ranks below
-everything else, -inf included; all NaNs are equal. Scores are exactly those of the scorer; a matrix product may round
-differently in blocks of another shape, and near-equal scores may then change places.
+The order is the same everywhere. Higher scores come first. Ties go to the lower `priority` (by default the item code).
+With a `tie_seed`, ties go to the lower hash of seed, query key and item: they are random, but do not depend on blocks,
+threads or the other queries. Remaining ties go to the lower item code. NaN ranks below everything, even -inf, and all
+NaNs are equal.
+
+Scores are exactly those of the scorer. Note that a matrix product may round differently in blocks of another shape, so
+that nearly equal scores change places.
 """
 
 from __future__ import annotations
@@ -22,18 +24,16 @@ from shortlist._checks import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.errors import SettingError
 from shortlist.retrieval.filters import CsrRows, Filters, item_rows, narrow, sorted_starts
-from shortlist.retrieval.numpy_search import QUERIES, best_of_few
+from shortlist.retrieval.numpy_search import FEW_QUERIES, best_of_few
 from shortlist.retrieval.order import make_order
 from shortlist.retrieval.rank_kernels import rank_block
 from shortlist.retrieval.select import SelectWorkspace, finish, no_candidates, select_block
 from shortlist.scoring.blocks import BlockScorer
 
 CHUNK = 512  # queries: fewer make the product slower, more balance the threads worse
-TILE = 1_300_000  # scores in a tile, 5 MB: more fall out of the cache before they are looked at
-ROW_TILE = (
-    5_000_000  # the same where a tile must hold whole rows, and fewer queries would cost more than the cache does
-)
-SMALL = 2_000_000  # scores: a matter of some milliseconds, for which no threads are started
+TILE = 1_300_000  # scores per tile, 5 MB: larger tiles leave the cache before the kernel reads them
+ROW_TILE = 5_000_000  # scores per tile of whole rows: cache misses cost less here than a product with fewer queries
+SMALL = 2_000_000  # scores: a few milliseconds of work, not worth starting threads
 
 
 def top_n(
@@ -48,22 +48,22 @@ def top_n(
     threads: int | None = None,
     in_numpy: bool | None = None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """The best n items of every query, best first, and their scores.
+    """Return the n best items of each query, best first, and their scores.
 
-    Both arrays are queries × n. Where the filters leave fewer than n items, the rest is -1 with score -inf; an item
-    that the model itself scores -inf or NaN is returned like any other.
+    Both arrays are queries × n. If the filters leave fewer than n items, the rest is -1 with score -inf. Items that the
+    model itself scores -inf or NaN are returned like any other.
 
     Args:
-        scorer: what to search.
-        n: how many items per query.
-        filters: which items may be returned.
-        priority: whole numbers, one per item; of items with equal scores the lower comes first.
-        tie_seed: break ties at random instead, by this seed.
-        query_keys: whole numbers that identify the queries for `tie_seed`; by default their positions.
-        memory: bytes that the score blocks and candidates of all threads together may take.
-        threads: how many threads to use; by default all that `shortlist` may use.
-        in_numpy: search with NumPy, which compiles nothing, or with kernels; by default with NumPy for up to four
-            queries. NumPy needs blocks of whole rows, at least one, whatever `memory` says.
+        scorer: computes blocks of scores.
+        n: the number of items per query.
+        filters: restrict which items may be returned.
+        priority: one integer per item; among items with equal scores, the lowest comes first.
+        tie_seed: break ties at random, with this seed, instead of by priority.
+        query_keys: integers that identify the queries for `tie_seed`; by default their positions.
+        memory: the limit for the score blocks and candidates of all threads together, in bytes.
+        threads: the number of threads; by default all that `shortlist` may use.
+        in_numpy: search with NumPy, which compiles nothing, instead of kernels; by default for up to four queries.
+            NumPy needs at least one whole row of scores in memory, even if `memory` is less.
     """
     _at_least_one(n, "n")
     n_queries = scorer.n_queries
@@ -75,12 +75,12 @@ def top_n(
     if not n_columns:
         items[:], scores[:] = -1, -np.inf
         return items, scores
-    n_threads, cells = _share(memory, threads, n_queries * n_columns)
-    rows, width = _tile_of(n_queries, n_columns, n, n_threads, cells)
+    n_threads, cells = _per_thread(memory, threads, n_queries * n_columns)
+    rows, width = _tile_shape(n_queries, n_columns, n, n_threads, cells)
     if in_numpy is None:
-        in_numpy = n_queries <= QUERIES and n_columns <= width
+        in_numpy = n_queries <= FEW_QUERIES and n_columns <= width
     if in_numpy:
-        rows, width = _rows_of_whole(n_queries, n_columns, n_threads, cells), n_columns
+        rows, width = _chunk_of_whole_rows(n_queries, n_columns, n_threads, cells), n_columns
     blocks = threading.local()
 
     def search(start: int, stop: int) -> None:
@@ -113,14 +113,14 @@ def item_ranks(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The rank of every target among the items that the filters leave for its query, and how many those are.
+    """Return the rank of each target item among the items that pass the filters, and the number of those per query.
 
-    Ranks start at 1 and follow the order of `top_n`: the k-th item that it returns has rank k. A target that is
-    filtered itself has rank 0. `targets` is `(indptr, indices)`, one row of item codes per query, and the first
-    array returned has one rank for each of its indices; the second has one count per query.
+    Ranks start at 1 and follow the order of `top_n`: its k-th item has rank k. A target that does not pass the filters
+    has rank 0. `targets` is `(indptr, indices)` with one row of item codes per query. The first array returned has one
+    rank for each of its indices, the second one count per query.
 
-    The other arguments are those of `top_n`. A block holds whole rows of scores, so that a target is compared with
-    the very number that it was scored with; at least one row is held, whatever `memory` says.
+    The other arguments are those of `top_n`. Blocks have whole rows of scores, so that a target and the items around it
+    are scored in the same product. At least one row is in memory, even if `memory` is less.
     """
     n_queries = scorer.n_queries
     target_starts, target_items = item_rows(targets, scorer.n_queries, scorer.n_items, "targets")
@@ -129,8 +129,8 @@ def item_ranks(
     narrowed, masks, codes = narrow(scorer, filters)
     order = make_order(n_queries, scorer.n_items, priority, tie_seed, query_keys, codes)
     n_columns = narrowed.n_items
-    n_threads, cells = _share(memory, threads, n_queries * n_columns)
-    rows = _rows_of_whole(n_queries, max(1, n_columns), n_threads, cells)
+    n_threads, cells = _per_thread(memory, threads, n_queries * n_columns)
+    rows = _chunk_of_whole_rows(n_queries, max(1, n_columns), n_threads, cells)
     blocks = threading.local()
 
     def rank(start: int, stop: int) -> None:
@@ -145,11 +145,11 @@ def item_ranks(
 
 def _at_least_one(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise SettingError(f"{name} is {value!r}; expected a whole number of at least 1")
+        raise SettingError(f"{name} is {value!r}; expected an integer ≥ 1")
 
 
-def _share(memory: int, threads: int | None, n_scores: int) -> tuple[int, int]:
-    """How many threads to use, and how many float32 scores each may hold at once."""
+def _per_thread(memory: int, threads: int | None, n_scores: int) -> tuple[int, int]:
+    """Return the number of threads, and how many float32 scores fit into each thread's memory."""
     _at_least_one(memory, "memory")
     n_threads = thread_count(threads)
     if n_scores < SMALL:
@@ -158,32 +158,35 @@ def _share(memory: int, threads: int | None, n_scores: int) -> tuple[int, int]:
 
 
 def _chunk_rows(n_queries: int, n_threads: int, most: int) -> int:
-    """Queries per chunk: at most so many, with about as many chunks for each thread."""
+    """Return the number of queries per chunk: at most `most`, so that each thread gets about as many chunks."""
     rounds = -(-n_queries // (n_threads * max(1, most)))
     return max(1, -(-n_queries // max(1, rounds * n_threads)))
 
 
-def _rows_of_whole(n_queries: int, n_columns: int, n_threads: int, cells: int) -> int:
-    """Queries per chunk where a tile holds all their scores."""
+def _chunk_of_whole_rows(n_queries: int, n_columns: int, n_threads: int, cells: int) -> int:
+    """Return the number of queries per chunk if a tile has all their scores."""
     return _chunk_rows(n_queries, n_threads, min(CHUNK, ROW_TILE // n_columns, cells // n_columns))
 
 
-def _tile_of(n_queries: int, n_columns: int, n: int, n_threads: int, cells: int) -> tuple[int, int]:
-    """Queries per chunk and items per tile where a chunk's scores come tile by tile."""
-    candidates = 6 * n  # as many bytes as so many scores: twice n candidates of twelve bytes
+def _tile_shape(n_queries: int, n_columns: int, n: int, n_threads: int, cells: int) -> tuple[int, int]:
+    """Return the number of queries per chunk and of items per tile."""
+    candidates = 6 * n  # memory of a query's candidates, in scores: 2n candidates of 12 bytes
     rows = _chunk_rows(n_queries, n_threads, min(CHUNK, cells // (candidates + 1024)))
     return rows, _tile_width(n_columns, min(TILE // rows, cells // rows - candidates))
 
 
 def _tile_width(n_columns: int, most: int) -> int:
-    """Items per tile: an odd multiple of 16 unless one tile does, since rows a power of two apart share cache sets."""
+    """Return the number of items per tile: all, or an odd multiple of 16.
+
+    Rows whose distance is a power of two would share cache sets.
+    """
     if n_columns <= most:
         return max(1, n_columns)
     return max(16, (most - 16) // 32 * 32 + 16)
 
 
 def _block(blocks: threading.local, most: int, n_rows: int, width: int) -> npt.NDArray[np.float32]:
-    """This thread's block, made once per call and cut to size."""
+    """Return this thread's block, allocated once per search and cut to size."""
     if not hasattr(blocks, "scores"):
         blocks.scores = np.empty(most, np.float32)
     scores: npt.NDArray[np.float32] = blocks.scores
@@ -195,5 +198,5 @@ def _run(work: Callable[[int, int], None], n_queries: int, rows: int, n_threads:
     if n_threads > 1 or threads == 1:
         run_chunks(work, chunks, n_threads)
         return
-    for start, stop in chunks:  # little work: here BLAS may use its own threads, if it finds that worth while
+    for start, stop in chunks:  # little work: BLAS may still use its own threads
         work(start, stop)

@@ -1,4 +1,4 @@
-"""Which items may be returned: filters as a caller states them, and as kernels read them."""
+"""Filters on the items that a search may return, in the caller's form and in the form that kernels read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CsrRows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 @dataclass(frozen=True)
 class Filters:
-    """What may be returned, in item codes; an item must pass every filter that is given.
+    """Filters by item codes. A search returns only items that pass all of them.
 
-    Rows are `(indptr, indices)` as in a CSR matrix, one row per query, in any order and with repeats allowed.
+    Rows are `(indptr, indices)` as in a CSR matrix, with one row per query. Indices may be in any order, and repeat.
 
     Attributes:
-        exclude: items never to return, per query: what was seen, and what is denied for this query.
-        deny: items never to return, for all queries.
+        exclude: items to exclude, per query: seen items and items denied for this query.
+        deny: items to exclude, for all queries.
         allow: the only items to return, for all queries.
         allow_rows: the only items to return, per query.
-        standing: `allow` and `deny` in the form that indexes ask, where it was made before (`with_item_mask`).
+        item_mask: `allow` and `deny` in the form that indexes use, if prepared by `with_item_mask`.
     """
 
     exclude: CsrRows | None = None
@@ -38,7 +38,7 @@ class Filters:
     item_mask: ItemMask | None = None
 
     def kept(self, n_items: int) -> npt.NDArray[np.bool_]:
-        """Which of so many items `allow` and `deny` leave."""
+        """Return for each item whether it passes `allow` and `deny`."""
         if self.item_mask is not None:
             return self.item_mask.kept
         kept = np.full(n_items, self.allow is None)
@@ -49,7 +49,7 @@ class Filters:
         return kept
 
     def with_item_mask(self, n_items: int) -> Filters:
-        """The same filters, prepared for many searches over so many items."""
+        """Return the same filters with `item_mask` set, for many searches over the same items."""
         if self.item_mask is not None or (self.allow is None and self.deny is None):
             return self
         kept = self.kept(n_items)
@@ -58,10 +58,10 @@ class Filters:
         return replace(self, item_mask=ItemMask(bits, n_items, int(np.count_nonzero(kept))))
 
     def checked(self, n_queries: int, n_items: int) -> Filters:
-        """The same filters, of items that there are, and their rows being one for each query."""
+        """Return the same filters after a check: all item codes exist, and there is one row per query."""
         exclude, allow_rows = (
-            None if given is None else item_rows(given, n_queries, n_items, name)
-            for name, given in (("exclude", self.exclude), ("allow_rows", self.allow_rows))
+            None if rows is None else item_rows(rows, n_queries, n_items, name)
+            for name, rows in (("exclude", self.exclude), ("allow_rows", self.allow_rows))
         )
         same = replace(self, exclude=exclude, allow_rows=allow_rows)
         if self.item_mask is None:
@@ -72,18 +72,18 @@ class Filters:
         return same
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
-        """The filters of some of the queries."""
-        return replace(self, exclude=_taken(self.exclude, queries), allow_rows=_taken(self.allow_rows, queries))
+        """Return the filters for some of the queries."""
+        return replace(self, exclude=_take_rows(self.exclude, queries), allow_rows=_take_rows(self.allow_rows, queries))
 
 
 @dataclass(frozen=True, eq=False)
 class ItemMask:
-    """What `allow` and `deny` leave.
+    """The items that pass `allow` and `deny`, as a bit mask.
 
     Attributes:
-        bits: a bit for each item.
-        n_items: how many there are.
-        n_kept: how many of them are left.
+        bits: one bit per item.
+        n_items: the number of items.
+        n_kept: the number of items that pass.
     """
 
     bits: npt.NDArray[np.uint64]
@@ -91,32 +91,32 @@ class ItemMask:
     n_kept: int
 
     @property
-    def share(self) -> float:
-        """Of the items."""
+    def fraction(self) -> float:
+        """The fraction of items that pass."""
         return self.n_kept / self.n_items
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
-        """Whether an item is left, for each."""
+        """For each item whether it passes."""
         return np.unpackbits(self.bits.view(np.uint8), count=self.n_items, bitorder="little").view(np.bool_)
 
     @cached_property
     def codes(self) -> npt.NDArray[np.int32]:
-        """The items that are left, ascending."""
+        """The items that pass, ascending."""
         return np.flatnonzero(self.kept).astype(np.int32)
 
 
-def _taken(rows: CsrRows | None, queries: npt.NDArray[np.int64]) -> CsrRows | None:
+def _take_rows(rows: CsrRows | None, queries: npt.NDArray[np.int64]) -> CsrRows | None:
     if rows is None:
         return None
     starts, codes = rows
-    some = [codes[starts[q] : starts[q + 1]] for q in queries]
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in some])]).astype(np.int64)
-    return indptr, np.concatenate([np.empty(0, np.int32), *some])
+    chosen = [codes[starts[q] : starts[q + 1]] for q in queries]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in chosen])]).astype(np.int64)
+    return indptr, np.concatenate([np.empty(0, np.int32), *chosen])
 
 
 class ColumnMasks(NamedTuple):
-    """Filters in the columns of a scorer; an empty array stands for a filter that was not given."""
+    """Filters in terms of a scorer's columns. A filter that is not given is an empty array."""
 
     exclude_starts: npt.NDArray[np.int64]
     exclude: npt.NDArray[np.int32]
@@ -127,9 +127,9 @@ class ColumnMasks(NamedTuple):
 
 
 def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, ColumnMasks, npt.NDArray[np.int32]]:
-    """The scorer to ask, the masks to lay on it, and the item code of each of its columns (empty: the column itself).
+    """Return the scorer to use, its masks, and the item code of each of its columns (empty: column = item code).
 
-    Where `allow` names at most half of the items and the scorer can be narrowed to them, only they are scored.
+    If `allow` names at most half of the items, and the scorer supports subsets, only these items are scored.
     """
     filters = filters or Filters()
     n_items = scorer.n_items
@@ -149,30 +149,30 @@ def narrow(scorer: BlockScorer, filters: Filters | None) -> tuple[BlockScorer, C
 
 
 def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int32]:
-    """The array in one form, copied if it is read-only: kernels are compiled anew for every other form."""
+    """Return a contiguous, writable int32 array. Kernels would be compiled again for any other form."""
     codes = np.ascontiguousarray(given, dtype=np.int32).reshape(-1)
     if len(codes) and not 0 <= codes.min() <= codes.max() < n_items:
-        raise SettingError(f"{name} holds item codes {codes.min()}…{codes.max()}; expected 0…{n_items - 1}")
+        raise SettingError(f"{name} has item codes from {codes.min()} to {codes.max()}; expected 0 to {n_items - 1}")
     return codes if codes.flags.writeable else codes.copy()
 
 
 def item_rows(given: CsrRows | None, n_queries: int, n_items: int, name: str) -> CsrRows:
-    """Check that `given` is one row of item codes per query; None becomes two empty arrays."""
+    """Check that `given` has one row of item codes per query. None becomes two empty arrays."""
     if given is None:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     starts, codes = np.array(given[0], dtype=np.int64), _codes(given[1], n_items, name)
     expected = (n_queries + 1,)
     if starts.shape != expected or starts[0] < 0 or starts[-1] > len(codes) or np.any(starts[1:] < starts[:-1]):
         raise SettingError(
-            f"{name} is not one row of items per query: its row starts have shape {starts.shape} over {len(codes)} "
-            f"items; expected {expected[0]} ascending starts"
+            f"{name} does not have one row of items per query: indptr has shape {starts.shape} for {len(codes)} "
+            f"indices; expected {expected[0]} ascending numbers up to {len(codes)}"
         )
     return starts, codes
 
 
 @kernel
 def sorted_starts(q0: int, masks: ColumnMasks, n_rows: int) -> npt.NDArray[np.int64]:
-    """Where each query's exclusions begin, for queries whose exclusions ascend; -1 for the others."""
+    """Return the start of each query's exclusions if they are in ascending order, else -1."""
     cursors = np.empty(n_rows, np.int64)
     for r in range(n_rows):
         cursors[r] = -1
@@ -191,18 +191,18 @@ def keep_only(
     j0: int,
     allowed: npt.NDArray[np.int32],
     columns: npt.NDArray[np.int32],
-    room: npt.NDArray[np.int32],
+    workspace: npt.NDArray[np.int32],
 ) -> None:
-    """Overwrite all of x, the bits of a query's scores from column j0 on, but for the allowed items."""
+    """Overwrite the scores of all items that are not allowed. x has the bits of a query's scores from column j0."""
     w = len(x)
-    for k in range(w):  # loops, as slices take half a second to compile
-        room[k] = FILTERED_BITS
+    for k in range(w):  # loops, because slices take half a second to compile
+        workspace[k] = FILTERED_BITS
     for i in allowed:
         j = columns[i] - j0 if len(columns) > 0 else i - j0
         if 0 <= j < w:
-            room[j] = x[j]
+            workspace[j] = x[j]
     for k in range(w):
-        x[k] = room[k]
+        x[k] = workspace[k]
 
 
 @bare_kernel
@@ -215,10 +215,10 @@ def exclude_some(
     start: int,
     stop: int,
 ) -> int:
-    """Overwrite the scores of `excluded[start:stop]` in x, the bits of a query's scores from column j0 on.
+    """Overwrite the scores of `excluded[start:stop]`. x has the bits of a query's scores from column j0.
 
-    `cursor` is where to go on if these items ascend, or -1; the next one is returned. Bound by the latency of
-    scattered writes into a block that the product has just left in the cache.
+    `cursor` is the position in `excluded` to resume from if the items are ascending, else -1. Returns the next cursor.
+    Bound by the latency of scattered writes into a block that is still in the cache after the product.
     """
     w = len(x)
     if cursor >= 0:
@@ -236,15 +236,15 @@ def exclude_some(
     return cursor
 
 
-def left_numpy(filters: Filters, q: int, n_items: int) -> npt.NDArray[np.bool_]:
-    """NumPy twin of the kernels above: which items the filters leave for query q."""
-    left = np.ones(n_items, bool)
+def passes_numpy(filters: Filters, q: int, n_items: int) -> npt.NDArray[np.bool_]:
+    """Return for each item whether it passes the filters of query q. The NumPy version of the kernels above."""
+    passes = np.ones(n_items, bool)
     for rows, kept in ((filters.exclude, False), (filters.allow_rows, True)):
         if rows is not None:
             named = np.isin(np.arange(n_items), rows[1][rows[0][q] : rows[0][q + 1]])
-            left &= named == kept
+            passes &= named == kept
     if filters.deny is not None:
-        left[filters.deny] = False
+        passes[filters.deny] = False
     if filters.allow is not None:
-        left &= np.isin(np.arange(n_items), filters.allow)
-    return left
+        passes &= np.isin(np.arange(n_items), filters.allow)
+    return passes

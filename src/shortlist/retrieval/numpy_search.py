@@ -1,4 +1,4 @@
-"""Exact search for a few queries, in NumPy: an answer to one user compiles nothing."""
+"""Exact search for a few queries in NumPy, so that a request for one user does not compile kernels."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from shortlist.retrieval.filters import ColumnMasks
 from shortlist.retrieval.order import FILTERED_BITS, Order, ties_numpy
 
-QUERIES = 4  # more are answered faster by the kernels
-CANDIDATES = 4096  # more are sorted faster by the kernels: many items with equal scores, say
+FEW_QUERIES = 4  # kernels are faster for more queries
+CANDIDATES = 4096  # kernels are faster for more candidates, for example if many items have equal scores
 
 
 def best_of_few(
@@ -23,13 +23,13 @@ def best_of_few(
     items: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],
 ) -> bool:
-    """Write the best n items of queries q0… and their scores, best first, padded with -1 and -inf.
+    """Write the n best items of queries q0… and their scores, best first, padded with -1 and -inf.
 
-    X has the scores of these queries for all columns; filtered ones are overwritten. Return False where so many
-    columns may be among the best that the kernels are the better choice; what was written is void then.
+    X has the scores of these queries for all columns; filtered scores are overwritten. Return False if there are so
+    many candidates that kernels are faster; the output is then invalid.
 
-    Bound by some 15 calls of NumPy for each query, up to 20,000 columns; then by two passes over X.
-    `benchmarks/speed/retrieval.py few` holds it against the kernels.
+    Bound by about 15 NumPy calls per query up to 20,000 columns, and by two passes over X beyond. Compare with the
+    kernels: `benchmarks/speed/retrieval.py few`.
     """
     items[:], scores[:] = -1, -np.inf
     for r, x in enumerate(X):
@@ -37,19 +37,19 @@ def best_of_few(
         columns = _candidates(x, n)
         if len(columns) > CANDIDATES + 2 * n:
             return False
-        found = x[columns] + np.float32(0)  # -0 becomes 0
+        values = x[columns] + np.float32(0)  # -0 becomes 0
         codes = order.codes[columns] if len(order.codes) else columns
-        by = np.lexsort((ties_numpy(order, q0 + r, codes), -found))[:n]  # NaN comes last
-        items[r, : len(by)] = codes[by]
-        scores[r, : len(by)] = found[by]
+        best = np.lexsort((ties_numpy(order, q0 + r, codes), -values))[:n]  # NaN comes last
+        items[r, : len(best)] = codes[best]
+        scores[r, : len(best)] = values[best]
     return True
 
 
 def _candidates(x: npt.NDArray[np.float32], n: int) -> npt.NDArray[np.int64]:
-    """The columns that may be among the best n, ascending, filtered ones never.
+    """Return the columns that may be among the n best, ascending, without filtered ones.
 
-    Columns are cut into groups of every G-th. The n-th highest of the groups' maxima is a score that at least n columns
-    reach. With about √(n · columns) groups, few more than n do.
+    Each group has every G-th column. At least n columns reach the n-th highest of the groups' maxima. With about
+    √(n · columns) groups, only a few more than n do.
     """
     width = len(x)
     size = max(1, width // max(2 * n, isqrt(n * width)))
@@ -63,7 +63,7 @@ def _candidates(x: npt.NDArray[np.float32], n: int) -> npt.NDArray[np.int64]:
 
 
 def _filter(x: npt.NDArray[np.int32], q: int, masks: ColumnMasks) -> None:
-    """Overwrite the scores of what query q may not be answered; x are their bits."""
+    """Overwrite the scores of the items that query q must not return. x has the bits of the scores."""
     if len(masks.allow_starts):
         allowed = _columns(masks.allow[masks.allow_starts[q] : masks.allow_starts[q + 1]], masks)
         kept = x[allowed]
@@ -76,7 +76,7 @@ def _filter(x: npt.NDArray[np.int32], q: int, masks: ColumnMasks) -> None:
 
 
 def _columns(codes: npt.NDArray[np.int32], masks: ColumnMasks) -> npt.NDArray[np.int32]:
-    """The columns of these items, where they have one."""
+    """Return the columns of items, for those that have one."""
     if not len(masks.columns):
         return codes
     columns = masks.columns[codes]

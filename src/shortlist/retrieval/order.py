@@ -1,8 +1,8 @@
-"""The one order of items that search and ranks share, as whole numbers that kernels compare quickly.
+"""The order of items in search and ranks, as integers that kernels can compare quickly.
 
-An item is placed by its score, higher first; equal scores by a tie number, lower first; equal ties by the item code,
-lower first. Inside kernels a score is its *sort key*: the int32 that orders as the float does, with -0 taken as 0 and
-every NaN as one value below -inf. Score and tie together are a *standing*: one int64, higher is better.
+Items are ordered by score, higher first. Ties are broken by a tie number, lower first, then by item code, lower first.
+Kernels replace a score by its *sort key*: the int32 that sorts like the float, with -0 as 0 and every NaN as one value
+below -inf. A sort key and a tie number together are a *rank key*: one int64, higher is better.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from shortlist._numba import bare_kernel
 from shortlist._random import GOLDEN, mixed
 from shortlist.errors import SettingError
 
-# A filtered score is overwritten with the bits 0xffffffff, the one float whose key is the lowest int32: a NaN that no
-# arithmetic produces. So a filtered item differs from an item that the model itself scores -inf or NaN.
+# Filtered scores are overwritten with the bits 0xffffffff, a NaN that no arithmetic produces, and the only float whose
+# key is the lowest int32. So filtered items are distinct from items that the model itself scores -inf or NaN.
 FILTERED_BITS = np.int32(-1)
 FILTERED = np.int32(-(2**31))
 NAN_KEY = np.int32(-(2**31) + 1)
@@ -28,7 +28,7 @@ BY_CODE, BY_PRIORITY, BY_HASH = 0, 1, 2
 
 
 class Order(NamedTuple):
-    """How ties are broken; `codes` maps columns to item codes where only some items are scored (empty: all are)."""
+    """How to break ties. If only some items are scored, `codes` has the item code of each column, else it is empty."""
 
     mode: int
     priority: npt.NDArray[np.uint32]  # BY_PRIORITY: the tie number of each item code
@@ -45,7 +45,7 @@ def make_order(
     query_keys: npt.ArrayLike | None,
     codes: npt.NDArray[np.int32],
 ) -> Order:
-    """Check the arguments that break ties and bring them into the form that kernels read."""
+    """Check the arguments for ties and convert them into the form that kernels read."""
     ranks, seed, keys = np.empty(0, np.uint32), np.uint64(0), np.empty(0, np.int64)
     mode = BY_CODE
     if tie_seed is not None:
@@ -58,25 +58,28 @@ def make_order(
         mode = BY_PRIORITY
         given = np.asarray(priority)
         if given.shape != (n_items,) or given.dtype.kind not in "iu":
-            raise SettingError(f"priority is {given.dtype} of shape {given.shape}; expected ({n_items},) whole numbers")
+            raise SettingError(
+                f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)"
+            )
         if n_items and (int(given.max()) >= 2**31 or int(given.min()) < -(2**31)):
-            given = np.unique(given, return_inverse=True)[1].reshape(-1)  # only the order counts
+            given = np.unique(given, return_inverse=True)[1].reshape(-1)  # only the order matters
         ranks = (given.astype(np.int64) + 2**31).astype(np.uint32)
     return Order(mode, ranks, seed, keys, codes)
 
 
 @bare_kernel
 def raw_key_of(x: np.int32) -> np.int32:
-    """The sort key of the float32 whose bits are x, but for -0 (which comes below 0) and NaN (below -inf or above inf).
+    """Return the sort key of the float32 with bits x, except for -0 (below 0) and NaN (below -inf or above inf).
 
-    Also the bits of the float32 whose sort key is x. The casts keep Numba from widening to int64.
+    The function is its own inverse: it also returns the bits of the float32 with sort key x. The casts keep Numba from
+    widening to int64.
     """
     return np.int32(x ^ np.int32(np.int32(x >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
 @bare_kernel
 def key_of(x: np.int32) -> np.int32:
-    """The sort key of the float32 whose bits are x."""
+    """Return the sort key of the float32 with bits x."""
     s = raw_key_of(x)
     if s > INFINITY_KEY or (s < MINUS_INFINITY_KEY and s != FILTERED):
         return NAN_KEY
@@ -86,7 +89,7 @@ def key_of(x: np.int32) -> np.int32:
 
 
 def keys_numpy(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
-    """NumPy twin of `key_of`, for scores of which none is filtered."""
+    """Return sort keys. The NumPy version of `key_of`, for scores without filtered ones."""
     bits = (scores + np.float32(0)).view(np.int32)
     keys = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
     return np.where(np.isnan(scores), NAN_KEY, keys).astype(np.int32)
@@ -94,15 +97,15 @@ def keys_numpy(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
 
 @bare_kernel
 def row_seed(order: Order, q: int) -> np.uint64:
-    """The seed of query q's hash: a function of the seed and the query's key alone."""
+    """Return the seed of query q's hash. It depends on the seed and the query's key only."""
     if order.mode != BY_HASH:
         return np.uint64(0)
     return mixed(mixed(order.seed + GOLDEN) + np.uint64(order.query_keys[q]) * GOLDEN)
 
 
 @bare_kernel
-def item_mask(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
-    """Sort key s and the tie number of item i in one int64; higher is better. `seed` is the query's `row_seed`."""
+def rank_key(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint32], seed: np.uint64) -> np.int64:
+    """Combine sort key s and the tie number of item i into one int64; higher is better. `seed` is from `row_seed`."""
     if mode == BY_CODE:
         tie = np.int64(i)
     elif mode == BY_PRIORITY:
@@ -113,7 +116,7 @@ def item_mask(s: np.int32, i: np.int32, mode: int, priority: npt.NDArray[np.uint
 
 
 def ties_numpy(order: Order, q: int, items: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """NumPy twin of the tie number inside `item_mask`, for query q."""
+    """Return the tie numbers of items for query q. The NumPy version of the tie number inside `rank_key`."""
 
     def mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Which items play the negatives: the distributions q(j|c) of section 4 of the article, and the losses they imply."""
+"""Samplers of negatives, their distributions q(j|c), and the losses they imply (section 4 of the article)."""
 
 from typing import Any
 

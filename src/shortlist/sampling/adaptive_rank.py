@@ -1,4 +1,7 @@
-"""Items that the model ranks high, without ranking them."""
+"""A sampler of items that the model ranks high, without computing ranks (section 4.2.4 of the article).
+
+Rendle and Freudenthaler, "Improving Pairwise Learning for Item Recommendation from Implicit Feedback", WSDM 2014.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import number, numbers, whole
+from shortlist._checks import integer, number, numbers
 from shortlist._threads import run_chunks
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
@@ -23,26 +26,27 @@ _COLUMNS = 16  # coordinates that a thread sorts at a time
 
 @dataclass(frozen=True)
 class AdaptiveRank(Sampler):
-    """Roughly q(j|c) ∝ exp(−r(j|c)/γ) in the rank r of j, for dot-product models (Rendle and Freudenthaler 2014).
+    """Approximately q(j|c) ∝ exp(−r(j|c)/γ) with the rank r of j, for dot-product models.
 
-    Exactly it is a mixture over the coordinates f of the embeddings,
+    The exact distribution is a mixture over the coordinates f of the embeddings, limited to items that are not
+    excluded:
 
         q(j|c) ∝ Σ_f q(f|c)·g(rank_f(j)),   q(f|c) = |φ_{c,f}|σ_f / Σ_h |φ_{c,h}|σ_h,   g(r) ∝ exp(−r/γ), r = 0 … |I|−1
 
-    off what is excluded. σ_f is the standard deviation of ψ_{·,f} over the items, and rank_f counts from the largest
-    ψ_{·,f}, or from the smallest where φ_{c,f} < 0. A coordinate in which all items agree is never taken; where all
-    |φ_{c,f}|σ_f are 0, each coordinate is as likely.
+    σ_f is the standard deviation of ψ_{·,f} over the items. rank_f counts from the largest ψ_{·,f}, or from the
+    smallest if φ_{c,f} < 0. A coordinate in which all items are equal is never chosen. If all |φ_{c,f}|σ_f are 0, all
+    coordinates are equally likely.
 
-    The article prints q(f|c) without its normaliser and exp(−r/γ) without an end, and calls a draw constant in time.
-    Finding f takes O(d). Sorting d lists takes O(d·|I|·log|I|); once in every |I|·log₂|I| draws that is another O(d) a
-    draw. With many coordinates the mixture is far from exp(−r/γ) in the true rank.
+    The article omits the normaliser of q(f|c) and the end of the range of r, and says that a draw takes constant time.
+    Here, choosing f takes O(d). Sorting d lists takes O(d·|I|·log|I|), once in |I|·log₂|I| draws: another O(d) a draw.
+    With many coordinates, the mixture is far from exp(−r/γ) in the true rank.
 
     Args:
-        gamma: γ, above 0: the smaller, the nearer to the top.
+        gamma: γ > 0. A smaller γ draws closer to the top.
         exclude: `"history"` or `"positive"`, see `Sampler`.
-        refresh: after how many draws the lists are sorted anew; None is |I|·log₂|I|.
+        refresh: number of draws after which the lists are sorted again; None means |I|·log₂|I|.
 
-    >>> negatives = AdaptiveRank(gamma=1.0).bind(Rows.from_lists([np.array([0])], n_columns=4))
+    >>> negatives = AdaptiveRank(gamma=1.0).bind(SparseRows.from_lists([np.array([0])], n_columns=4))
     >>> negatives.refresh(np.array([[4.0], [3.0], [2.0], [1.0]]))
     >>> negatives.probabilities(context=0, positive=0, context_embedding=np.array([1.0])).round(3)
     array([0.   , 0.665, 0.245, 0.09 ])
@@ -56,15 +60,15 @@ class AdaptiveRank(Sampler):
         number("gamma", self.gamma, above=True)
         self._check_exclude()
         if self.refresh is not None:
-            whole("refresh", self.refresh)
+            integer("refresh", self.refresh)
 
     def bind(self, histories: SparseRows) -> BoundAdaptiveRank:
-        """The sampler over some data, see `Sampler.bind`."""
+        """Return the sampler for these histories, see `Sampler.bind`."""
         return BoundAdaptiveRank(histories, self)
 
 
 class BoundAdaptiveRank(BoundSampler):
-    """`AdaptiveRank` over some data; draws need `refresh` first."""
+    """`AdaptiveRank` bound to histories. Call `refresh` before the first draw."""
 
     def __init__(self, histories: SparseRows, settings: AdaptiveRank) -> None:
         super().__init__(histories, settings.exclude)
@@ -73,7 +77,7 @@ class BoundAdaptiveRank(BoundSampler):
 
     @property
     def refresh_every(self) -> int:
-        """How many draws one `refresh` is good for."""
+        """The number of draws between two calls of `refresh`."""
         if self._settings.refresh is not None:
             return self._settings.refresh
         return max(1, math.ceil(self.n_items * math.log2(max(2, self.n_items))))
@@ -83,14 +87,14 @@ class BoundAdaptiveRank(BoundSampler):
         item_embeddings = numbers("item_embeddings", item_embeddings)
         if item_embeddings.ndim != 2 or len(item_embeddings) != self.n_items:
             raise SettingError(
-                f"item embeddings have shape {item_embeddings.shape}; expected {self.n_items} rows, one an item"
+                f"item_embeddings has shape {item_embeddings.shape}; expected {self.n_items} rows, one for each item"
             )
         width = item_embeddings.shape[1]
         lists, sigma = np.empty((width, self.n_items), np.int32), np.empty(width, np.float32)
 
         def work(start: int, stop: int) -> None:
             columns = np.ascontiguousarray(item_embeddings[:, start:stop].T, np.float32)
-            # By float64, in which the mean of a constant is not rounded, and its deviation 0.
+            # In float64 the mean of equal numbers is not rounded, so their deviation is exactly 0.
             sigma[start:stop] = columns.std(axis=1, dtype=np.float64)
             sort_falling(columns, lists[start:stop])
 
@@ -99,9 +103,9 @@ class BoundAdaptiveRank(BoundSampler):
 
     @property
     def tables(self) -> SamplerTables:
-        """What kernels draw from."""
+        """The tables that kernels draw from."""
         if self._tables is None:
-            raise SettingError("AdaptiveRank has seen no model; call refresh(item_embeddings) before it is to draw")
+            raise SettingError("AdaptiveRank has no item embeddings yet; call refresh(item_embeddings) before drawing")
         return self._tables
 
     @cached_property
@@ -109,11 +113,11 @@ class BoundAdaptiveRank(BoundSampler):
         return SamplerTables.of(ADAPTIVE, self.exclude, self.histories)
 
     def _influence(self, embeddings: Array | None) -> npt.NDArray[np.float64]:
-        """q(f|c), by row."""
+        """Return q(f|c) for each row."""
         width = len(self.tables.sigma)
         if embeddings is None or embeddings.shape[-1:] != (width,):
-            found = "missing" if embeddings is None else f"of shape {embeddings.shape}"
-            raise SettingError(f"context embeddings are {found}; AdaptiveRank needs rows of {width} numbers")
+            given = "missing" if embeddings is None else f"of shape {embeddings.shape}"
+            raise SettingError(f"context embeddings are {given}; AdaptiveRank needs rows of {width} numbers")
         parts = np.abs(embeddings, dtype=np.float64) * self.tables.sigma
         total = parts.sum(axis=-1, keepdims=True)
         return np.asarray(np.divide(parts, total, out=np.full(parts.shape, 1 / width), where=total > 0))
@@ -131,8 +135,9 @@ class BoundAdaptiveRank(BoundSampler):
         by_rank = np.exp(-np.arange(self.n_items) / self._settings.gamma)
         by_rank /= by_rank.sum()
         weights = np.zeros(self.n_items)
-        for f, share in enumerate(self._influence(context_embedding)):
-            items = self.tables.lists[f]
-            if share > 0:
-                weights[items if context_embedding[f] >= 0 else items[::-1]] += share * by_rank  # type: ignore[index]
+        for f, probability in enumerate(self._influence(context_embedding)):
+            ranked = self.tables.lists[f]
+            if probability > 0:
+                items = ranked if context_embedding[f] >= 0 else ranked[::-1]  # type: ignore[index]
+                weights[items] += probability * by_rank
         return weights

@@ -1,4 +1,4 @@
-"""Draws from any distribution over n things in constant time."""
+"""Alias tables: draws from any distribution over n items in constant time (Walker 1977, Vose 1991)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def alias_table(probabilities: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Walker's table by Vose's method: take k uniformly, and keep it with probability `share[k]`, else `alias[k]`.
+    """Return Walker's alias table, built by Vose's method.
+
+    To draw, choose k uniformly; keep it with probability `share[k]`, otherwise take `alias[k]`:
 
         p_k = (share_k + Σ_{l: alias_l = k} (1 − share_l)) / n
 
-    What has probability 0 has share 0 and is nobody's alias.
+    An item with probability 0 has share 0 and is never an alias.
 
     >>> share, alias = alias_table(np.array([0.75, 0.25]))
     >>> share.tolist(), alias.tolist()
@@ -31,9 +33,9 @@ def alias_table(probabilities: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.
 
 @kernel
 def _fill(share: Array, alias: Array) -> None:
-    """Those with less than 1/n are filled up by those with more. O(n)."""
+    """Fill up every item below 1/n from an item above 1/n. O(n)."""
     n = len(share)
-    stack = np.empty(n, np.int64)  # the small from the left, the large from the right
+    stack = np.empty(n, np.int64)  # small items from the left, large items from the right
     small, large = 0, n
     for k in range(n):
         if share[k] < 1.0:
@@ -51,7 +53,7 @@ def _fill(share: Array, alias: Array) -> None:
             stack[small] = rich
             small += 1
             large += 1
-    # What is left holds 1/n but for rounding.
+    # The remaining items have probability 1/n, up to rounding.
     for s in range(small):
         share[stack[s]] = 1.0
     for s in range(large, n):

@@ -1,4 +1,4 @@
-"""No sampling: every item."""
+"""All items as negatives, without sampling."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shortlist.sampling.base import Exclude
 
 @dataclass(frozen=True)
 class AllItems:
-    """All items, none drawn: for `Softmax` over the whole catalogue, O(|C||I|d) an epoch.
+    """All items as negatives: `Softmax` over the whole catalogue, O(|C||I|d) an epoch.
 
     Args:
-        exclude: `"positive"`: the ordinary softmax. `"history"`: what else a context has had is not in the partition
-            function of a positive.
+        exclude: `"positive"`: the ordinary softmax. `"history"`: the partition function of a positive omits the other
+            items of the context's history.
 
     >>> AllItems()
     AllItems(exclude='positive')

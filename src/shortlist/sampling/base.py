@@ -1,4 +1,4 @@
-"""What every sampler of negatives is: settings, and what they become over the histories of some data."""
+"""Base classes of samplers: `Sampler` holds the settings, `BoundSampler` draws negatives for given histories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import flag, instance, numbers, one_of, whole
+from shortlist._checks import flag, instance, integer, numbers, one_of
 from shortlist.data.sparse_rows import SparseRows, has_pairs
 from shortlist.errors import SettingError
 from shortlist.sampling.sampler_tables import SamplerTables
@@ -17,37 +17,36 @@ from shortlist.sampling.sampler_tables import SamplerTables
 Array: TypeAlias = npt.NDArray[Any]
 Exclude: TypeAlias = Literal["history", "positive"]
 Score: TypeAlias = Callable[[Array, Array], Array]  # ŷ of each pair of a context and an item
-_TRIES = 64  # draws, until one is not excluded
+_TRIES = 64  # draws before the remaining items are listed
 
 
 class Draw(NamedTuple):
-    """Negatives, a row for each pair (c, i) of a batch."""
+    """Negatives, with a row for each pair (c, i) of a batch."""
 
-    items: npt.NDArray[np.int32]  # −1 where there is none
-    log_q: npt.NDArray[np.float64] | None  # ln q(j|c,i) of each, where it was asked for; −∞ where there is none
-    rounds: npt.NDArray[np.int32] | None  # proposals that each took, where it was searched for
+    items: npt.NDArray[np.int32]  # −1 if there is no negative
+    log_q: npt.NDArray[np.float64] | None  # ln q(j|c,i) of each, if requested; −∞ if there is no negative
+    rounds: npt.NDArray[np.int32] | None  # proposals that each negative took; `Rejection` only
 
 
 class Sampler(ABC):
-    """A distribution q(j|c,i) of the negatives j of an observed pair (c, i), as settings.
+    """The settings of a distribution q(j|c,i) of negatives j for an observed pair (c, i).
 
-    Some items are never drawn, so their q is exactly 0: with `exclude="history"` all of I_c, with
-    `exclude="positive"` the item i only. The rest of a sampler's distribution is scaled up to 1. The item i itself is
-    excluded either way.
+    Excluded items are never drawn: their q is exactly 0, and the q of the other items sum to 1. With
+    `exclude="positive"` only the item i is excluded; with `exclude="history"` all of I_c and i are.
     """
 
     exclude: Exclude
 
     @abstractmethod
     def bind(self, histories: SparseRows) -> BoundSampler:
-        """The sampler over some data, whose items by context these are (`interactions.by_context`)."""
+        """Return a sampler for these histories, the items of each context (`interactions.by_context`)."""
 
     def _check_exclude(self) -> None:
         one_of("exclude", self.exclude, ("history", "positive"))
 
 
 class BoundSampler(ABC):
-    """A sampler over the histories of some data."""
+    """A sampler bound to the histories of a dataset."""
 
     def __init__(self, histories: SparseRows, exclude: Exclude) -> None:
         instance("histories", histories, SparseRows, "rows of items by context, such as interactions.by_context")
@@ -57,15 +56,15 @@ class BoundSampler(ABC):
     @property
     @abstractmethod
     def tables(self) -> SamplerTables:
-        """What kernels draw from (`shortlist.sampling.draw_kernels`); another one after each `refresh`."""
+        """The tables that kernels draw from (`shortlist.sampling.draw_kernels`); `refresh` replaces them."""
 
     @property
     def refresh_every(self) -> int | None:
-        """How many draws one `refresh` is good for; None where q does not depend on item embeddings."""
+        """The number of draws between two calls of `refresh`; None if q does not depend on item embeddings."""
         return None
 
     def refresh(self, item_embeddings: Array, threads: int | None = None) -> None:
-        """Follow the model: take note of its current item embeddings. Most samplers have no use for them."""
+        """Update the sampler to the model's current item embeddings. Most samplers ignore them."""
         return
 
     def draw(
@@ -84,16 +83,16 @@ class BoundSampler(ABC):
         Args:
             contexts: the c of each pair.
             positives: the i of each pair.
-            n: how many negatives.
-            rng: where chance comes from.
-            context_embeddings: φ(c), a row for each pair, for samplers that ask for them.
-            score: ŷ for arrays of contexts and items of equal length, for samplers that ask for it.
-            log_q: whether to report ln q(j|c,i) as well.
+            n: number of negatives for each pair.
+            rng: the random generator.
+            context_embeddings: φ(c), a row for each pair; needed by `AdaptiveRank`.
+            score: a function that returns ŷ for arrays of contexts and items of equal length; needed by `Rejection`.
+            log_q: whether to return ln q(j|c,i) too.
 
-        Where a pair has nothing left that could be drawn, its negatives are −1.
+        The negatives of a pair are −1 if all items are excluded.
         """
         contexts, positives = self._checked(contexts, positives, rng)
-        whole("n", n)
+        integer("n", n)
         log_q = flag("log_q", log_q)
         items = np.full((len(contexts), n), -1, np.int32)
         todo = np.arange(items.size)
@@ -105,8 +104,8 @@ class BoundSampler(ABC):
             todo = todo[~good]
             if not len(todo):
                 break
-        for at in todo.tolist():  # a context who has nearly everything, or all of it
-            q = self._left(at // n, contexts, positives, context_embeddings)
+        for at in todo.tolist():  # contexts with nearly all items, or all of them
+            q = self._remaining(at // n, contexts, positives, context_embeddings)
             if q.any():
                 items.flat[at] = rng.choice(self.n_items, p=q / q.sum())
         return Draw(items, self._log_q(items, contexts, positives, context_embeddings) if log_q else None, None)
@@ -119,44 +118,48 @@ class BoundSampler(ABC):
         context_embedding: Array | None = None,
         scores: Array | None = None,
     ) -> npt.NDArray[np.float64]:
-        """q(j|c,i) of every item j by brute force; q(j|c), where no positive is named. All 0 where nothing is left.
+        """Return q(j|c,i) of every item j by brute force; q(j|c) without a positive. All 0 if every item is excluded.
 
-        `context_embedding` is φ(c) and `scores` is ŷ(·|c) over the catalogue, for samplers that ask for them.
+        Args:
+            context: c.
+            positive: i.
+            context_embedding: φ(c); needed by `AdaptiveRank`.
+            scores: ŷ(·|c) over the catalogue; needed by `Rejection`.
         """
         weights = self._allowed(context, positive, context_embedding)
         total = weights.sum()
         return np.asarray(weights / total) if total > 0 else weights
 
     def base_probabilities(self) -> npt.NDArray[np.float64]:
-        """The probability of every item before anything is excluded, of a sampler that asks for no context."""
+        """Return the probability of every item before exclusions, for samplers that do not depend on the context."""
         weights = self._weights(None)
         return np.asarray(weights / weights.sum())
 
     @abstractmethod
     def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
-        """One item for each of these pairs of the batch, excluded or not."""
+        """Propose an item for each of these pairs of the batch; it may be excluded."""
 
     @abstractmethod
     def _weights(self, context_embedding: Array | None) -> npt.NDArray[np.float64]:
-        """The distribution before anything is excluded, as a new array; it need not sum to 1."""
+        """Return the distribution before exclusions, as a new array; it need not sum to 1."""
 
     def _allowed(self, context: int, positive: int | None, context_embedding: Array | None) -> npt.NDArray[np.float64]:
-        """The distribution with 0 for what is excluded; it need not sum to 1."""
+        """Return the distribution with 0 for excluded items; it need not sum to 1."""
         weights = self._weights(context_embedding)
-        weights[self._barred(code("context", context, self.histories.n_rows), positive)] = 0
+        weights[self._excluded_items(code("context", context, self.histories.n_rows), positive)] = 0
         return weights
 
-    def _left(self, k: int, contexts: Array, positives: Array, context_embeddings: Array | None) -> Array:
-        """What pair k of a batch may draw, in proportion."""
+    def _remaining(self, k: int, contexts: Array, positives: Array, context_embeddings: Array | None) -> Array:
+        """Return the distribution of pair k of a batch; it need not sum to 1."""
         embedding = None if context_embeddings is None else context_embeddings[k]
         return self._allowed(int(contexts[k]), int(positives[k]), embedding)
 
     def _log_q(self, items: Array, contexts: Array, positives: Array, context_embeddings: Array | None) -> Array:
-        answer = np.full(items.shape, -np.inf)
+        log_q = np.full(items.shape, -np.inf)
         for k, row in enumerate(items):
-            q = self._left(k, contexts, positives, context_embeddings)
-            answer[k, row >= 0] = np.log(q[row[row >= 0]] / q.sum())
-        return answer
+            q = self._remaining(k, contexts, positives, context_embeddings)
+            log_q[k, row >= 0] = np.log(q[row[row >= 0]] / q.sum())
+        return log_q
 
     def _excluded(self, contexts: Array, positives: Array, items: Array) -> npt.NDArray[np.bool_]:
         same = np.asarray(items == positives)
@@ -165,12 +168,12 @@ class BoundSampler(ABC):
     def _in_history(self, contexts: Array, items: Array) -> npt.NDArray[np.bool_]:
         return np.asarray(has_pairs(self.histories.indptr, self.histories.indices, contexts, items))
 
-    def _barred(self, context: int, positive: int | None) -> Array:
-        """Every item that may not be drawn."""
-        barred = self.histories.row(context) if self.exclude == "history" else np.empty(0, np.int32)
+    def _excluded_items(self, context: int, positive: int | None) -> Array:
+        """Return the excluded items of a context."""
+        excluded = self.histories.row(context) if self.exclude == "history" else np.empty(0, np.int32)
         if positive is None:
-            return barred
-        return np.union1d(barred, [code("positive", positive, self.n_items)]).astype(np.int32)
+            return excluded
+        return np.union1d(excluded, [code("positive", positive, self.n_items)]).astype(np.int32)
 
     def _checked(
         self, contexts: Array, positives: Array, rng: object
@@ -179,20 +182,23 @@ class BoundSampler(ABC):
         contexts, positives = numbers("contexts", contexts), numbers("positives", positives)
         if contexts.shape != positives.shape or contexts.ndim != 1:
             raise SettingError(
-                f"contexts have shape {contexts.shape} and positives {positives.shape}; expected one of each for a pair"
+                f"contexts has shape {contexts.shape} and positives has shape {positives.shape}; expected two lists of "
+                "equal length"
             )
         for name, codes, n in (
             ("contexts", contexts, self.histories.n_rows),
             ("positives", positives, self.n_items),
         ):
             if len(codes) and not (np.issubdtype(codes.dtype, np.integer) and codes.min() >= 0 and codes.max() < n):
-                raise SettingError(f"{name} go from {codes.min()} to {codes.max()}; expected codes from 0 to {n - 1}")
+                raise SettingError(
+                    f"{name} has values from {codes.min()} to {codes.max()}; expected codes from 0 to {n - 1}"
+                )
         return contexts.astype(np.int32, copy=False), positives.astype(np.int32, copy=False)
 
 
 def code(name: str, value: object, n: int) -> int:
-    """A code of one of n contexts or items."""
-    found = whole(name, value, 0)
-    if found >= n:
-        raise SettingError(f"{name} is {found}; expected a code from 0 to {n - 1}")
-    return found
+    """Check that a value is the code of one of n contexts or items, and return it."""
+    checked = integer(name, value, 0)
+    if checked >= n:
+        raise SettingError(f"{name} is {checked}; expected a code from 0 to {n - 1}")
+    return checked

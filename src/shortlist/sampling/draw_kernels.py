@@ -1,7 +1,7 @@
-"""One negative at a time, for the kernels that take steps: the samplers' draws by integer code.
+"""Draws of single negatives for the SGD kernels; samplers are distinguished by integer codes.
 
-Random numbers are SplitMix64's: `state[0]` moves by a constant and is mixed. Each draw has a twin in NumPy,
-`Negatives.draw`.
+Random numbers come from SplitMix64: `state[0]` moves by a constant and is mixed. Every draw has a NumPy twin in
+`BoundSampler.draw`.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ import numpy.typing as npt
 from shortlist._numba import Static, fast_lean_kernel, kernel, lean_kernel
 from shortlist._prefetch import prefetch
 from shortlist._random import GOLDEN, mixed
-from shortlist.sampling.history_filter import in_history, send_for_bit
+from shortlist.sampling.history_filter import in_history, prefetch_bit
 from shortlist.sampling.sampler_tables import ADAPTIVE, HISTORY, IN_BATCH, POPULARITY, REJECTION, UNIFORM, SamplerTables
 from shortlist.scoring.pair_score import pair_score
 
 Array: TypeAlias = npt.NDArray[Any]
-_TRIES = 1000  # draws, until one is not excluded
-_SIDE = 16  # coordinates of a block
+_TRIES = 1000  # draws before giving up on finding an item that is not excluded
+_SIDE = 16  # coordinates in a block
 
 
 @lean_kernel
-def unit(state: Array) -> float:
-    """A number in [0, 1), of 53 random bits."""
+def random_unit(state: Array) -> float:
+    """Return a number in [0, 1) with 53 random bits."""
     state[0] += GOLDEN
     return np.int64(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
 @kernel
-def units(seed: np.uint64, numbers: Array) -> Array:
-    """For each of these whole numbers one in [0, 1), the same wherever it stands."""
-    found = np.empty(len(numbers))
+def random_units(seed: np.uint64, numbers: Array) -> Array:
+    """Return a number in [0, 1) for each integer; it depends on the integer, not on its position."""
+    uniform = np.empty(len(numbers))
     for k in range(len(numbers)):
-        found[k] = np.int64(mixed(seed + np.uint64(numbers[k] + 1) * GOLDEN) >> np.uint64(11)) * 2.0**-53
-    return found
+        uniform[k] = np.int64(mixed(seed + np.uint64(numbers[k] + 1) * GOLDEN) >> np.uint64(11)) * 2.0**-53
+    return uniform
 
 
 @lean_kernel
-def below(state: Array, n: int) -> int:
-    """One of 0 … n − 1, each as likely."""
-    return int(unit(state) * n)
+def random_below(state: Array, n: int) -> int:
+    """Return one of 0 … n − 1 uniformly."""
+    return int(random_unit(state) * n)
 
 
 @lean_kernel
-def another(state: Array, n: int, i: int) -> int:
-    """One of 0 … n − 1 but i, each as likely."""
-    j = below(state, n - 1)
+def random_except(state: Array, n: int, i: int) -> int:
+    """Return one of 0 … n − 1 except i uniformly."""
+    j = random_below(state, n - 1)
     return j + (j >= i)
 
 
 @lean_kernel
 def excluded(tables: SamplerTables, c: int, i: int, j: int) -> bool:
-    """Whether j may not be the negative of (c, i)."""
+    """Return whether j is excluded as a negative of (c, i)."""
     if j == i:
         return True
     if tables.exclude != HISTORY:
@@ -64,36 +64,36 @@ def excluded(tables: SamplerTables, c: int, i: int, j: int) -> bool:
 
 @lean_kernel
 def draw_uniform(state: Array, tables: SamplerTables, c: int, i: int) -> int:
-    """Any item that is not excluded, each as likely; −1 where there is none."""
+    """Return a uniform item that is not excluded; −1 if all are."""
     for _ in range(_TRIES):
-        j = below(state, tables.n_items)
+        j = random_below(state, tables.n_items)
         if not excluded(tables, c, i, j):
             return j
-    return _nth_left(state, tables, c, i)
+    return _draw_by_counting(state, tables, c, i)
 
 
 @lean_kernel
 def propose(state: Array, tables: SamplerTables, c: int) -> int:
-    """Any item, for `settled` to look at when what that needs to know has been sent for."""
-    j = below(state, tables.n_items)
+    """Propose a uniform item and prefetch its bit of the history filter for `accept_or_redraw`."""
+    j = random_below(state, tables.n_items)
     if tables.exclude == HISTORY:
-        send_for_bit(tables.bits, tables.offset, c, j)
+        prefetch_bit(tables.bits, tables.offset, c, j)
     return j
 
 
 @lean_kernel
-def settled(state: Array, tables: SamplerTables, c: int, i: int, j: int) -> int:
-    """What was proposed or, where that is excluded, another item: together as `draw_uniform`.
+def accept_or_redraw(state: Array, tables: SamplerTables, c: int, i: int, j: int) -> int:
+    """Return the proposed item j, or another draw if j is excluded; with `propose`, the same as `draw_uniform`.
 
-    Random numbers are those of `state[1]`, so that proposals do not depend on when this happens.
+    Redraws use the random numbers of `state[1]`, so proposals do not depend on when this is called.
     """
-    k: Any = np.int64(j)  # as those are that are drawn: so `excluded` is compiled once
+    k: Any = np.int64(j)  # the type of drawn items, so that `excluded` is compiled once
     return draw_uniform(state[1:], tables, c, i) if excluded(tables, c, i, k) else k
 
 
 @lean_kernel
-def sow(state: Array, seed: np.uint64) -> None:
-    """Begin both series of random numbers."""
+def seed_streams(state: Array, seed: np.uint64) -> None:
+    """Seed both streams of random numbers."""
     state[0] = seed
     state[1] = mixed(seed + GOLDEN)
 
@@ -111,11 +111,21 @@ def draw_one(
     begin: int,
     stop: int,
 ) -> int:
-    """The negative of the pair (c, i) by every sampler but Rejection; −1 where 1,000 draws were all excluded.
+    """Draw the negative of the pair (c, i) with any sampler except Rejection; −1 if 1,000 draws were all excluded.
 
-    `sampler` is the code of the tables, as kernels know it beforehand. `parts` is as `get_ready` left it for this
-    context. `batch_items[begin:stop]` are the positives of the batch. Bound by one random number, the bit of the
-    history filter and, where that is set, a search in the history.
+    Bound by one random number, one bit of the history filter and, if the bit is set, a search in the history.
+
+    Args:
+        sampler: the code of the tables as a compile-time constant.
+        state: the random state.
+        tables: the sampler's tables.
+        c: the context.
+        i: the positive.
+        W: the context embeddings.
+        parts: the sums that `prepare_context` made for this context.
+        batch_items: `batch_items[begin:stop]` are the positives of the batch.
+        begin: see `batch_items`.
+        stop: see `batch_items`.
     """
     if len(sampler) == UNIFORM:
         return draw_uniform(state, tables, c, i)
@@ -125,12 +135,12 @@ def draw_one(
         return -1
     for _ in range(_TRIES):
         if len(sampler) == POPULARITY:
-            u = unit(state) * tables.n_items
+            u = random_unit(state) * tables.n_items
             j = int(u)
             if u - j >= tables.share[j]:
                 j = int(tables.alias[j])
         else:
-            j = int(batch_items[begin + below(state, stop - begin)])
+            j = int(batch_items[begin + random_below(state, stop - begin)])
         if not excluded(tables, c, i, j):
             return j
     return -1
@@ -140,24 +150,24 @@ def draw_one(
 def draw_rejection(
     state: Array, tables: SamplerTables, c: int, i: int, W: Array, H: Array, cosine: int | None
 ) -> tuple[int, int]:
-    """The first of uniform proposals with ŷ(j|c) + margin > ŷ(i|c), and how many it took; −1 where none did.
+    """Return the first uniform proposal with ŷ(j|c) + margin > ŷ(i|c), or −1, and the number of proposals.
 
-    Scores are as `pair_score` has them. Bound by the gathered row of H that each proposal is scored with; the history
-    is looked at for those that score high enough only.
+    Scores come from `pair_score`. Bound by the gathered row of H for each proposal. The history is only searched for
+    proposals that score high enough.
     """
     if tables.n_items < 2:
         return -1, 0
     least = pair_score(W, c, H, i, cosine) - np.float32(tables.margin)
     for n in range(1, tables.rounds + 1):
-        j = another(state, tables.n_items, i)
+        j = random_except(state, tables.n_items, i)
         if pair_score(W, c, H, j, cosine) > least and not excluded(tables, c, i, j):
             return j, n
     return -1, tables.rounds
 
 
 @lean_kernel
-def send_for(rows: Array, r: int) -> None:
-    """Ask for a row that will be read soon."""
+def prefetch_row(rows: Array, r: int) -> None:
+    """Prefetch a row that will be read soon."""
     for f in range(0, rows.shape[1], 16):
         prefetch(rows, r, f)
 
@@ -176,9 +186,9 @@ def draw_negatives(
     out: Array,
     rounds: Array,
 ) -> None:
-    """Fill `out` (pairs × n) with n negatives for each pair of a batch, and for Rejection `rounds`, of that shape."""
+    """Fill `out` (pairs × n) with n negatives for each pair of a batch; for Rejection also `rounds` (same shape)."""
     for k in range(len(contexts)):
-        get_ready(sampler, tables, W, contexts[k], parts)
+        prepare_context(sampler, tables, W, contexts[k], parts)
         for m in range(n):
             if len(sampler) == REJECTION:
                 out[k, m], rounds[k, m] = draw_rejection(state, tables, contexts[k], positives[k], W, H, None)
@@ -188,14 +198,14 @@ def draw_negatives(
 
 
 @kernel
-def _nth_left(state: Array, tables: SamplerTables, c: int, i: int) -> int:
-    """As `draw_uniform`, by counting what is left: for contexts who have nearly everything."""
-    left = 0
+def _draw_by_counting(state: Array, tables: SamplerTables, c: int, i: int) -> int:
+    """Draw like `draw_uniform` by counting the remaining items, for contexts with nearly all items."""
+    n_remaining = 0
     for j in range(tables.n_items):
-        left += not excluded(tables, c, i, j)
-    if left == 0:
+        n_remaining += not excluded(tables, c, i, j)
+    if n_remaining == 0:
         return -1
-    skip = below(state, left)
+    skip = random_below(state, n_remaining)
     for j in range(tables.n_items):
         if not excluded(tables, c, i, j):
             if skip == 0:
@@ -205,8 +215,8 @@ def _nth_left(state: Array, tables: SamplerTables, c: int, i: int) -> int:
 
 
 @fast_lean_kernel
-def get_ready(sampler: Static, tables: SamplerTables, W: Array, c: int, parts: Array) -> None:
-    """Before draws for a context: for AdaptiveRank, |φ_f|σ_f summed over blocks of coordinates; see `n_parts`."""
+def prepare_context(sampler: Static, tables: SamplerTables, W: Array, c: int, parts: Array) -> None:
+    """Prepare draws for a context. For AdaptiveRank, sum |φ_f|σ_f over blocks of coordinates; see `n_parts`."""
     if len(sampler) == ADAPTIVE:
         _sum_parts(tables, W, c, parts)
 
@@ -227,7 +237,7 @@ def _sum_parts(tables: SamplerTables, W: Array, c: int, parts: Array) -> None:
 
 
 def n_parts(width: int) -> int:
-    """How many sums `get_ready` leaves of so many coordinates."""
+    """Return the number of sums that `prepare_context` makes for `width` coordinates."""
     return -(-width // _SIDE)
 
 
@@ -235,7 +245,7 @@ def n_parts(width: int) -> int:
 def propose_places(
     state: Array, tables: SamplerTables, c: int, W: Array, parts: Array, coordinates: Array, places: Array
 ) -> None:
-    """For AdaptiveRank, places in its lists, which are sent for; their items are for `settled_adaptive` to look at."""
+    """For AdaptiveRank, draw and prefetch positions in its lists; `accept_or_redraw_adaptive` takes their items."""
     _sum_parts(tables, W, c, parts)
     total, span = _total(parts, W.shape[1]), _span(tables)
     for k in range(len(places)):
@@ -244,8 +254,10 @@ def propose_places(
 
 
 @lean_kernel
-def settled_adaptive(state: Array, tables: SamplerTables, c: int, i: int, j: int, W: Array, parts: Array) -> int:
-    """What was proposed or, where that is excluded, another item; see `settled`."""
+def accept_or_redraw_adaptive(
+    state: Array, tables: SamplerTables, c: int, i: int, j: int, W: Array, parts: Array
+) -> int:
+    """Return the proposed item j, or another draw if j is excluded; see `accept_or_redraw`."""
     if not excluded(tables, c, i, j):
         return j
     _sum_parts(tables, W, c, parts)
@@ -254,7 +266,7 @@ def settled_adaptive(state: Array, tables: SamplerTables, c: int, i: int, j: int
 
 @lean_kernel
 def _draw_adaptive(state: Array, tables: SamplerTables, c: int, i: int, W: Array, parts: Array) -> int:
-    """Draw f ∝ |φ_f|σ_f, then r ∝ exp(−r/γ) below |I|, then take the r-th item of list f from the end φ_f points to."""
+    """Draw f ∝ |φ_f|σ_f and r ∝ exp(−r/γ), r < |I|; return item r of list f, counted from the end if φ_f < 0."""
     total, span = _total(parts, W.shape[1]), _span(tables)
     for _ in range(_TRIES):
         f, place = _place(state, tables, c, W, parts, total, span)
@@ -266,7 +278,7 @@ def _draw_adaptive(state: Array, tables: SamplerTables, c: int, i: int, W: Array
 
 @lean_kernel
 def _total(parts: Array, width: int) -> float:
-    """The sum of |φ_f|σ_f."""
+    """Return the sum of |φ_f|σ_f."""
     total = 0.0
     for b in range(-(-width // _SIDE)):
         total += parts[b]
@@ -275,7 +287,7 @@ def _total(parts: Array, width: int) -> float:
 
 @lean_kernel
 def _span(tables: SamplerTables) -> float:
-    """−(1 − exp(−|I|/γ)): what the law of ranks has below |I|."""
+    """Return −(1 − exp(−|I|/γ)): minus the probability of ranks below |I|."""
     return float(np.expm1(-tables.n_items / tables.gamma))
 
 
@@ -283,16 +295,16 @@ def _span(tables: SamplerTables) -> float:
 def _place(
     state: Array, tables: SamplerTables, c: int, W: Array, parts: Array, total: float, span: float
 ) -> tuple[int, int]:
-    """A list, and a place in it."""
-    u = unit(state)
+    """Draw a list and a position in it."""
+    u = random_unit(state)
     f = _coordinate(W, c, tables.sigma, parts, u * total) if total > 0 else int(u * W.shape[1])
-    r = min(int(-tables.gamma * np.log1p(unit(state) * span)), tables.n_items - 1)
+    r = min(int(-tables.gamma * np.log1p(random_unit(state) * span)), tables.n_items - 1)
     return f, (r if W[c, f] >= 0 else tables.n_items - 1 - r)
 
 
 @lean_kernel
 def _coordinate(W: Array, c: int, sigma: Array, parts: Array, target: float) -> int:
-    """The first coordinate at which the running sum of |φ_f|σ_f passes the target: first its block, then itself."""
+    """Return the first coordinate where the running sum of |φ_f|σ_f exceeds the target; find its block first."""
     width = W.shape[1]
     last = 0
     for b in range(-(-width // _SIDE)):
@@ -301,12 +313,12 @@ def _coordinate(W: Array, c: int, sigma: Array, parts: Array, target: float) -> 
             if target < parts[b]:
                 break
             target -= parts[b]
-    found = last * _SIDE
+    coordinate = last * _SIDE
     for f in range(last * _SIDE, min(width, (last + 1) * _SIDE)):
         part = abs(W[c, f]) * sigma[f]
         if part > 0:
-            found = f
+            coordinate = f
             if target < part:
                 break
             target -= part
-    return found
+    return coordinate

@@ -1,4 +1,4 @@
-"""A small table of bits before each history: most items that are not in it need no search."""
+"""A bit filter for each history, with which most items outside the history need no search."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from shortlist._random import GOLDEN
 from shortlist.data.sparse_rows import SparseRows, holds
 
 Array: TypeAlias = npt.NDArray[Any]
-_BITS_A_PAIR = 8  # so that at most an eighth of the items outside a history are searched for in vain
+_BITS_A_PAIR = 8  # at most 1/8 of the items outside a history then have their bit set and need a search
 _WORD = 64
 
 
 def history_filter(histories: SparseRows) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """A table of bits for each row, in the words `bits[offset[c]:offset[c + 1]]`; bit hash(j) is set for all its j.
+    """Return the filters' bits and the offset of each row's filter.
 
-    Its size is a power of two of at least 8 bits an entry and at least 64: one to two bytes a pair. An item whose bit
-    is not set is not in the row; one whose bit is set may be.
+    Row c has the words `bits[offset[c]:offset[c + 1]]`, and bit hash(j) is set for each j in the row. If an item's bit
+    is not set, the item is not in the row; if it is set, the item may be. A row's number of bits is the smallest power
+    of two that is ≥ 64 and ≥ 8 bits for each entry: 1 to 2 bytes a pair in long rows.
     """
     wanted = np.maximum(histories.lengths * _BITS_A_PAIR, _WORD)
     words = 2 ** np.ceil(np.log2(wanted / _WORD)).astype(np.int64)
@@ -33,7 +34,7 @@ def history_filter(histories: SparseRows) -> tuple[npt.NDArray[np.uint64], npt.N
 
 @lean_kernel
 def in_history(indptr: Array, indices: Array, bits: Array, offset: Array, c: int, j: int) -> bool:
-    """Whether row c holds column j: by one bit, and by a binary search where that is set."""
+    """Return whether row c has column j: look at one bit, and search the row if it is set."""
     begin = offset[c]
     at = _hash(j) & ((offset[c + 1] - begin) * _WORD - 1)
     if (bits[begin + (at >> 6)] >> np.uint64(at & 63)) & np.uint64(1) == np.uint64(0):
@@ -42,8 +43,8 @@ def in_history(indptr: Array, indices: Array, bits: Array, offset: Array, c: int
 
 
 @lean_kernel
-def send_for_bit(bits: Array, offset: Array, c: int, j: int) -> None:
-    """Ask for the bit that `in_history` will look at: tables of long histories are in no cache."""
+def prefetch_bit(bits: Array, offset: Array, c: int, j: int) -> None:
+    """Prefetch the bit that `in_history` will read; filters of long histories are not in the cache."""
     begin = offset[c]
     prefetch_at(bits, begin + ((_hash(j) & ((offset[c + 1] - begin) * _WORD - 1)) >> 6))
 

@@ -1,4 +1,4 @@
-"""Which loss am I optimising? The weights α of a loss from q and the step weights α̃, and back (section 4)."""
+"""The loss that sampled steps optimise: its weights α from q and the step weights α̃, and back (section 4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import instance, numbers, one_of, whole
+from shortlist._checks import instance, integer, numbers, one_of
 from shortlist.errors import SettingError
 from shortlist.sampling.base import Array, BoundSampler, code
 
@@ -25,34 +25,34 @@ def implied_weight(
     context_embedding: Array | None = None,
     scores: Array | None = None,
 ) -> npt.NDArray[np.float64]:
-    """The weight α of every item as a negative, in the loss that sampled steps of weight α̃ follow on average.
+    """Return the weight α of every item as a negative in the loss that sampled steps of weight α̃ optimise on average.
 
-    With m negatives for each pair of S, and each pair taken once,
+    If each pair of S is visited once, with m negatives:
 
         pointwise   α(c,j)   = m·|I_c|·q(j|c)·α̃(c,j)     weight of l(ŷ(j|c), negative)
         pairwise    α(c,i,j) = m·q(j|c,i)·α̃(c,i,j)       weight of l(ŷ(i|c) − ŷ(j|c))
 
-    Where q depends on the positive, |I_c|·q(j|c) is Σ_{i∈I_c} q(j|c,i). The pointwise weight of an observed pair as a
-    positive is its own step weight, and not in here. So uniform steps of weight 1 weigh an unobserved pair by
-    m·|I_c|/(|I| − |I_c|), and a triple by 1/(|I| − |I_c|); the article has m and 1.
+    If q depends on the positive, |I_c|·q(j|c) is Σ_{i∈I_c} q(j|c,i). The pointwise weight of an observed pair as a
+    positive is its step weight; it is not included. Example: uniform steps of weight 1 weight an unobserved pair by
+    m·|I_c|/(|I| − |I_c|), and a triple by 1/(|I| − |I_c|); the article says m and 1.
 
-    Where q or α̃ depends on the model (`AdaptiveRank`, `Rejection`), this is α at the current parameters: the expected
-    step is Σα∇l with that α held constant, and there is no loss of which it is the gradient. Of α̃ that varies for one
-    j, as WARP's by the rounds, pass the mean.
+    If q or α̃ depends on the model (`AdaptiveRank`, `Rejection`), α belongs to the current parameters: the expected step
+    is Σα∇l with constant α, which is not the gradient of any loss. If α̃ varies for one j, as with WARP's rounds, pass
+    its mean.
 
     Args:
         kind: `"pointwise"` or `"pairwise"`.
-        negatives: the sampler over the data, `sampler.bind(interactions.by_context)`.
+        negatives: the bound sampler, `sampler.bind(interactions.by_context)`.
         context: c.
         positive: i, for a pairwise loss.
-        step_weight: α̃, a number or one for each item.
+        step_weight: α̃, one number for all items or a number for each.
         n_negatives: m.
-        context_embedding: φ(c), for samplers that ask for it.
-        scores: ŷ(·|c), likewise.
+        context_embedding: φ(c); needed by `AdaptiveRank`.
+        scores: ŷ(·|c); needed by `Rejection`.
 
     >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.sampling import Uniform
-    >>> negatives = Uniform().bind(Rows.from_lists([np.array([0, 1])], n_columns=6))
+    >>> negatives = Uniform().bind(SparseRows.from_lists([np.array([0, 1])], n_columns=6))
     >>> implied_weight("pointwise", negatives, context=0, n_negatives=4)
     array([0., 0., 2., 2., 2., 2.])
     >>> implied_weight("pairwise", negatives, context=0, positive=1)
@@ -73,23 +73,23 @@ def step_weight_for(
     context_embedding: Array | None = None,
     scores: Array | None = None,
 ) -> npt.NDArray[np.float64]:
-    """The step weight α̃ of every item as a negative that makes α the wanted one: the reverse of `implied_weight`.
+    """Return the step weight α̃ of every item as a negative that gives the weight α; the inverse of `implied_weight`.
 
         pointwise   α̃ = α/(m·|I_c|·q(j|c)),    pairwise   α̃ = α/(m·q(j|c,i))
 
     Args:
         kind: `"pointwise"` or `"pairwise"`.
-        wanted: α, one for each item, or a number for all items that may be drawn; excluded ones must have 0.
-        negatives: and all others as in `implied_weight`.
+        wanted: α, a number for each item with 0 for excluded items, or one number for all items that can be drawn.
+        negatives: the bound sampler, `sampler.bind(interactions.by_context)`.
         context: c.
         positive: i, for a pairwise loss.
         n_negatives: m.
-        context_embedding: φ(c), for samplers that ask for it.
-        scores: ŷ(·|c), likewise.
+        context_embedding: φ(c); needed by `AdaptiveRank`.
+        scores: ŷ(·|c); needed by `Rejection`.
 
     >>> from shortlist.data.sparse_rows import SparseRows
     >>> from shortlist.sampling import Uniform
-    >>> negatives = Uniform().bind(Rows.from_lists([np.array([0, 1])], n_columns=6))
+    >>> negatives = Uniform().bind(SparseRows.from_lists([np.array([0, 1])], n_columns=6))
     >>> step_weight_for("pairwise", 1.0, negatives, context=0, positive=1)
     array([0., 0., 4., 4., 4., 4.])
     """
@@ -101,8 +101,8 @@ def step_weight_for(
     never = np.flatnonzero((alpha > 0) & ~drawn)
     if len(never):
         raise SettingError(
-            f"a weight of {alpha[never[0]]:g} is wanted for item {never[0]}, and {len(never)} in all that this sampler "
-            f"never draws in context {context}; expected 0 there, or a sampler with q > 0"
+            f"wanted is {alpha[never[0]]:g} for item {never[0]}, but the sampler never draws it in context {context} "
+            f"(one of {len(never)} such items); set wanted to 0 there, or use a sampler with q > 0"
         )
     return np.divide(alpha, expected, out=np.zeros(len(expected)), where=drawn)
 
@@ -116,15 +116,15 @@ def _expected_steps(
     embedding: Any,
     scores: Any,
 ) -> npt.NDArray[np.float64]:
-    """How often each item is the negative, on average, when all positives of the context (or the one) come once."""
+    """Return the expected number of steps with each item as the negative, over the positive or all of the context's."""
     one_of("kind", kind, ("pointwise", "pairwise"))
     instance(
         "negatives", negatives, BoundSampler, "a sampler over the data, such as Uniform().bind(interactions.by_context)"
     )
-    whole("n_negatives", n_negatives)
+    integer("n_negatives", n_negatives)
     if (positive is None) == (kind == "pairwise"):
         raise SettingError(
-            f"positive is {positive!r} for a {kind} loss; expected an item for a pairwise one and None for a pointwise"
+            f"positive is {positive!r} and kind is {kind!r}; expected an item for 'pairwise' and None for 'pointwise'"
         )
     context = code("context", context, negatives.histories.n_rows)
     positives = negatives.histories.row(context) if positive is None else [positive]
@@ -135,10 +135,10 @@ def _expected_steps(
 
 
 def _weights(name: str, weights: float | Array, n_items: int) -> npt.NDArray[np.float64]:
-    found = numbers(name, weights).astype(np.float64)
-    if found.shape not in {(), (n_items,)} or not (np.isfinite(found) & (found >= 0)).all():
+    array = numbers(name, weights).astype(np.float64)
+    if array.shape not in {(), (n_items,)} or not (np.isfinite(array) & (array >= 0)).all():
         raise SettingError(
-            f"{name} has shape {found.shape} and values from {found.min(initial=0):g} to {found.max(initial=0):g}; "
-            f"expected a number of at least 0, or {n_items} of them"
+            f"{name} has shape {array.shape} and values from {array.min(initial=0):g} to {array.max(initial=0):g}; "
+            f"expected a number ≥ 0, or {n_items} of them"
         )
-    return np.broadcast_to(found, (n_items,))
+    return np.broadcast_to(array, (n_items,))

@@ -1,4 +1,4 @@
-"""Items in proportion to a power of how often they were taken."""
+"""A sampler of items in proportion to a power of their popularity (section 4.1 of the article)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shortlist.sampling.sampler_tables import POPULARITY, SamplerTables
 class Popularity(Sampler):
     """q(j|c,i) ∝ |C_j|^β over the items that are not excluded; also called unigram sampling.
 
-    β = 1 is the empirical frequency, smaller ones flatten it, β = 0 is `Uniform`. An item without any pair has q = 0,
+    β = 1 is the empirical frequency, a smaller β flattens it, and β = 0 is `Uniform`. An item without pairs has q = 0,
     unless β = 0.
 
     Args:
-        beta: β, of at least 0.
+        beta: β ≥ 0.
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
-    >>> histories = Rows.from_lists([np.array([0]), np.array([0, 1]), np.array([1, 2, 0, 3])], n_columns=4)
+    >>> histories = SparseRows.from_lists([np.array([0]), np.array([0, 1]), np.array([1, 2, 0, 3])], n_columns=4)
     >>> Popularity(beta=1).bind(histories).probabilities(context=0, positive=0)
     array([0.  , 0.5 , 0.25, 0.25])
     """
@@ -41,25 +41,25 @@ class Popularity(Sampler):
         self._check_exclude()
 
     def bind(self, histories: SparseRows) -> BoundPopularity:
-        """The sampler over some data, see `Sampler.bind`."""
+        """Return the sampler for these histories, see `Sampler.bind`."""
         return BoundPopularity(histories, self.exclude, self.beta)
 
 
 class BoundPopularity(BoundSampler):
-    """`Popularity` over some data."""
+    """`Popularity` bound to histories."""
 
     def __init__(self, histories: SparseRows, exclude: Exclude, beta: float) -> None:
         super().__init__(histories, exclude)
         counts = histories.column_counts()
         if not counts.any():
-            raise DataError("the histories hold no pair; expected some, to draw items by popularity: take Uniform()")
-        # By the largest first, so that no power overflows.
+            raise DataError("all histories are empty, so items have no popularity to draw by; use Uniform()")
+        # Divided by the maximum first, so that the power cannot overflow.
         powers = (counts / counts.max()) ** beta
         self.popularity: npt.NDArray[np.float64] = powers / powers.sum()
 
     @cached_property
     def tables(self) -> SamplerTables:
-        """What kernels draw from."""
+        """The tables that kernels draw from."""
         share, alias = self._alias
         return SamplerTables.of(POPULARITY, self.exclude, self.histories)._replace(share=share, alias=alias)
 
@@ -69,7 +69,7 @@ class BoundPopularity(BoundSampler):
 
     @cached_property
     def _history_mass(self) -> npt.NDArray[np.float64]:
-        """Σ_{j∈I_c} p_j of every context."""
+        """Return Σ_{j∈I_c} p_j of every context."""
         context_of = np.repeat(np.arange(self.histories.n_rows), self.histories.lengths)
         mass = np.bincount(context_of, self.popularity[self.histories.indices], self.histories.n_rows)
         return np.asarray(mass, np.float64)
@@ -83,9 +83,9 @@ class BoundPopularity(BoundSampler):
         return self.popularity.copy()
 
     def _log_q(self, items: Array, contexts: Array, positives: Array, context_embeddings: Any) -> Array:
-        barred = self.popularity[positives]
+        excluded = self.popularity[positives]
         if self.exclude == "history":
-            barred = self._history_mass[contexts] + np.where(self._in_history(contexts, positives), 0, barred)
+            excluded = self._history_mass[contexts] + np.where(self._in_history(contexts, positives), 0, excluded)
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_q = np.log(self.popularity[items]) - np.log1p(-barred)[:, None]
+            log_q = np.log(self.popularity[items]) - np.log1p(-excluded)[:, None]
         return np.where(items >= 0, log_q, -np.inf)

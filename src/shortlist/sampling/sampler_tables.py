@@ -1,4 +1,4 @@
-"""A sampler as the arrays and numbers that a kernel draws from."""
+"""The arrays and numbers of a sampler, for kernels."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.sampling.history_filter import history_filter
 
 UNIFORM, POPULARITY, IN_BATCH, ADAPTIVE, REJECTION = 0, 1, 2, 3, 4
-POSITIVE, HISTORY = 0, 1  # what is never drawn
+POSITIVE, HISTORY = 0, 1  # which items are excluded
 
 
 class SamplerTables(NamedTuple):
-    """What kernels need of any sampler; arrays have a single element where a sampler has no use for them."""
+    """The state of any sampler for kernels; an array that a sampler does not use has a single element."""
 
     code: int
     exclude: int
     n_items: int
     indptr: npt.NDArray[np.int64]  # the histories
     indices: npt.NDArray[np.int32]
-    bits: npt.NDArray[np.uint64]  # the filter before them
+    bits: npt.NDArray[np.uint64]  # the history filter
     offset: npt.NDArray[np.int64]
     share: npt.NDArray[np.float64]  # Popularity: the alias table
     alias: npt.NDArray[np.int32]
-    lists: npt.NDArray[np.int32]  # AdaptiveRank: items from the largest to the smallest, by coordinate
+    lists: npt.NDArray[np.int32]  # AdaptiveRank: for each coordinate, the items from the largest to the smallest
     sigma: npt.NDArray[np.float32]
     gamma: float
     margin: float  # Rejection
@@ -34,7 +34,7 @@ class SamplerTables(NamedTuple):
 
     @classmethod
     def of(cls, code: int, exclude: str, histories: SparseRows) -> SamplerTables:
-        """Those that every sampler has; filled up by `_replace`."""
+        """Return tables with the fields of all samplers; set the other fields with `_replace`."""
         if exclude == "history":
             bits, offset = history_filter(histories)
         else:

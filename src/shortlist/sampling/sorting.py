@@ -1,4 +1,4 @@
-"""Items in order along each coordinate of their embeddings."""
+"""A radix sort of the items along each coordinate of their embeddings."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy.typing as npt
 from shortlist._numba import kernel
 
 Array: TypeAlias = npt.NDArray[Any]
-_DIGIT = 11  # bits: three passes over a float32, with counts that fit the first cache
+_DIGIT = 11  # bits a pass: three passes for a float32, with counts that fit the first-level cache
 
 
 @kernel
 def sort_falling(columns: Array, lists: Array) -> None:
-    """Fill `lists` with each row's positions from its largest number to the smallest; equal ones as they stand.
+    """Fill `lists` with each row's positions, from its largest number to the smallest; ties keep their order.
 
-    As `np.argsort(-columns, axis=1, kind="stable")`, some eight times as fast: radix sorts, bound by three scattered
-    writes of 8 bytes a number, which stay in the cache.
+    The result is that of `np.argsort(-columns, axis=1, kind="stable")`, about 8 times as fast. A radix sort, bound by
+    three scattered writes of 8 bytes a number, which stay in the cache.
 
     >>> lists = np.empty((1, 3), np.int32)
     >>> sort_falling(np.array([[0.5, -2.0, 3.0]], dtype=np.float32), lists)
@@ -31,7 +31,7 @@ def sort_falling(columns: Array, lists: Array) -> None:
     numbers, start = np.empty(n, np.float32), np.empty(size + 1, np.int64)
     bits = numbers.view(np.uint32)
     for f in range(len(columns)):
-        # Bits of floats rise as they do, from 0 away: turned round above 0. Adding 0 makes −0 into 0.
+        # The bits of floats grow with their magnitude; invert them for positive numbers. Adding 0 turns −0 into 0.
         for k in range(n):
             numbers[k] = columns[f, k] + np.float32(0)
         for k in range(n):

@@ -1,4 +1,4 @@
-"""Every item alike."""
+"""A sampler that draws every item with the same probability (section 4.1 of the article)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from shortlist.sampling.sampler_tables import UNIFORM, SamplerTables
 class Uniform(Sampler):
     """q(j|c,i) = 1 / (|I| − |excluded|) for every item that is not excluded: the sampler of BPR (Rendle et al. 2009).
 
-    With a step weight of 1 the pairwise loss it stands for weighs a triple (c, i, j) by 1/(|I| − |I_c|), where the
-    article says 1; and the pointwise loss weighs an unobserved pair by m·|I_c|/(|I| − |I_c|), where the article says m.
+    With a step weight of 1, the pairwise loss implied by this sampler weights a triple (c, i, j) by 1/(|I| − |I_c|);
+    the article says 1. The implied pointwise loss weights an unobserved pair by m·|I_c|/(|I| − |I_c|); the article
+    says m.
 
     Args:
         exclude: `"history"` or `"positive"`, see `Sampler`.
 
-    >>> histories = Rows.from_lists([np.array([0, 2])], n_columns=5)
+    >>> histories = SparseRows.from_lists([np.array([0, 2])], n_columns=5)
     >>> Uniform().bind(histories).probabilities(context=0, positive=2).round(3)
     array([0.   , 0.333, 0.   , 0.333, 0.333])
     """
@@ -35,16 +36,16 @@ class Uniform(Sampler):
         self._check_exclude()
 
     def bind(self, histories: SparseRows) -> BoundUniform:
-        """The sampler over some data, see `Sampler.bind`."""
+        """Return the sampler for these histories, see `Sampler.bind`."""
         return BoundUniform(histories, self.exclude)
 
 
 class BoundUniform(BoundSampler):
-    """`Uniform` over some data."""
+    """`Uniform` bound to histories."""
 
     @cached_property
     def tables(self) -> SamplerTables:
-        """What kernels draw from."""
+        """The tables that kernels draw from."""
         return SamplerTables.of(UNIFORM, self.exclude, self.histories)
 
     def _propose(self, pairs: Array, positives: Array, rng: np.random.Generator, context_embeddings: Any) -> Array:
@@ -54,7 +55,7 @@ class BoundUniform(BoundSampler):
         return np.ones(self.n_items)
 
     def _log_q(self, items: Array, contexts: Array, positives: Array, context_embeddings: Any) -> Array:
-        barred = np.ones(len(contexts), np.int64)
+        n_excluded = np.ones(len(contexts), np.int64)
         if self.exclude == "history":
-            barred = self.histories.lengths[contexts] + ~self._in_history(contexts, positives)
-        return np.where(items >= 0, -np.log(np.maximum(self.n_items - barred, 1))[:, None], -np.inf)
+            n_excluded = self.histories.lengths[contexts] + ~self._in_history(contexts, positives)
+        return np.where(items >= 0, -np.log(np.maximum(self.n_items - n_excluded, 1))[:, None], -np.inf)

@@ -1,4 +1,4 @@
-"""ŷ(c,i): what a score is made of (section 2.1)."""
+"""Scores ŷ(c,i): how models compute them (section 2.1 of the article)."""
 
 from shortlist.scoring.blocks import BlockScorer, DotProductScorer, SubsetScorer
 

@@ -1,4 +1,4 @@
-"""Scores from the items of a history through a matrix of item-to-item weights."""
+"""Scores from a history and a dense matrix of item-to-item weights, for EASE."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class HistoryScorer:
-    """ŷ(i|c) = Σ_{j∈I_c} x_{cj}·B_{ji}: what each item of the history says for item i."""
+    """ŷ(i|c) = Σ_{j∈I_c} x_{cj}·B_{ji}: the weights of the history's items for item i."""
 
     def __init__(
         self, histories: SparseRows, strengths: npt.NDArray[np.float32], weights: npt.NDArray[np.float32]
     ) -> None:
         self.histories = histories
-        self.strengths = strengths  # one for each entry of `histories`, or a single one for all
+        self.strengths = strengths  # one for each entry of `histories`, or one for all
         self.weights = weights
         self.n_queries = histories.n_rows
         self.n_items = weights.shape[1]
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
-        """Fill a block."""
+        """Fill a block of scores."""
         rows = self.histories
         _sum_rows(rows.indptr, rows.indices, self.strengths, self.weights, queries.start, items.start, out)
 
@@ -35,7 +35,7 @@ class HistoryScorer:
 def _sum_rows(
     indptr: Array, indices: Array, strengths: Array, B: Array, first_query: int, first_item: int, out: Array
 ) -> None:
-    """Add up rows of B. Bound by the bytes of those rows: 4·n_c·|items| a query."""
+    """Sum rows of B. Bound by the bytes of these rows: 4·n_c·|items| a query."""
     for q in range(out.shape[0]):
         for i in range(out.shape[1]):
             out[q, i] = 0

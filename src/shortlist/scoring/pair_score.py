@@ -1,4 +1,4 @@
-"""The score of one pair inside a kernel."""
+"""The score of a single pair, for kernels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @fast_lean_kernel
 def pair_score(A: Array, a: int, B: Array, b: int, cosine: int | None) -> Any:
-    """The inner product of the rows A_a and B_b; or, of their first `cosine` coordinates the cosine, of others that.
+    """Return the inner product of the rows A_a and B_b.
 
-    A row that is zero has the cosine 0 with any other.
+    With `cosine`, return the cosine of their first `cosine` coordinates plus the inner product of the others. The
+    cosine with a row of zeros is 0.
     """
     if cosine is None:
         total = np.float32(0)
@@ -35,7 +36,7 @@ def pair_score(A: Array, a: int, B: Array, b: int, cosine: int | None) -> Any:
 
 
 def unit_rows(rows: npt.NDArray[np.float32], cosine: int) -> npt.NDArray[np.float32]:
-    """Rows whose inner products are the scores that `pair_score` gives: the first `cosine` coordinates of length 1."""
+    """Scale the first `cosine` coordinates to length 1, so that inner products are the scores of `pair_score`."""
     if cosine == 0:
         return rows
     out = rows.copy()

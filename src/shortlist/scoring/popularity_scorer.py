@@ -1,4 +1,4 @@
-"""The same score for everyone."""
+"""The same scores for every query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 class PopularityScorer:
-    """ŷ(i|c) = popularity of i, whatever c."""
+    """ŷ(i|c) = popularity of i, for every c."""
 
     def __init__(self, popularity: npt.NDArray[np.float32], n_queries: int) -> None:
         self.popularity = popularity
@@ -15,9 +15,9 @@ class PopularityScorer:
         self.n_items = len(popularity)
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
-        """Fill a block."""
+        """Fill a block of scores."""
         out[:] = self.popularity[items]
 
     def subset(self, items: npt.NDArray[np.int32]) -> PopularityScorer:
-        """The same for these items only."""
+        """Return a scorer for these items only."""
         return PopularityScorer(self.popularity[items], self.n_queries)

@@ -1,4 +1,4 @@
-"""Who is like whom: similarities of sparse rows, and the k nearest of each without ever a dense matrix of them."""
+"""Similarities of sparse rows, and search for the k nearest rows without a dense similarity matrix."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Array: TypeAlias = npt.NDArray[Any]
 SimilarityName: TypeAlias = Literal["cosine", "tfidf", "bm25"]
 SIMILARITIES = ("cosine", "tfidf", "bm25")
 
-SHORT = 2**16  # so many rows have numbers of two bytes
-NOTHING = np.float32(1.2e-38)  # below it, float32 has no digits left to divide by
-BLOCK = 256  # rows that are looked at together
-SMALL = 200_000  # additions: a fraction of a millisecond, for which no threads are started
+SHORT = 2**16  # up to this number of rows, row numbers fit in two bytes
+NOTHING = np.float32(1.2e-38)  # below it, float32 has too few digits to divide by
+BLOCK = 256  # rows that are compared at once
+SMALL = 200_000  # below this number of additions, a fraction of a millisecond, one thread is faster
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """How near row y of a sparse matrix is to row x, from the columns t that they share.
+    """The similarity of a row x and a row y of a sparse matrix, computed from the columns t that they share.
 
         cosine   Σ_t x_t·y_t / (‖x‖^2a · ‖y‖^2(1−a) + h)
-        tfidf    the same of x_t·idf_t and y_t·idf_t, idf_t = log(N / N_t): a rare column says more than a common one
+        tfidf    the cosine of x_t·idf_t and y_t·idf_t with idf_t = log(N / N_t): rare columns count more
         bm25     Σ_t b_t(x)·b_t(y) with b_t(x) = idf_t · x_t·(k₁ + 1) / (x_t + k₁·(1 − b + b·|x| / mean of |y|))
 
-    N is the number of rows, N_t how many of them have column t, |x| the sum of a row.
+    N is the number of rows, N_t is the number of rows with column t, and |x| is the sum of a row.
 
     Args:
-        name: one of the three.
-        shrinkage: h: with little in common, rows are taken for less alike. Not for bm25, which does this with b.
-        asymmetry: a, from 0 to 1: ½ is the cosine proper. Not for bm25.
-        k1: for bm25: how fast repetitions stop to count.
-        b: for bm25, from 0 to 1: how much long rows are held back.
+        name: `"cosine"`, `"tfidf"` or `"bm25"`.
+        shrinkage: h, which lowers the similarity of rows that share little. Not for bm25, which uses b instead.
+        asymmetry: a, from 0 to 1; ½ is the usual cosine. Not for bm25.
+        k1: k₁ of bm25: a smaller k₁ makes repetitions count less.
+        b: b of bm25, from 0 to 1: a larger b lowers the weight of long rows.
     """
 
     name: SimilarityName = "cosine"
@@ -58,29 +58,29 @@ class Similarity:
                 raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1")
         if self.name == "bm25" and (self.shrinkage != 0 or self.asymmetry != 0.5):
             raise SettingError(
-                f"shrinkage is {self.shrinkage!r} and asymmetry {self.asymmetry!r}, but similarity 'bm25' has a "
-                "normalisation of its own, by k1 and b; leave them at 0 and 0.5, or take 'tfidf'"
+                f"shrinkage is {self.shrinkage!r} and asymmetry is {self.asymmetry!r}, but similarity 'bm25' is "
+                "normalised by k1 and b instead; leave them at 0 and 0.5, or use 'tfidf'"
             )
 
     def saturated(self, x: npt.NDArray[Any], size: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """b_t without the idf, for entries x of rows of the given size, in means."""
-        held_back = (1 - self.b + self.b * size) * self.k1 / (self.k1 + 1)  # as if both were divided by k₁ + 1
+        """Return b_t without the idf, for entries x of rows of this size, in multiples of the mean size."""
+        damping = (1 - self.b + self.b * size) * self.k1 / (self.k1 + 1)  # both sides are divided by k₁ + 1
         x = x.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            out = np.where(x > 0, x / (x / (self.k1 + 1) + held_back), 0)
+            out = np.where(x > 0, x / (x / (self.k1 + 1) + damping), 0)
         return out.astype(np.float32)
 
 
 class Neighbourhood:
-    """The rows that others are compared with, and the search for the k nearest.
+    """The rows to compare queries with, and the search for the k nearest rows.
 
     Args:
-        similarity: what near means.
+        similarity: the similarity measure.
         rows: the rows.
-        strengths: of their entries; a single one stands for all.
+        strengths: the values of the entries of `rows`, or one value for all.
         by_column: the same entries by columns.
-        column_strengths: of the entries in that order; a single one stands for all.
-        keys: two rows with the same key are the same thing, and no neighbours of each other.
+        column_strengths: the values of the entries of `by_column`, or one value for all.
+        keys: a key for each row. A query is never a neighbour of a row with its own key.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class Neighbourhood:
         self._lengths = self._length_power(rows, strengths, 1 - similarity.asymmetry)
         self._indptr = by_column.indptr
         self._column_lengths = by_column.lengths
-        # The kernel is bound by the bytes of these, so two of them are better than four.
+        # The kernel is bound by the bytes of these indices, so two bytes are faster than four.
         self._indices = by_column.indices.astype(np.uint16) if rows.n_rows <= SHORT else by_column.indices
         self._values = column_strengths
 
     def _length_power(
         self, rows: SparseRows, strengths: npt.NDArray[np.float32], power: float
     ) -> npt.NDArray[np.float32]:
-        """‖x‖² to this power."""
+        """Return ‖x‖² to this power, for each row; 1 for bm25."""
         squares = _row_sums(rows, strengths, self._squared_idf)
         refuse_large_squares("a row", squares)
         return np.ones(rows.n_rows, np.float32) if self.similarity.name == "bm25" else (squares**power).astype("f4")
@@ -131,13 +131,13 @@ class Neighbourhood:
         threads: int | None = None,
         step: Step | None = None,
     ) -> SparseRows:
-        """The k rows nearest to each query, with their similarities; fewer where fewer have anything in common with it.
+        """Return the k nearest rows of each query with their similarities; only rows that share something with it.
 
-        Of equally near rows those with the lower number are taken. The result does not depend on the threads.
+        Ties are broken by the lower row number. The result does not depend on the number of threads.
         """
         similarity, n = self.similarity, queries.n_rows
         k = max(1, min(k, self.n_rows))
-        own_lengths = self._length_power(queries, strengths, similarity.asymmetry)
+        query_lengths = self._length_power(queries, strengths, similarity.asymmetry)
         x = np.broadcast_to(strengths, len(queries))
         if similarity.name == "bm25":
             sizes = np.repeat(_row_sums(queries, strengths) / self._mean_size, queries.lengths)
@@ -157,7 +157,7 @@ class Neighbourhood:
                 spaces.sums = np.zeros(self.n_rows, np.float32)
                 spaces.touched = np.empty(self.n_rows, np.int32)
             _nearest(
-                queries.indptr, queries.indices, x, keys, own_lengths,
+                queries.indptr, queries.indices, x, keys, query_lengths,
                 self._indptr, self._indices, self._values, self.keys, self._lengths,
                 np.float32(similarity.shrinkage), work, start, stop, spaces.sums, spaces.touched,
                 neighbours, values, counts,
@@ -169,15 +169,15 @@ class Neighbourhood:
 
 
 class NeighbourScorer:
-    """ŷ(i|q) = Σ_{d∈N_k(q)} sim(q, d)·W_{di}, with the neighbours looked up block by block.
+    """ŷ(i|q) = Σ_{d∈N_k(q)} sim(q, d)·W_{di}, with neighbours that are searched block by block.
 
     Args:
-        neighbourhood: where to look.
-        queries: whose neighbours are wanted.
-        strengths: of their entries; a single one stands for all.
-        keys: of the queries: a neighbour with the same key is left out.
-        k: how many neighbours.
-        weights: what each of the neighbours says for which item.
+        neighbourhood: the rows to search.
+        queries: the query rows.
+        strengths: the values of the entries of `queries`, or one value for all.
+        keys: a key for each query; rows with the same key are not its neighbours.
+        k: number of neighbours.
+        weights: the weights of items for each row.
     """
 
     def __init__(
@@ -200,9 +200,9 @@ class NeighbourScorer:
         self._last = threading.local()
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
-        """Fill a block."""
+        """Fill a block of scores."""
         block = (queries.start, queries.stop)
-        if getattr(self._last, "block", None) != block:  # the same queries come again for the next items
+        if getattr(self._last, "block", None) != block:  # the next call usually has the same queries
             self._last.scorer = self._scorer(*block)
             self._last.block = block
         scorer: SparseScorer = self._last.scorer
@@ -219,7 +219,7 @@ class NeighbourScorer:
 
 
 def row_keys(rows: SparseRows) -> npt.NDArray[np.uint64]:
-    """A key for each row such that rows with the same columns have the same one (and others hardly ever)."""
+    """Return a hash of each row's columns: rows with the same columns have the same key."""
     keys = np.empty(rows.n_rows, np.uint64)
     _hash_rows(rows.indptr, rows.indices, keys)
     return keys
@@ -228,7 +228,7 @@ def row_keys(rows: SparseRows) -> npt.NDArray[np.uint64]:
 def _row_sums(
     rows: SparseRows, strengths: npt.NDArray[np.float32], column_weights: npt.NDArray[np.float32] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Σ_t x_t of every row; with column weights w, Σ_t x_t²·w_t."""
+    """Return Σ_t x_t of every row; with column weights w, Σ_t x_t²·w_t."""
     sums = np.zeros(rows.n_rows)
     weights = np.empty(0, np.float32) if column_weights is None else column_weights
     _sum_rows(rows.indptr, rows.indices, strengths, weights, sums)
@@ -236,18 +236,18 @@ def _row_sums(
 
 
 def _packed(neighbours: Array, values: Array, counts: Array, n_columns: int) -> SparseRows:
-    """Rows of the first `counts` of each row, moved together in place."""
+    """Return sparse rows of the first `counts` entries of each row; compacts the arrays in place."""
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     flat, flat_values = neighbours.reshape(-1), values.reshape(-1)
     if indptr[-1] < len(flat):
-        _move_together(indptr, neighbours.shape[1], flat, flat_values)
+        _compact(indptr, neighbours.shape[1], flat, flat_values)
         flat, flat_values = flat[: indptr[-1]].copy(), flat_values[: indptr[-1]].copy()
     return SparseRows(indptr, flat, flat_values, n_columns)
 
 
 @kernel
 def _hash_rows(indptr: Array, indices: Array, keys: Array) -> None:
-    """FNV-1a over the columns, and over how many there are."""
+    """Set the keys to FNV-1a hashes of the columns and their number."""
     for r in range(len(indptr) - 1):
         key = np.uint64(14695981039346656037)
         for e in range(indptr[r], indptr[r + 1]):
@@ -267,7 +267,7 @@ def _sum_rows(indptr: Array, indices: Array, strengths: Array, weights: Array, s
 
 
 @kernel
-def _move_together(indptr: Array, width: int, indices: Array, values: Array) -> None:
+def _compact(indptr: Array, width: int, indices: Array, values: Array) -> None:
     for r in range(len(indptr) - 1):
         for e in range(indptr[r + 1] - indptr[r]):
             indices[indptr[r] + e] = indices[r * width + e]
@@ -281,12 +281,12 @@ def _nearest(
     shrinkage: np.float32, work: Array, start: int, stop: int, sums: Array, touched: Array,
     neighbours: Array, values: Array, counts: Array,
 ) -> None:  # fmt: skip
-    """For each query: add up what it shares with every row, then keep the k nearest in a heap, worst on top.
+    """For each query, sum the products with every row, then keep the k nearest rows in a heap with the worst on top.
 
-    Bound by the bytes of the columns, 2 or 4 for each of Σ_q Σ_t N_t entries and 4 more where they have values, most of
-    them from the second-level cache and beyond, and by one addition an entry at a random place. With k = 100 it takes
-    about twice as long as those additions alone (benchmarks/speed/neighbours.py); the rest is the heap and the look at
-    every row. Where a query has little in common with anything, only what it touches is looked at.
+    Bound by the bytes of the columns, mostly from the second-level cache and beyond: 2 or 4 bytes, plus 4 bytes for a
+    value, for each of Σ_q Σ_t N_t entries. Each entry also takes one addition at a random place. With k = 100 the
+    kernel takes about twice as long as these additions alone (benchmarks/speed/neighbours.py); the rest is the heap and
+    the pass over all rows. If a query shares few entries with the rows, only the touched rows are visited.
     """
     n, k = len(sums), neighbours.shape[1]
     near = np.empty(BLOCK, np.float32)
@@ -295,18 +295,18 @@ def _nearest(
         size = 0
         q_length = q_lengths[q]
         dense = work[q] * 4 > n
-        own = slice(q_indptr[q], q_indptr[q + 1])
-        own_values = q_values[own] if len(q_values) > 1 else q_values
+        entries = slice(q_indptr[q], q_indptr[q + 1])
+        x = q_values[entries] if len(q_values) > 1 else q_values
         if not dense:
-            n_touched = _touch(q_indices[own], own_values, c_indptr, c_indices, c_values, sums, touched)
+            n_touched = _touch(q_indices[entries], x, c_indptr, c_indices, c_values, sums, touched)
         elif len(c_values) > 1:
-            _add_columns(q_indices[own], own_values, c_indptr, c_indices, c_values, sums)
+            _add_columns(q_indices[entries], x, c_indptr, c_indices, c_values, sums)
         else:
-            _count_columns(q_indices[own], own_values, c_values[0], c_indptr, c_indices, sums)
+            _count_columns(q_indices[entries], x, c_values[0], c_indptr, c_indices, sums)
         if dense:
             for left in range(0, n, BLOCK):
                 width = min(BLOCK, n - left)
-                for t in range(width):  # sixteen at once
+                for t in range(width):  # vectorised, 16 at once
                     length = q_length * lengths[left + t] + shrinkage
                     near[t] = sums[left + t] / length if length > NOTHING else np.float32(0)
                 bar = best[0] if size == k else NOTHING
@@ -329,7 +329,7 @@ def _nearest(
 
 @kernel
 def _by_row(best: Array, best_row: Array, size: int) -> None:
-    """Sort the neighbours by their rows (Shell's sort, which compiles in a tenth of the time of NumPy's)."""
+    """Sort the neighbours by row number with Shellsort, which compiles in a tenth of the time of NumPy's sort."""
     gap = 1
     while 3 * gap + 1 < size:
         gap = 3 * gap + 1
@@ -348,7 +348,7 @@ def _by_row(best: Array, best_row: Array, size: int) -> None:
 def _count_columns(
     columns: Array, values: Array, value: np.float32, indptr: Array, indices: Array, sums: Array
 ) -> None:
-    """Add up columns whose entries all have one value."""
+    """Sum columns whose entries all have the same value."""
     for e in range(len(columns)):
         x = (values[e] if len(values) > 1 else values[0]) * value
         for p in range(indptr[columns[e]], indptr[columns[e] + 1]):
@@ -357,7 +357,7 @@ def _count_columns(
 
 @kernel
 def _add_columns(columns: Array, values: Array, indptr: Array, indices: Array, c_values: Array, sums: Array) -> None:
-    """Add up columns."""
+    """Sum columns."""
     for e in range(len(columns)):
         x = values[e] if len(values) > 1 else values[0]
         for p in range(indptr[columns[e]], indptr[columns[e] + 1]):
@@ -368,7 +368,7 @@ def _add_columns(columns: Array, values: Array, indptr: Array, indices: Array, c
 def _touch(
     columns: Array, values: Array, indptr: Array, indices: Array, c_values: Array, sums: Array, touched: Array
 ) -> int:
-    """Add up columns, and list the rows that have something of them; how many there are."""
+    """Sum columns, list the rows with entries in them, and return their number."""
     n_touched = 0
     for e in range(len(columns)):
         x = values[e] if len(values) > 1 else values[0]
@@ -377,14 +377,14 @@ def _touch(
             if sums[y] == 0:
                 touched[n_touched] = y
                 n_touched += 1
-            # At least something, or it would be taken for untouched once more.
+            # Above 0, because a sum of 0 marks an untouched row.
             sums[y] = max(sums[y] + x * (c_values[p] if len(c_values) > 1 else c_values[0]), 1e-45)
     return n_touched
 
 
 @kernel
 def _push(best: Array, best_row: Array, size: int, value: Any, row: int) -> int:
-    """Put a row into a heap with the worst on top: the least near, and of equally near rows the highest number."""
+    """Insert a row into a heap with the worst row on top: the least similar, or the highest number among ties."""
     if size < len(best):
         at = size
         size += 1

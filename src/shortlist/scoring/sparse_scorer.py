@@ -1,4 +1,4 @@
-"""Scores from the entries of a sparse row through a sparse matrix of weights."""
+"""Scores from sparse rows and a sparse matrix of weights, for neighbourhood models and SLIM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class SparseScorer:
-    """ŷ(i|q) = Σ_j x_{qj}·W_{ji}, both matrices sparse: what the j of the query say for item i.
+    """ŷ(i|q) = Σ_j x_{qj}·W_{ji} with sparse x and W.
 
-    The j are the items of a history (item neighbours, SLIM) or the neighbours of a context (user neighbours). With a
-    `scale`, one number for each item, scores are multiplied by it.
+    The j are the items of a history (item neighbours, SLIM) or the neighbours of a context (user neighbours). Scores
+    are multiplied by `scale`, if given, which has a factor for each item.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class SparseScorer:
         scale: npt.NDArray[np.float32] | None = None,
     ) -> None:
         self.queries = queries
-        self.strengths = strengths  # one for each entry of `queries`, or a single one for all
+        self.strengths = strengths  # one for each entry of `queries`, or one for all
         self.weights = weights
-        self._values = np.ones(1, np.float32) if weights.values is None else weights.values  # or a single one for all
+        self._values = np.ones(1, np.float32) if weights.values is None else weights.values  # by entry, or one for all
         self.scale = scale
         self.n_queries = queries.n_rows
         self.n_items = weights.n_columns
 
     def score(self, queries: slice, items: slice, out: npt.NDArray[np.float32]) -> None:
-        """Fill a block."""
+        """Fill a block of scores."""
         rows, weights = self.queries, self.weights
         _add_rows(
             rows.indptr,
@@ -65,7 +65,7 @@ def _add_rows(
     first_item: int,
     out: Array,
 ) -> None:
-    """Add up sparse rows. Bound by their bytes, 8·Σ_j|W_j| a query, and by the block itself: 4·|items|."""
+    """Sum sparse rows. Bound by their bytes, 8·Σ_j|W_j| a query, and by the bytes of the block, 4·|items| a query."""
     width = out.shape[1]
     for q in range(out.shape[0]):
         for i in range(width):

@@ -1,1 +1,1 @@
-"""How parameters are found (section 5): half-steps of alternating least squares, the loop of epochs, elastic nets."""
+"""Optimisation algorithms: alternating least squares, coordinate descent, SGD, elastic nets (section 5)."""

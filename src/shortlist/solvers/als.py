@@ -1,4 +1,8 @@
-"""Alternating least squares for matrix factorization (Algorithm 4's loop with rows as blocks)."""
+"""The training loop of alternating least squares for matrix factorization (Algorithm 4 of the article).
+
+Each epoch improves all context embeddings given the items, then all item embeddings given the contexts. A *half step*
+is the part for one side; `exact`, `eigen`, `block` and `coordinate` implement it.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ from shortlist.objectives.pointwise_square import LossParts, PointwiseSquare, Te
 from shortlist.solvers import exact
 from shortlist.solvers.epochs import WholeRows
 
-# Called with one side's rows and terms, the other side's embeddings, its own, and the threads; sets its own, given the
-# other's. May rotate both in place by one orthogonal matrix: scores stay as they are.
+# Improves one side given the other. Arguments: the side's rows and terms, the other side's embeddings, the side's
+# embeddings (changed in place) and the number of threads. It may rotate both sides in place by the same orthogonal
+# matrix, which does not change scores.
 HalfStep: TypeAlias = Callable[
     [SparseRows, Terms, npt.NDArray[np.float32], npt.NDArray[np.float32], int | None],
     None,
@@ -22,7 +27,7 @@ HalfStep: TypeAlias = Callable[
 
 
 def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int, stream: int = 0) -> npt.NDArray[np.float32]:
-    """Start values N(0, (scale/√d)²), others for every stream of a seed."""
+    """Return start values from N(0, (scale/√d)²); every stream of a seed gives different values."""
     rng = np.random.Generator(np.random.Philox(key=int(seed) + (stream << 64)))
     values = rng.standard_normal((n_rows, dim), dtype=np.float32)
     values *= np.float32(scale / np.sqrt(dim))
@@ -30,20 +35,20 @@ def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int, stream: i
 
 
 class Alternation(WholeRows):
-    """Minimises the objective by turns: contexts given items, items given contexts.
+    """A loop that minimises the objective for contexts given items, then for items given contexts.
 
-    The first half-step solves for the contexts, so only the items need start values. `finish` solves for the contexts
-    to the end: every context's embedding is then what `fold_in` makes of its history.
+    The first half step solves for the contexts, so only the items need start values. `finish` solves for the contexts
+    to convergence, so every context's embedding equals what `fold_in` computes from its history.
 
     Args:
         objective: the loss.
-        by_context: the observed pairs, a row a context.
-        by_item: the same, a row an item.
-        items: start values; they are changed in place.
-        contexts: likewise, where there are any.
-        half_step: how a side is improved.
-        last: how the contexts are solved for at the end.
-        threads: how many to use.
+        by_context: the observed pairs, with a row for each context.
+        by_item: the same pairs, with a row for each item.
+        items: start values, changed in place.
+        contexts: start values, changed in place; zeros by default.
+        half_step: the function that improves one side.
+        last: the function that solves for the contexts at the end.
+        threads: number of threads.
     """
 
     def __init__(
@@ -68,24 +73,24 @@ class Alternation(WholeRows):
         self._half_step, self._last, self._threads = half_step, last, threads
 
     def epoch(self) -> None:
-        """A half-step for the contexts, then one for the items."""
+        """Run a half step for the contexts, then a half step for the items."""
         self._half_step(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
         self._half_step(self._by_item, self._item_terms, self._contexts, self._items, self._threads)
 
     def finish(self) -> None:
-        """The last half-step for the contexts."""
+        """Run the last half step for the contexts."""
         self._last(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
 
     def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
-        """Take these items and forget the contexts."""
+        """Set the items to these embeddings and the contexts to zero."""
         self._items[:] = items
         self._contexts[:] = 0
 
     def loss(self) -> LossParts:
-        """The loss in its parts."""
+        """Return the parts of the loss."""
         sides = self._by_context, self._by_item, self._contexts, self._items
         return self._objective.loss(*sides, self._threads, self._omegas)
 
     def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Of contexts and of items: the arrays themselves."""
+        """Return the embeddings of contexts and of items; the arrays are not copied."""
         return self._contexts, self._items

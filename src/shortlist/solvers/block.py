@@ -1,4 +1,7 @@
-"""Half-steps by blocks of coordinates: iALS++ (Rendle, Krichene, Zhang and Koren 2021)."""
+"""Half steps of alternating least squares by blocks of coordinates.
+
+This is iALS++ (Rendle, Krichene, Zhang and Koren 2021).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas, thread_count
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.pointwise_square import Terms, gramian
-from shortlist.solvers.cholesky import AHEAD, LINE, SPAN, room, solve_tiles
+from shortlist.solvers.cholesky import AHEAD, LINE, SPAN, solve_tiles, workspace
 from shortlist.solvers.eigenbasis import column_lengths, drop_noise, eigenbasis, is_clear, rotate
 from shortlist.solvers.normal_equations import SINGULAR, in_float32, row_system
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
@@ -25,27 +28,28 @@ def half_step(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
     *,
     block: int = 64,
 ) -> None:
-    """One sweep over blocks of coordinates for every row of `own`: each in turn becomes its best given the others.
+    """Sweep once over the blocks of coordinates of every row of `embeddings`, minimising over one block at a time.
 
-    With A w = b the row's system (see `Terms`), a block B of `block` coordinates, the last of them shorter, moves by
+    With A w = b the row's system (see `Terms`), a block B of `block` coordinates (the last may be shorter) moves by
 
         w_B ← w_B + A_BB⁻¹ (b − A w)_B
 
-    where A itself is never formed: the scores at the observed pairs are kept and follow each move. `block = d` is the
-    exact half-step, `block = 1` coordinate descent. Rows without pairs become zero, which is their minimum.
+    A is never formed: the scores of the observed pairs are kept and updated after each move. `block = d` is the exact
+    half step, `block = 1` is coordinate descent. Rows without pairs become zero, which is their minimum.
 
-    Both sides are first rotated in place within each block, into the eigenvectors of G_BB. That changes no sweep, since
-    the blocks span what they did; but the dense part of A_BB becomes a diagonal, and a row of n < |B| pairs needs a
-    matrix of n × n only. Each row is computed by itself, so the result does not depend on the number of threads.
+    Both sides are first rotated in place within each block, into the eigenvectors of G_BB. The blocks span the same
+    spaces as before, so the sweep does not change. But the dense part of A_BB becomes diagonal, and a row of n < |B|
+    pairs only needs an n × n matrix. A row's result depends on no other row, so the result does not depend on the
+    number of threads.
     """
     d = other.shape[1]
     block = min(block, d)
-    G = _diagonalise_blocks(other, own, terms, block, threads)
+    G = _diagonalise_blocks(other, embeddings, terms, block, threads)
     G32 = G.astype(np.float32)
     n = rows.lengths.astype(np.float64)
     short = np.minimum(n, block)
@@ -55,33 +59,38 @@ def half_step(
         longest = int(rows.lengths[start:stop].max())
         failed = _sweep_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            other, G32, own, block, start, stop, *room(block, 6), np.empty(longest, np.float32),
+            other, G32, embeddings, block, start, stop, *workspace(block, 6), np.empty(longest, np.float32),
         )  # fmt: skip
-        for r in failed:  # singular to float32: λ = 0, or extreme weights
-            own[r] = in_float32(_swept(*row_system(rows, terms, other, G, int(r)), own[r].astype(np.float64), block))
+        for r in failed:  # singular in float32: λ = 0 or extreme weights
+            system = row_system(rows, terms, other, G, int(r))
+            embeddings[r] = in_float32(_swept(*system, embeddings[r].astype(np.float64), block))
 
     run_chunks(sweep, balanced_chunks(work, 16 * thread_count(threads)), threads)
 
 
 def half_step_reference(
-    rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32], *, block: int = 64
+    rows: SparseRows,
+    terms: Terms,
+    other: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
+    *,
+    block: int = 64,
 ) -> npt.NDArray[np.float64]:
-    """What `half_step` sets `own` to, without the rotation, in a few lines of NumPy."""
+    """Return the result of `half_step`, without the rotation; the NumPy twin of the kernel."""
     exact = other.astype(np.float64)
     G = (exact.T * terms.omega) @ exact
-    out = np.zeros(own.shape)
+    out = np.zeros(embeddings.shape)
     for r in np.flatnonzero(rows.lengths):
-        out[r] = _swept(*row_system(rows, terms, other, G, int(r)), own[r].astype(np.float64), block)
+        out[r] = _swept(*row_system(rows, terms, other, G, int(r)), embeddings[r].astype(np.float64), block)
     return out
 
 
 def _swept(
     A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], w: npt.NDArray[np.float64], block: int
 ) -> npt.NDArray[np.float64]:
-    """One row after a sweep; where a block has many best moves, the smallest of them.
+    """Return one row after a sweep; if a block has several best moves, the smallest is taken.
 
-    A block stays where its slope is nothing but float32's rounding errors: divided by next to nothing they would move
-    it far.
+    A block does not move if its slope is only float32 rounding error: divided by a tiny number, it would move far.
     """
     for first in range(0, len(w), block):
         B = slice(first, first + block)
@@ -93,14 +102,14 @@ def _swept(
 
 def _diagonalise_blocks(
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     terms: Terms,
     block: int,
     threads: int | None,
 ) -> npt.NDArray[np.float64]:
-    """Rotate both sides, in place, so that the blocks on the diagonal of the Gramian are diagonal; returns it.
+    """Rotate both sides, in place, so that the diagonal blocks of the Gramian are diagonal; return the Gramian.
 
-    In float64 where a block needs it, as `basis.diagonalise` does.
+    It is computed in float64 if a block needs it, like in `eigenbasis.diagonalise`.
     """
     blocks = [slice(first, first + block) for first in range(0, other.shape[1], block)]
     G = gramian(other, terms.omega, threads)
@@ -111,16 +120,16 @@ def _diagonalise_blocks(
         bases = [eigenbasis(G[B, B]) for B in blocks]
         longest = float(column_lengths(other).max(initial=0.0))
     for B, (values, Q) in zip(blocks, bases):
-        turn = Q.astype(np.float32) if clear else Q
-        rotate(other[:, B], turn, threads)
-        rotate(own[:, B], turn, threads)
-        with single_threaded_blas():  # which rounds in the same way however many threads there are
+        rotation = Q.astype(np.float32) if clear else Q
+        rotate(other[:, B], rotation, threads)
+        rotate(embeddings[:, B], rotation, threads)
+        with single_threaded_blas():  # the rounding must not depend on the number of threads
             G[B] = Q.T @ G[B]
             G[:, B] = G[:, B] @ Q
         if not clear:
-            drop_noise(values, other[:, B], own[:, B], longest)
-            gone = np.flatnonzero(~other[:, B].any(axis=0)) + B.start
-            G[gone] = G[:, gone] = 0
+            drop_noise(values, other[:, B], embeddings[:, B], longest)
+            dropped = np.flatnonzero(~other[:, B].any(axis=0)) + B.start
+            G[dropped] = G[:, dropped] = 0
         G[B, B] = np.diag(values)
     return G
 
@@ -135,7 +144,7 @@ def _sweep_rows(
     dense: Array,
     other: Array,
     G: Array,
-    own: Array,
+    embeddings: Array,
     block: int,
     start: int,
     stop: int,
@@ -143,10 +152,10 @@ def _sweep_rows(
     vectors: Array,
     scores: Array,
 ) -> list[int]:
-    """Sweep over rows one by one; returns those, left as they were, with a block that float32 cannot solve.
+    """Sweep over rows one by one; return the rows, unchanged, with a block that float32 cannot solve.
 
-    The multiply-adds of ΨᵀDΨ, n·|B|²/2 for each block, run at the speed of the processor; at |B| = 64 they are less
-    than half of the time of long rows, and most of the rest is the gathering of embeddings.
+    The multiply-adds of ΨᵀDΨ, n·|B|²/2 for each block, run at the speed of the processor. At |B| = 64 they take less
+    than half of the time of long rows; largest of the rest is gathering embeddings.
     """
     d = other.shape[1]
     M, x, move = vectors[0], vectors[1], vectors[5]
@@ -155,16 +164,16 @@ def _sweep_rows(
     for r in range(start, stop):
         begin, end = indptr[r], indptr[r + 1]
         if begin == end:
-            own[r, :] = 0
+            embeddings[r, :] = 0
             continue
         for f in range(d):
-            w[f] = own[r, f]
+            w[f] = embeddings[r, f]
         a0 = dense[r] if len(dense) > 1 else dense[0]
         penalty = ridge[r] if len(ridge) > 1 else ridge[0]
-        least = most = excess[begin] if len(excess) > 1 else excess[0]
+        smallest = largest = excess[begin] if len(excess) > 1 else excess[0]
         if len(excess) > 1:
             for e in range(begin, end):
-                least, most = min(least, excess[e]), max(most, excess[e])
+                smallest, largest = min(smallest, excess[e]), max(largest, excess[e])
         good = True
         for first in range(0, d, block):
             count = min(block, d - first)
@@ -173,14 +182,14 @@ def _sweep_rows(
                 M[f] = a0 * G[first + f, first + f] + penalty
                 lowest, highest = min(lowest, M[f]), max(highest, M[f])
                 x[f] = -(a0 * _dot(G[first + f], w) + penalty * w[first + f])
-            small = end - begin < count and least > SPAN * most and lowest > SPAN * highest
+            small = end - begin < count and smallest > SPAN * largest and lowest > SPAN * highest
             if small:
                 solved = _solve_small(
                     indices, excess, target, other, begin, end, first, block, w, scores, matrices, vectors
                 )
             else:
                 solved = _solve_whole(
-                    indices, excess, target, other, begin, end, first, block, w, scores, matrices, vectors, least < 0
+                    indices, excess, target, other, begin, end, first, block, w, scores, matrices, vectors, smallest < 0
                 )
             good = good and solved
             for f in range(count):
@@ -188,7 +197,7 @@ def _sweep_rows(
         for f in range(d):
             good = good and np.isfinite(w[f])
         if good:
-            own[r] = w
+            embeddings[r] = w
         else:
             failed.append(r)
     return failed
@@ -198,9 +207,9 @@ def _sweep_rows(
 def _rescore(
     indices: Array, other: Array, begin: int, n: int, first: int, block: int, w: Array, move: Array, scores: Array
 ) -> None:
-    """The scores of n pairs: from all coordinates at the first block, then by the move of the block before.
+    """Compute the scores of n pairs: from all coordinates at the first block, then from the previous block's move.
 
-    Embeddings further on are sent for: both what this reads of them and what is gathered next.
+    Embeddings of later pairs are prefetched, both the part that is read here and the part that is gathered next.
     """
     low, high = (first - block, min(first + block, len(w))) if first > 0 else (0, len(w))
     last = len(indices) - 1
@@ -231,7 +240,7 @@ def _solve_whole(
     vectors: Array,
     signs: bool,
 ) -> bool:
-    """The move (M + ΨᵀDΨ)⁻¹ (b − Aw)_B: n·|B|² operations for the product and |B|³/3 for the factor."""
+    """Compute the move (M + ΨᵀDΨ)⁻¹ (b − Aw)_B: n·|B|² operations for the product and |B|³/3 for the factor."""
     P, Q, U = matrices[0], matrices[1], matrices[2]
     M, x, move = vectors[0], vectors[1], vectors[5]
     count = min(block, len(w) - first)
@@ -279,13 +288,13 @@ def _solve_small(
     matrices: Array,
     vectors: Array,
 ) -> bool:
-    """The same move for n < |B|: n²·|B| operations for the product and n³/3 for the factor.
+    """Compute the same move for n < |B|: n²·|B| operations for the product and n³/3 for the factor.
 
-    With (b − Aw)_B = Ψᵀq + h, q of the pairs and h of the dense part, Ũ = D^½ΨM^-½ and s = M^-½h, it is
+    With (b − Aw)_B = Ψᵀq + h, q from the pairs and h from the dense part, Ũ = D^½ΨM^-½ and s = M^-½h, the move is
 
         M^-½(s + Ũᵀ(I + ŨŨᵀ)⁻¹(D^-½q − Ũs))
 
-    where nothing of the size of M⁻¹Ψᵀq is added and taken away again.
+    This form never adds and subtracts terms as large as M⁻¹Ψᵀq.
     """
     P, Q, U = matrices[0], matrices[1], matrices[2]
     scale, x, s, move = vectors[0], vectors[1], vectors[2], vectors[5]
@@ -324,7 +333,7 @@ def _solve_small(
     return good
 
 
-# Small loops over whole arrays: written out among the pairs, with offsets, they made a sweep take 1.7 times as long.
+# Small loops over whole arrays. Inlined in the loop over pairs, with offsets, they made a sweep take 1.7 times as long.
 
 
 @fast_kernel

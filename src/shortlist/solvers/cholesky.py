@@ -1,4 +1,4 @@
-"""Systems of one row by Cholesky on register tiles: what the solvers that form matrices share."""
+"""Cholesky solution of a row's system on register tiles, shared by the `exact` and `block` solvers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from shortlist._numba import fast_kernel
 from shortlist.solvers.tiles import WIDTH, eliminate, factor, substitute, substitute_back
 
 Array: TypeAlias = npt.NDArray[Any]
-GATHERED = 1 << 15  # floats gathered at once: with the matrix they are added to, they stay in the second cache
-AHEAD = 8  # pairs ahead whose embeddings are sent for while one is gathered
-LINE = 16  # floats in a line of cache; the widest tile
-# Woodbury's identity is used while the diagonal M, and the weights in a row, span no more than this. Its solution is
-# nearer to float64's until M spans 1e-6, but its scores lose digits earlier where embeddings do not shrink with M.
+GATHERED = 1 << 15  # floats gathered at once: they stay in the second-level cache, with the matrix they are added to
+AHEAD = 8  # embeddings are prefetched this many pairs ahead
+LINE = 16  # floats in a cache line; the widest tile
+# Woodbury's identity is used if min/max of the diagonal M, and of the weights in a row, is above SPAN. Its solution is
+# the more accurate one down to 1e-6, but its scores lose digits earlier if embeddings do not shrink with M.
 SPAN = np.float32(1e-5)
-_PIVOT = np.float32(1e-6)  # what must be left of a diagonal entry for float32 to tell it from nothing
+_PIVOT = np.float32(1e-6)  # a pivot below this fraction of its diagonal entry is rounding error
 
 
-def room(d: int, n_vectors: int) -> tuple[Array, Array]:
-    """Three matrices and some vectors to work in, of whole tiles, each row at the start of a line of cache."""
+def workspace(d: int, n_vectors: int) -> tuple[Array, Array]:
+    """Allocate three matrices and some vectors of whole tiles; every row starts at a cache line."""
     lines = -(-d // LINE)
-    stride = LINE * (lines | 1)  # an odd number of lines, so that columns spread over all of a cache
+    stride = LINE * (lines | 1)  # an odd number of lines, so that columns spread over all cache sets
     height = max(lines * LINE, GATHERED // stride + 1)
     cut, size = 3 * height * stride, (3 * height + n_vectors) * stride
     memory = np.zeros(size + LINE, np.float32)
@@ -34,7 +34,7 @@ def room(d: int, n_vectors: int) -> tuple[Array, Array]:
 
 @fast_kernel
 def solve_tiles(U: Array, size: int, x: Array, diagonal: Array, inverse: Array) -> bool:
-    """Set x to U⁻¹x, by Cholesky, for a symmetric U given by its upper tiles; False if it is not positive definite."""
+    """Set x to U⁻¹x by Cholesky for a symmetric U, given by its upper tiles; return False if not positive definite."""
     for f in range(size):
         diagonal[f] = U[f, f]
     for i in range(0, size, WIDTH):

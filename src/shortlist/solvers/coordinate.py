@@ -1,4 +1,7 @@
-"""Half-steps by coordinate descent: iCD (Bayer, He, Kanagal and Rendle 2017)."""
+"""Half steps of alternating least squares by coordinate descent.
+
+This is iCD (Bayer, He, Kanagal and Rendle 2017).
+"""
 
 from __future__ import annotations
 
@@ -18,48 +21,48 @@ from shortlist.solvers.eigenbasis import drop_noise
 from shortlist.solvers.normal_equations import row_system
 
 Array: TypeAlias = npt.NDArray[Any]
-_TILE = 8  # pairs, and coordinates, that are transposed at once
-_AHEAD = 8  # pairs ahead whose embeddings are sent for
-_LINE = 16  # floats in a line of cache
-_PANEL = 2**17  # numbers of a row's pairs that are held at once: half of a second-level cache
+_TILE = 8  # pairs and coordinates that are transposed at once
+_AHEAD = 8  # embeddings are prefetched this many pairs ahead
+_LINE = 16  # floats in a cache line
+_PANEL = 2**17  # floats of a row's pairs that are kept at once: half of a second-level cache
 
 
 def half_step(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
 ) -> None:
-    """One sweep over the coordinates of every row of `own`: each in turn becomes its best value given the others.
+    """Sweep once over the coordinates of every row of `embeddings`, minimising over one coordinate at a time.
 
-    With the residuals q = excess·ŷ − target at the row's observed pairs and G the Gramian of all of `other`,
+    With the residuals q = excess·ŷ − target of the row's observed pairs and G the Gramian of all of `other`,
 
         w_f ← w_f − (Σ q·ψ_f + dense·(Gw)_f + ridge·w_f) / (Σ excess·ψ_f² + dense·G_ff + ridge)
 
-    and the residuals follow. O(n·d + d²) for a row of n pairs. Rows without pairs become zero, which is their minimum.
-    A coordinate that the loss does not depend on stays as it is. Each row is computed by itself, so the result does not
-    depend on the number of threads.
+    and the residuals are updated. This takes O(n·d + d²) for a row of n pairs. Rows without pairs become zero, which is
+    their minimum. A coordinate does not change if the loss does not depend on it. A row's result depends on no other
+    row, so the result does not depend on the number of threads.
     """
     d = other.shape[1]
-    if not terms.ridge.any() and not terms.dense.any():  # nothing holds a coordinate but the observed pairs
-        drop_noise(np.ones(d), other, own)
+    if not terms.ridge.any() and not terms.dense.any():  # only the observed pairs determine a coordinate
+        drop_noise(np.ones(d), other, embeddings)
     G = gramian(other, terms.omega, threads).astype(np.float32)
 
     def sweep(start: int, stop: int) -> None:
         _sweep_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            other, G, own, _PANEL, start, stop,
+            other, G, embeddings, _PANEL, start, stop,
         )  # fmt: skip
 
     run_chunks(sweep, balanced_chunks(rows.lengths + d / 8 + 1.0, 16 * thread_count(threads)), threads)
 
 
 def half_step_reference(
-    rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], own: npt.NDArray[np.float32]
+    rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """What `half_step` sets `own` to, in a few lines of NumPy: a Gauss-Seidel sweep of each row's system."""
-    exact, out = other.astype(np.float64), own.astype(np.float64)
+    """Return the result of `half_step`, a Gauss–Seidel sweep of each row's system; the NumPy twin of the kernel."""
+    exact, out = other.astype(np.float64), embeddings.astype(np.float64)
     G = (exact.T * terms.omega) @ exact
     out[rows.lengths == 0] = 0
     for r in np.flatnonzero(rows.lengths):
@@ -71,9 +74,9 @@ def half_step_reference(
 
 @intrinsic
 def _transpose_tile(_: Any, source: Any, lines: Any, column: Any, out: Any, row: Any, at: Any) -> Any:
-    """out[row : row + 8, at : at + 8] = source[lines, column : column + 8].T, of 8 lines; all float32 and contiguous.
+    """out[row : row + 8, at : at + 8] = source[lines, column : column + 8].T for 8 lines; contiguous float32 arrays.
 
-    Eight loads, three rounds of eight shuffles and eight stores; two plain loops take about twice as long.
+    8 loads, 3 rounds of 8 shuffles and 8 stores; two plain loops take about twice as long.
     """
     vector, lane, whole = ir.VectorType(ir.FloatType(), _TILE), ir.IntType(32), ir.IntType(64)
 
@@ -110,16 +113,16 @@ def _sweep_rows(
     dense: Array,
     other: Array,
     G: Array,
-    own: Array,
+    embeddings: Array,
     panel: int,
     start: int,
     stop: int,
 ) -> None:
-    """Gather a row's pairs coordinate by coordinate, so that each pass over the pairs of one is contiguous, and sweep.
+    """Gather the embeddings of a row's pairs coordinate by coordinate, then sweep, so that every pass is contiguous.
 
-    As many coordinates are gathered at once as fit into `panel` numbers, and 8 of a row that is too long for that:
-    memory grows by 40 bytes a pair of the longest row. Bound by the bytes of the gathered rows where rows are long, and
-    where they are short by the wait for one coordinate's sums before the next one's can begin, some 30 ns each.
+    `panel` limits the floats gathered at once, but at least 8 coordinates are: memory grows by 40 bytes for each pair
+    of the longest row. Long rows are bound by the bytes of the gathered embeddings. Short rows are bound by latency: a
+    coordinate waits about 30 ns for the sums of the coordinate before.
     """
     d = other.shape[1]
     longest = 0
@@ -134,7 +137,7 @@ def _sweep_rows(
     last = len(indices) - 1
     for r in range(start, stop):
         begin, end = indptr[r], indptr[r + 1]
-        w = own[r]
+        w = embeddings[r]
         if begin == end:
             w[:] = 0
             continue
@@ -142,7 +145,7 @@ def _sweep_rows(
         curve[:] = 0
         for k in range(m):
             e = begin + k
-            if e >= end:  # in place of a pair that is not there: one that counts nothing
+            if e >= end:  # padding, with weight 0
                 q[k] = 0
                 D[k] = 0
                 continue
@@ -182,7 +185,7 @@ def _sweep_rows(
                 wide_slope = np.float32(0)
                 for g in range(d):
                     wide_slope += G[f, g] * w[g]
-                # In float64, where no setting overflows. With excess < 0 the sum may be rounding and nothing else.
+                # In float64, so that no setting overflows. With excess < 0 the sum may be nothing but rounding error.
                 fixed = a0 * G[f, f] + penalty
                 total = fixed + curve[f]
                 move = np.float32(-(slope + a0 * wide_slope + penalty * w[f]) / total)

@@ -1,11 +1,12 @@
-"""Half-steps of alternating least squares by preconditioned conjugate gradients in the eigenbasis of the Gramian.
+"""Half steps of alternating least squares by preconditioned conjugate gradients in the eigenbasis of the Gramian.
 
-In the basis where the other side's Gramian is a diagonal Λ, the system of a row is
+They solve the row systems of Algorithm 4 of the article approximately. In the basis where the other side's Gramian is
+a diagonal Λ, the system of a row is
 
-    (M + Σ excess·ψψᵀ) w = Σ target·ψ,   M = dense·Λ + ridge,
+    (M + Σ excess·ψψᵀ) w = Σ target·ψ,   M = dense·Λ + ridge.
 
-and nothing of it is a d × d matrix: a step of conjugate gradients costs two passes of n multiply-adds over d. The
-diagonal of the whole system is the preconditioner, the row's last embedding the start.
+No d × d matrix is formed. For a row of n pairs, a step of conjugate gradients costs two passes of n·d multiply-adds.
+The preconditioner is the diagonal of the whole system; the start is the row's last embedding.
 """
 
 from __future__ import annotations
@@ -26,51 +27,52 @@ from shortlist.solvers.normal_equations import part
 
 Array: TypeAlias = npt.NDArray[Any]
 _LARGEST = np.finfo(np.float32).max
-_DIGITS = np.float32(1e4)  # a start whose square is so many times the end's leaves no digits of it
+_DIGITS = np.float32(1e4)  # if the squared change is larger than this times the squared solution, digits were lost
 
-_IN_CACHE = 2**24  # bytes of the other side that stay in the last-level cache
-_TILE = 2**23  # bytes of it that are gathered from at a time where it does not
-_SEGMENT = 24  # pairs that a row needs in a tile, on average, for tiles to pay
-_STIFF = np.float32(1e-2)  # of a row's diagonal: where M is below, conjugate gradients do not tell when they are there
-_STATE = 2**25  # bytes of vectors that a thread keeps of the rows it solves at once
+_IN_CACHE = 2**24  # largest other side, in bytes, that stays in the last-level cache
+_TILE = 2**23  # bytes of a tile of a larger other side
+_SEGMENT = 24  # average number of a row's pairs in a tile from which tiles are faster
+_STIFF = np.float32(1e-2)  # if M is below this fraction of a row's diagonal, the residual does not show convergence
+_STATE = 2**25  # bytes of vectors of the rows that a thread solves at once
 
 
 def half_step(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
     *,
     limits: CGLimits = ON_THE_WAY,
 ) -> None:
-    """Rotate both sides into the eigenbasis of the other's Gramian and move every row of `own` towards its minimiser.
+    """Rotate both sides into the eigenbasis of the other's Gramian and move every row towards its minimiser, in place.
 
-    A row takes steps of conjugate gradients until its residual (in the preconditioner's norm) is `tolerance` times what
-    it was, `max_steps` at most. Then it goes `relaxation` times as far, if it is near enough to its goal. The minimum
-    along that line is at 1, so anything below 2 lowers the loss; what is lost in this half-step the next ones gain many
-    times over, as in successive over-relaxation: alternating is a Gauss–Seidel iteration on two blocks.
+    A row takes steps of conjugate gradients until its residual (in the preconditioner's norm) is at most `tolerance`
+    times its first residual, but no more than `max_steps`. If the total move is short enough, it is multiplied by
+    `relaxation`. The minimum along that line is at 1, so any factor below 2 lowers the loss. A factor above 1 gains
+    less in this half step but more in the next ones. This is successive over-relaxation: alternating least squares is
+    a Gauss–Seidel iteration on two blocks.
     """
-    solve_eigen(rows, terms, other, diagonalise(other, own, terms, threads), own, threads, limits)
+    solve_eigen(rows, terms, other, diagonalise(other, embeddings, terms, threads), embeddings, threads, limits)
 
 
 def last_half_step(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
 ) -> None:
-    """`half_step` to the end: what `exact.half_step` gives, with some more error than float32 needs.
+    """Run `half_step` to convergence: the result of `exact.half_step`, with a slightly larger rounding error.
 
-    Rows where conjugate gradients cannot tell that they are at the end are solved exactly.
+    Rows for which conjugate gradients cannot verify convergence are solved exactly.
     """
-    spectrum = diagonalise(other, own, terms, threads)
-    far = solve_eigen(rows, terms, other, spectrum, own, threads, TO_THE_END)
-    if len(far):
-        solved = np.zeros((len(far), own.shape[1]), np.float32)
-        solve_exact(*part(rows, terms, far), other, spectrum, solved, threads)
-        own[far] = solved
+    spectrum = diagonalise(other, embeddings, terms, threads)
+    unconverged = solve_eigen(rows, terms, other, spectrum, embeddings, threads, TO_THE_END)
+    if len(unconverged):
+        solved = np.zeros((len(unconverged), embeddings.shape[1]), np.float32)
+        solve_exact(*part(rows, terms, unconverged), other, spectrum, solved, threads)
+        embeddings[unconverged] = solved
 
 
 def solve_eigen(
@@ -78,20 +80,20 @@ def solve_eigen(
     terms: Terms,
     other: npt.NDArray[np.float32],
     spectrum: npt.NDArray[np.float64],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
     limits: CGLimits = TO_THE_END,
 ) -> npt.NDArray[np.int64]:
-    """Improve every row of `own` and return the rows that may not be at their end.
+    """Improve every row of `embeddings` and return the rows that may not have converged.
 
-    `other` is in the eigenbasis of its Gramian.
+    `other` must be in the eigenbasis of its Gramian.
 
-    Where the other side fits the cache, each row is solved by itself, with its vectors in the first-level cache. Where
-    it does not, gathering from all of it would fetch every vector from memory in every pass: then a thread solves many
-    rows at once, and each pass goes through the other side tile by tile. A row is computed by itself in any case, so
-    the result does not depend on the number of threads.
+    If the other side fits in the cache, rows are solved one after the other, with their vectors in the first-level
+    cache. Otherwise every pass over a row would fetch each of its vectors from memory; a thread then solves many rows
+    at once, and each pass goes through the other side tile by tile. In both cases a row's result depends on no other
+    row, so the result does not depend on the number of threads.
     """
-    n, d = own.shape
+    n, d = embeddings.shape
     bounds = np.array([0, rows.n_columns], np.int64)
     tile = max(1, _TILE // (4 * d))
     n_chunks = 32 * thread_count(threads)
@@ -105,7 +107,7 @@ def solve_eigen(
     def solve(start: int, stop: int) -> None:
         _solve(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            Lambda, other, own, bounds, numbers, limits.max_steps, state, start, stop,
+            Lambda, other, embeddings, bounds, numbers, limits.max_steps, state, start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(rows.lengths + 8.0, n_chunks), threads)
@@ -115,7 +117,7 @@ def solve_eigen(
 def pcg_reference(
     A: npt.NDArray[np.float64], b: npt.NDArray[np.float64], x: npt.NDArray[np.float64], limits: CGLimits
 ) -> npt.NDArray[np.float64]:
-    """Preconditioned conjugate gradients for one row's system: the plain form of what the kernel does."""
+    """Solve one row's system by preconditioned conjugate gradients; the NumPy twin of the kernel."""
     inverse = 1 / np.diagonal(A)
     r = b - A @ x
     p = inverse * r
@@ -133,13 +135,13 @@ def pcg_reference(
 @fast_kernel
 def _solve(
     indptr: Array, indices: Array, excess: Array, target: Array, ridge: Array, dense: Array,
-    Lambda: Array, other: Array, own: Array, bounds: Array, limits: Array, max_steps: int,
+    Lambda: Array, other: Array, embeddings: Array, bounds: Array, limits: Array, max_steps: int,
     state: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Rows start…stop, one at a time if there is one tile, else many at once.
+    """Solve the rows start…stop: one at a time if there is one tile, otherwise many at once.
 
-    Bound by the bytes of the gathered vectors, 4·n·d a pass: from the second-level cache where a row's vectors fit it,
-    else from the last level. A pass does 4·n·d flops on them, few enough to be hidden.
+    Bound by the bytes of the gathered vectors, 4·n·d a pass. They come from the second-level cache if a row's vectors
+    fit in it, otherwise from the last-level cache. The 4·n·d flops of a pass are hidden behind these loads.
     """
     d = other.shape[1]
     relaxation, tolerance, near, at_end = limits[0], limits[1], limits[2], limits[3]
@@ -147,11 +149,11 @@ def _solve(
     group = 1 if n_tiles == 1 else max(1, min(stop - start, _STATE // (24 * d)))
     M, DG, R = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
     P, AP, X = np.empty((group, d), np.float32), np.empty((group, d), np.float32), np.empty((group, d), np.float32)
-    rz, rz0, bend = np.zeros(group, np.float32), np.zeros(group, np.float32), np.zeros(group, np.float32)
+    rz, rz0, curvature = np.zeros(group, np.float32), np.zeros(group, np.float32), np.zeros(group, np.float32)
     cuts = np.empty((n_tiles + 1, group), np.int64)
     for first in range(start, stop, group):
         size = min(group, stop - first)
-        # --- the residual at the start, and the diagonal
+        # --- first residual and diagonal
         for g in range(size):
             r = first + g
             _cut(indices, indptr[r], indptr[r + 1], bounds, cuts[:, g])
@@ -159,7 +161,7 @@ def _solve(
             b = ridge[r] if len(ridge) > 1 else ridge[0]
             for f in range(d):
                 M[g, f] = a * Lambda[f] + b
-                X[g, f] = own[r, f]
+                X[g, f] = embeddings[r, f]
                 DG[g, f] = M[g, f]
                 R[g, f] = -M[g, f] * X[g, f]
         for t in range(n_tiles):
@@ -167,7 +169,7 @@ def _solve(
                 _residual(indices, excess, target, cuts[t, g], cuts[t + 1, g], other, X[g], R[g], DG[g])
         for g in range(size):
             rz[g] = rz0[g] = _precondition(limits[4], DG[g], R[g], P[g])
-        # --- steps; the last one needs no more than its length
+        # --- steps; the last one only needs its length
         for step in range(max_steps):
             busy = 0
             for g in range(size):
@@ -175,7 +177,7 @@ def _solve(
                     rz[g] = 0  # done
                 if rz[g] > 0:
                     busy += 1
-                    bend[g] = _length(M[g], P[g])
+                    curvature[g] = _length(M[g], P[g])
                     for f in range(d):
                         AP[g, f] = M[g, f] * P[g, f]
             if busy == 0:
@@ -185,26 +187,26 @@ def _solve(
                     if rz[g] > 0 and step + 1 < max_steps:
                         _product(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g], AP[g])
                     elif rz[g] > 0:
-                        bend[g] += _bend(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g])
+                        curvature[g] += _curvature(indices, excess, cuts[t, g], cuts[t + 1, g], other, P[g])
             for g in range(size):
                 if rz[g] > 0 and step + 1 < max_steps:
                     rz[g] = _step(DG[g], rz[g], X[g], R[g], P[g], AP[g])
-                elif rz[g] > 0 and bend[g] > 0 and bend[g] <= _LARGEST:
+                elif rz[g] > 0 and curvature[g] > 0 and curvature[g] <= _LARGEST:
                     for f in range(d):
-                        X[g, f] += rz[g] / bend[g] * P[g, f]
-        # --- out
+                        X[g, f] += rz[g] / curvature[g] * P[g, f]
+        # --- results
         for g in range(size):
             r = first + g
             if indptr[r] == indptr[r + 1]:
-                own[r, :] = 0
+                embeddings[r, :] = 0
             else:
-                safe = _relax(relaxation, near, X[g], own[r])
+                safe = _relax(relaxation, near, X[g], embeddings[r])
                 state[r] = rz[g] != 0 or not safe or _is_stiff(M[g], DG[g])
 
 
 @fast_kernel
 def _cut(indices: Array, begin: int, end: int, bounds: Array, cuts: Array) -> None:
-    """Where a row's pairs go over from one tile to the next."""
+    """Set `cuts` to the positions where a row's pairs pass from one tile to the next."""
     e = begin
     cuts[0] = begin
     for t in range(1, len(bounds) - 1):
@@ -216,7 +218,7 @@ def _cut(indices: Array, begin: int, end: int, bounds: Array, cuts: Array) -> No
 
 @fast_kernel
 def _dots(other: Array, i0: Any, i1: Any, i2: Any, i3: Any, v: Array) -> Any:
-    """⟨ψ, v⟩ for four ψ at a time, so that v is read once for all of them."""
+    """Return ⟨ψ, v⟩ for four ψ, so that v is read once for all of them."""
     s0 = s1 = s2 = s3 = np.float32(0)
     for f in range(len(v)):
         a = v[f]
@@ -231,13 +233,13 @@ def _dots(other: Array, i0: Any, i1: Any, i2: Any, i3: Any, v: Array) -> Any:
 def _residual(
     indices: Array, excess: Array, target: Array, begin: int, end: int, other: Array, x: Array, r: Array, squares: Array
 ) -> None:
-    """Add Σ (target − excess·⟨ψ, x⟩)·ψ to r and Σ excess·ψ² to the squares: four pairs at a time, none twice."""
-    one, zero = np.float32(1), np.float32(0)
+    """Add Σ (target − excess·⟨ψ, x⟩)·ψ to r and Σ excess·ψ² to `squares`, four pairs at a time."""
+    unit, zero = np.float32(1), np.float32(0)
     for e in range(begin, end, 4):
         e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
         i0, i1, i2, i3 = np.uint64(indices[e]), np.uint64(indices[e1]), np.uint64(indices[e2]), np.uint64(indices[e3])
         s0, s1, s2, s3 = _dots(other, i0, i1, i2, i3, x)
-        m1, m2, m3 = one if e + 1 < end else zero, one if e + 2 < end else zero, one if e + 3 < end else zero
+        m1, m2, m3 = unit if e + 1 < end else zero, unit if e + 2 < end else zero, unit if e + 3 < end else zero
         if len(excess) > 1:
             a0, a1, a2, a3 = excess[e], excess[e1] * m1, excess[e2] * m2, excess[e3] * m3
         else:
@@ -258,7 +260,7 @@ def _residual(
 
 @fast_kernel
 def _product(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array, out: Array) -> None:
-    """Add Σ excess·⟨ψ, p⟩·ψ, likewise."""
+    """Add Σ excess·⟨ψ, p⟩·ψ to `out`, four pairs at a time."""
     zero = np.float32(0)
     for e in range(begin, end, 4):
         e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
@@ -276,8 +278,8 @@ def _product(indices: Array, excess: Array, begin: int, end: int, other: Array, 
 
 
 @fast_kernel
-def _bend(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array) -> Any:
-    """Σ excess·⟨ψ, p⟩², likewise."""
+def _curvature(indices: Array, excess: Array, begin: int, end: int, other: Array, p: Array) -> Any:
+    """Return Σ excess·⟨ψ, p⟩², four pairs at a time."""
     total = zero = np.float32(0)
     for e in range(begin, end, 4):
         e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
@@ -295,7 +297,7 @@ def _bend(indices: Array, excess: Array, begin: int, end: int, other: Array, p: 
 
 @fast_kernel
 def _precondition(frozen: Any, diagonal: Array, r: Array, p: Array) -> Any:
-    """Set p = r / diagonal and return ⟨r, p⟩, or −1 if that is no number; leave out what hardly matters."""
+    """Set p = r / diagonal and return ⟨r, p⟩, or −1 if not finite; coordinates with a tiny diagonal are frozen."""
     largest, rz = np.float32(0), np.float32(0)
     for f in range(len(r)):
         largest = max(largest, diagonal[f])
@@ -309,7 +311,7 @@ def _precondition(frozen: Any, diagonal: Array, r: Array, p: Array) -> Any:
 
 @fast_kernel
 def _length(diagonal: Array, x: Array) -> Any:
-    """Σ diagonal·x²."""
+    """Return Σ diagonal·x²."""
     total = np.float32(0)
     for f in range(len(x)):
         total += diagonal[f] * x[f] * x[f]
@@ -318,7 +320,7 @@ def _length(diagonal: Array, x: Array) -> Any:
 
 @fast_kernel
 def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Array) -> Any:
-    """One step of conjugate gradients along p; returns the new ⟨r, r/diagonal⟩, or −1 where there is nowhere to go."""
+    """Take a step of conjugate gradients along p; return the new ⟨r, r/diagonal⟩, or −1 if no step is possible."""
     curvature = np.float32(0)
     for f in range(len(x)):
         curvature += p[f] * product[f]
@@ -333,15 +335,15 @@ def _step(diagonal: Array, rz: float, x: Array, r: Array, p: Array, product: Arr
         after += r[f] * product[f]
     if not (after > 0 and after <= _LARGEST):
         return np.float32(0) if after == 0 else np.float32(-1)
-    again = np.float32(after / rz)
+    beta = np.float32(after / rz)
     for f in range(len(x)):
-        p[f] = product[f] + again * p[f]
+        p[f] = product[f] + beta * p[f]
     return after
 
 
 @fast_kernel
 def _is_stiff(M: Array, diagonal: Array) -> bool:
-    """Whether some direction is held by next to nothing, compared with others."""
+    """Return whether M is tiny in some direction, compared with the largest diagonal entry."""
     least, largest = M[0], diagonal[0]
     for f in range(len(M)):
         least, largest = min(least, M[f]), max(largest, diagonal[f])
@@ -349,15 +351,15 @@ def _is_stiff(M: Array, diagonal: Array) -> bool:
 
 
 @fast_kernel
-def _relax(relaxation: Any, near: Any, x: Array, own: Array) -> bool:
-    """Go from `own` to x and beyond, if the way is short; stay where x is not finite. False if digits were lost."""
+def _relax(relaxation: Any, near: Any, x: Array, embeddings: Array) -> bool:
+    """Move a row to x, or beyond x if x is close; do not move if x is not finite. Return False if digits were lost."""
     change, length = np.float32(0), np.float32(0)
     for f in range(len(x)):
-        change += (x[f] - own[f]) * (x[f] - own[f])
+        change += (x[f] - embeddings[f]) * (x[f] - embeddings[f])
         length += x[f] * x[f]
     if not (length <= _LARGEST and change <= _LARGEST):
         return False
-    beyond = relaxation if change <= near * length else np.float32(1)
+    factor = relaxation if change <= near * length else np.float32(1)
     for f in range(len(x)):
-        own[f] += beyond * (x[f] - own[f])
+        embeddings[f] += factor * (x[f] - embeddings[f])
     return bool(change <= _DIGITS * length)

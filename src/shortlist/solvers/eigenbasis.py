@@ -1,9 +1,9 @@
-"""The eigenbasis of a Gramian: where the dense part of every row's system is a diagonal.
+"""The eigenbasis of a Gramian, in which the dense part of every row's system is diagonal.
 
 Gramians are summed in float32, which resolves eigenvalues down to about 1e-7 of the largest. A row's system adds its
-ridge to them. Where neither the eigenvalues nor the ridge stand clear of that noise (more dimensions than the rank, and
-a tiny λ), the basis is made in float64, and directions in which the embeddings hold nothing but rounding errors are set
-to zero on both sides. Solutions along them would be noise divided by next to nothing.
+ridge to them. If both the eigenvalues and the ridge are below that noise (more dimensions than the rank, and a tiny λ),
+the basis is computed in float64. Directions in which the embeddings are only rounding errors are then set to zero on
+both sides: a solution along them would be noise divided by a tiny number.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from shortlist.objectives.pointwise_square import Terms, gramian
 from shortlist.solvers.cg_limits import CLEAR, NOISE, least_ridge
 
 Array: TypeAlias = npt.NDArray[Any]
-_BLOCK = 2048  # rows rotated at once
+_BLOCK = 2048  # rows that are rotated at once
 
 
 def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Eigenvalues, largest first and none below zero, and the matrix Q of eigenvectors: G = QΛQᵀ.
+    """Return the eigenvalues, largest first and none below zero, and the matrix Q of eigenvectors: G = QΛQᵀ.
 
-    An eigenvector's sign is free; here its largest entry is positive. One thread of BLAS: more gain little, lose much
-    where the machine is busy, and round in another way.
+    The sign of an eigenvector is chosen so that its largest entry is positive. BLAS runs on one thread: more threads
+    gain little, lose a lot on a busy machine, and round differently.
     """
     refuse_large(G)
     with single_threaded_blas():
@@ -37,28 +37,28 @@ def eigenbasis(G: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
 
 
 def refuse_large(G: npt.NDArray[np.float64]) -> None:
-    """Refuse a Gramian that float32 cannot hold."""
+    """Raise if a Gramian overflows float32."""
     if not np.isfinite(G).all():
         raise SettingError(
-            "the embeddings are too large: their inner products do not fit float32; lower init_scale, or raise "
-            "regularization; where the fit has a start, its embeddings count too"
+            "the embeddings are too large: their inner products overflow float32; lower init_scale, or raise "
+            "regularization; with start=, scale down its embeddings"
         )
 
 
 def rotate(embeddings: npt.NDArray[np.float32], Q: Array, threads: int | None = None) -> None:
-    """Multiply every row by Q, in place and in Q's precision, a block at a time, each by one thread."""
+    """Multiply every row by Q, in place and in Q's precision; blocks of rows run in parallel."""
 
-    def turn(start: int, stop: int) -> None:
+    def rotate_blocks(start: int, stop: int) -> None:
         for k in range(start, stop):
             block = embeddings[k * _BLOCK : (k + 1) * _BLOCK]
             block[:] = block @ Q
 
     with single_threaded_blas():
-        run_chunks(turn, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
+        run_chunks(rotate_blocks, [(k, k + 1) for k in range(-(-len(embeddings) // _BLOCK))], threads)
 
 
 def is_clear(values: Array, terms: Terms) -> bool:
-    """Whether eigenvalues of a Gramian summed in float32, largest first, are precise enough for these rows."""
+    """Return whether the eigenvalues of a float32 Gramian, largest first, are precise enough for these rows."""
     if values[-1] > CLEAR * values[0]:
         return True
     return least_ridge(terms.ridge) > CLEAR * float(values[0]) * float(terms.dense.max(initial=0.0))
@@ -66,50 +66,50 @@ def is_clear(values: Array, terms: Terms) -> bool:
 
 def diagonalise(
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     terms: Terms,
     threads: int | None = None,
 ) -> npt.NDArray[np.float64]:
     """Rotate both sides, in place, into the eigenbasis of the other side's Gramian, and return its eigenvalues.
 
-    Scores do not change under a common rotation, so nothing is ever rotated back.
+    A common rotation does not change scores, so nothing is rotated back.
     """
     values, Q = eigenbasis(gramian(other, terms.omega, threads))
     clear = is_clear(values, terms)
     if not clear:
         values, Q = eigenbasis(gramian(other, terms.omega, threads, np.float64))
-    turn = Q.astype(np.float32) if clear else Q
-    rotate(other, turn, threads)
-    rotate(own, turn, threads)
+    rotation = Q.astype(np.float32) if clear else Q
+    rotate(other, rotation, threads)
+    rotate(embeddings, rotation, threads)
     if not clear:
-        drop_noise(values, other, own)
+        drop_noise(values, other, embeddings)
     return values
 
 
-def drop_noise(values: Array, other: Array, own: Array, longest: float | None = None) -> None:
-    """Set to zero, on both sides, the coordinates in which `other` is nothing but rounding errors.
+def drop_noise(values: Array, other: Array, embeddings: Array, longest: float | None = None) -> None:
+    """Set to zero, on both sides, the coordinates in which `other` has only rounding errors.
 
-    Their eigenvalues become the largest, so that every solution stays at zero there. `longest` is the length of the
-    longest column of all, where these are a part of them.
+    Their eigenvalues become the largest, so that every solution stays at zero there. If the columns are only a part of
+    the embeddings, `longest` is the length of the longest column of all.
     """
     lengths = column_lengths(other)
     if longest is None:
         longest = lengths.max(initial=0.0)
     noise = lengths <= NOISE * np.sqrt(len(values)) * longest
     other[:, noise] = 0
-    own[:, noise] = 0
+    embeddings[:, noise] = 0
     values[noise] = values.max(initial=0.0) or 1.0
 
 
 def column_lengths(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """The Euclidean length of each column."""
+    """Return the Euclidean length of each column."""
     return np.asarray(np.sqrt(np.einsum("nd,nd->d", embeddings, embeddings, dtype=np.float64)))
 
 
 class FoldInBasis:
-    """Embeddings that stay as they are, seen in the eigenbasis of their Gramian; for folding in against them.
+    """Fixed embeddings in the eigenbasis of their Gramian, for fold-in.
 
-    What the eigen solver ends with is in that basis already, and is as a rule not copied.
+    The result of the eigen solver is already in that basis and usually not copied.
     """
 
     def __init__(self, embeddings: npt.NDArray[np.float32], omega: npt.NDArray[np.float32]) -> None:
@@ -128,7 +128,7 @@ class FoldInBasis:
             self.spectrum[self.spectrum == 0] = self.spectrum.max(initial=0.0) or 1.0
 
     def back(self, solutions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Rotate solutions, in place, from the eigenbasis to that of the embeddings as they were given."""
+        """Rotate solutions, in place, from the eigenbasis back to the basis of the given embeddings."""
         if self._Q is not None:
             rotate(solutions, self._Q.T)
         return solutions

@@ -1,4 +1,7 @@
-"""Many elastic nets at once: each column of a sparse matrix from the others, by coordinate descent."""
+"""Elastic nets by coordinate descent: regress each column of a sparse matrix on the others, as SLIM does.
+
+Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", ICDM 2011.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from shortlist.errors import ShortlistWarning
 
 Array: TypeAlias = npt.NDArray[Any]
 
-KEPT = 2**30  # bytes that the Gramian may take to be computed once for all
+KEPT = 2**30  # largest Gramian, in bytes, that is computed once and kept
 
 
 def solve_columns(
@@ -33,31 +36,32 @@ def solve_columns(
     threads: int | None = None,
     step: Step | None = None,
 ) -> SparseRows:
-    """For each column i of X: w = argmin ½‖x_i − Xw‖² + λ₁‖w‖₁ + ½λ₂‖w‖², w_i = 0 and, if `positive`, w ≥ 0.
+    """Solve w = argmin ½‖x_i − Xw‖² + λ₁‖w‖₁ + ½λ₂‖w‖² with w_i = 0 for every column i of X; w ≥ 0 if `positive`.
 
-    Row i of the answer is column i's w. Everything happens in terms of the Gramian G = XᵀX. With
-    g_j = G_ji − Σ_k G_jk·w_k, what is left of x_i as column j sees it, a coordinate's best value given the others is
+    Row i of the result is the w of column i. All computations use the Gramian G = XᵀX. With the residual correlation
+    g_j = G_ji − Σ_k G_jk·w_k, the best value of a coordinate given the others is
 
         w_j = S(g_j + G_jj·w_j, λ₁) / (G_jj + λ₂),   S(z, λ) = sign(z)·max(|z| − λ, 0), or max(z − λ, 0) if positive.
 
-    * With w ≥ 0 (and X ≥ 0), g_j never exceeds G_ji: whatever has G_ji ≤ λ₁ stays 0 and is left out at once.
-    * Descent runs on a working set. The columns that break the optimality conditions most join it, doubling it at
-      most; it is swept until it is still; then all columns are looked at again, until none breaks them.
-    * The entries of G that are not zero are computed once, if they fit into `KEPT` bytes; else column j of it is added
-      up from the rows of X that have j whenever j joins.
+    * With w ≥ 0 (and X ≥ 0), g_j never exceeds G_ji, so a column with G_ji ≤ λ₁ keeps weight 0 and is dropped at once.
+    * Coordinate descent runs on a working set. The columns that violate the optimality conditions most are added, at
+      most as many as are in the set. The set is swept until it converges. Then all columns are checked again, until
+      none violates the conditions.
+    * The non-zero entries of G are computed once if they fit into `KEPT` bytes. Otherwise column j of G is summed from
+      the rows of X with j when j is added to a working set.
 
     Args:
-        by_column: X by columns, with the strengths of its entries (a single one stands for all).
-        column_strengths: see there.
-        by_row: X by rows, likewise.
-        row_strengths: see there.
-        l1: λ₁, in the units of G: counts, where X is binary.
-        l2: λ₂, likewise.
+        by_column: X by columns.
+        column_strengths: the values of the entries of `by_column`; a single value applies to all.
+        by_row: X by rows.
+        row_strengths: the values of the entries of `by_row`; a single value applies to all.
+        l1: λ₁, in the units of G: counts, if X is binary.
+        l2: λ₂, in the units of G.
         positive: whether w ≥ 0.
-        tolerance: how far, as a share of the largest G_ji, a g_j may be from where it belongs.
-        sweeps: at most so many sweeps over a working set.
-        threads: how many to use; the result does not depend on it.
-        step: called with how many columns are done, and of how many.
+        tolerance: how much a g_j may violate its optimality condition, as a fraction of the largest G_ji.
+        sweeps: maximum number of sweeps over a working set.
+        threads: number of threads; the result does not depend on it.
+        step: called with the number of finished columns and the number of columns.
     """
     n = by_column.n_rows
     diagonal = np.zeros(n)
@@ -79,8 +83,8 @@ def solve_columns(
     ordered = [parts[start] for start in sorted(parts)]
     if n_missed := sum(part[3] for part in ordered):
         warnings.warn(
-            f"{n_missed:,} of {n:,} elastic nets were not solved to the tolerance of {tolerance:g} within {sweeps:,} "
-            "sweeps; allow more sweeps, or raise l2 or tolerance",
+            f"{n_missed:,} of {n:,} elastic nets did not converge to a tolerance of {tolerance:g} within {sweeps:,} "
+            "sweeps; raise sweeps, l2 or tolerance",
             ShortlistWarning,
             stacklevel=5,
         )
@@ -90,7 +94,7 @@ def solve_columns(
 
 
 def _gramian(by_column: SparseRows, strengths: npt.NDArray[np.float32], additions: int) -> tuple[Array, Array, Array]:
-    """XᵀX by rows (their columns in any order) if it is sure to be small; else nothing."""
+    """Return XᵀX by rows (their columns in any order) if it is small for sure, otherwise empty arrays."""
     n = by_column.n_rows
     if min(additions, n * n) * 8 > KEPT:
         return np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
@@ -116,10 +120,10 @@ def _solve(
     g_indptr: Array, g_indices: Array, g_values: Array, diagonal: Array,
     l1: float, l2: float, positive: bool, tolerance: float, sweeps: int, start: int, stop: int,
 ) -> tuple[Array, Array, Array, int]:  # fmt: skip
-    """Solve for columns start…stop; the arrays of items and weights that it returns have room behind these.
+    """Solve for columns start…stop. The returned arrays of items and weights may have unused space at the end.
 
-    Bound by the columns of G at the candidates: for each i, of all j in its working set, |G_j| steps where G is kept
-    and else Σ_{c∈C_j}|I_c|, each to a random place of a table that fits the second-level cache.
+    Bound by reading columns of G. For each i and each j in its working set, this takes |G_j| steps if G is kept,
+    otherwise Σ_{c∈C_j}|I_c|. Each step accesses a random position of a table that fits in the second-level cache.
     """
     n = len(c_indptr) - 1
     counts = np.zeros(stop - start, np.int64)
@@ -128,17 +132,17 @@ def _solve(
     n_missed = 0
     sums = np.zeros(n, np.float32)
     touched, sorting = np.empty(n, np.int32), np.empty(n, np.int32)
-    place = np.empty(n, np.int32)  # of a column among the candidates
+    place = np.empty(n, np.int32)  # position of a column among the candidates
     for j in range(n):
         place[j] = -1
-    columns = np.empty(1 << 16, np.float32)  # of G: one for each of the working set, over the candidates
+    columns = np.empty(1 << 16, np.float32)  # columns of G, one for each member of the working set, at the candidates
     for i in range(start, stop):
-        # --- G_ji for all j, and who may have a weight at all
+        # --- G_ji for all j, and the columns that can have a weight
         n_touched = _overlaps(
             c_indptr, c_indices, c_values, r_indptr, r_indices, r_values, g_indptr, g_indices, g_values,
             i, sums, touched,
         )  # fmt: skip
-        sums[i] = 0  # not itself
+        sums[i] = 0  # w_i is 0
         candidates, m = _candidates(i, positive, l1, sums, touched, n_touched, sorting)
         g = np.empty(m)
         largest = 0.0
@@ -148,7 +152,7 @@ def _solve(
             place[candidates[p]] = p
         for t in range(n_touched):
             sums[touched[t]] = 0
-        # --- the working set grows until nobody outside belongs in it
+        # --- the working set grows until no column outside of it violates its optimality condition
         w = np.zeros(m)
         inside = np.zeros(m, np.bool_)
         members = np.empty(m, np.int32)
@@ -169,7 +173,7 @@ def _solve(
                 )  # fmt: skip
             good = _descend(g, w, members, size, columns, diagonal, candidates, l1, l2, positive, slack, sweeps)
         n_missed += not good
-        # --- keep what is not zero
+        # --- store the non-zero weights
         for p in range(m):
             place[candidates[p]] = -1
             if w[p] != 0:
@@ -182,9 +186,9 @@ def _solve(
 
 
 @kernel
-def _grown(array: Array, size: int, room: int) -> Array:
-    """Copy the first `size` numbers, with room for more; a loop, as NumPy's functions take far longer to compile."""
-    out = np.empty(room, array.dtype)
+def _grown(array: Array, size: int, capacity: int) -> Array:
+    """Copy the first `size` numbers into an array of size `capacity`; NumPy's functions take far longer to compile."""
+    out = np.empty(capacity, array.dtype)
     for k in range(size):
         out[k] = array[k]
     return out
@@ -192,26 +196,26 @@ def _grown(array: Array, size: int, room: int) -> Array:
 
 @kernel
 def _candidates(
-    i: int, positive: bool, l1: float, sums: Array, touched: Array, n_touched: int, room: Array
+    i: int, positive: bool, l1: float, sums: Array, touched: Array, n_touched: int, buffer: Array
 ) -> tuple[Array, int]:
-    """Columns that may have a weight, ascending, and how many: they stay in an array until the next call."""
+    """Return the columns that can have a weight, ascending, and their number; the array is reused by the next call."""
     m = 0
     if positive:
         for t in range(n_touched):
             if sums[touched[t]] > l1:
-                room[m] = touched[t]
+                buffer[m] = touched[t]
                 m += 1
-        return _sorted(room, np.empty(m, np.int32), m, len(sums)), m
+        return _sorted(buffer, np.empty(m, np.int32), m, len(sums)), m
     for j in range(len(sums)):
         if j != i:
-            room[m] = j
+            buffer[m] = j
             m += 1
-    return room, m
+    return buffer, m
 
 
 @kernel
-def _sorted(codes: Array, room: Array, size: int, n: int) -> Array:
-    """Sort codes below n ascending, byte by byte; return the array that they are in at the end, `codes` or `room`."""
+def _sorted(codes: Array, buffer: Array, size: int, n: int) -> Array:
+    """Sort codes below n in ascending order, byte by byte; return the array with the result, `codes` or `buffer`."""
     starts = np.empty(257, np.int64)
     shift = 0
     while n >> shift > 0:
@@ -223,9 +227,9 @@ def _sorted(codes: Array, room: Array, size: int, n: int) -> Array:
             starts[b + 1] += starts[b]
         for k in range(size):
             b = (codes[k] >> shift) & 255
-            room[starts[b]] = codes[k]
+            buffer[starts[b]] = codes[k]
             starts[b] += 1
-        codes, room = room, codes
+        codes, buffer = buffer, codes
         shift += 8
     return codes
 
@@ -235,7 +239,7 @@ def _overlaps(
     c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
     g_indptr: Array, g_indices: Array, g_values: Array, i: int, sums: Array, touched: Array,
 ) -> int:  # fmt: skip
-    """Column i of G into `sums`, and into `touched` where it is not zero: from G where it is kept, else added up."""
+    """Write column i of G to `sums` and its non-zero rows to `touched`; read G if it is kept, otherwise sum it up."""
     n_touched = 0
     if len(g_indptr) > 1:
         for p in range(g_indptr[i], g_indptr[i + 1]):
@@ -257,7 +261,7 @@ def _overlaps(
 
 @kernel
 def _join(g: Array, inside: Array, members: Array, size: int, l1: float, slack: float, positive: bool) -> int:
-    """Let those outside join whose |g| exceeds λ₁ most: as many as are inside already, at first 16."""
+    """Add the columns whose |g| exceeds λ₁ most: at most as many as are in the working set, and at first 16."""
     outside = np.empty(len(g), np.float64)
     n_outside = 0
     for p in range(len(g)):
@@ -282,7 +286,7 @@ def _join(g: Array, inside: Array, members: Array, size: int, l1: float, slack: 
 
 @kernel
 def _kth(values: Array, n: int, k: int) -> float:
-    """The k-th smallest, from 0, of the first n values, which are put into another order (Hoare's selection)."""
+    """Return the k-th smallest, from 0, of the first n values; reorders them (Hoare's selection)."""
     low, high = 0, n - 1
     while low < high:
         pivot = values[(low + high) // 2]
@@ -310,7 +314,7 @@ def _column(
     c_indptr: Array, c_indices: Array, c_values: Array, r_indptr: Array, r_indices: Array, r_values: Array,
     g_indptr: Array, g_indices: Array, g_values: Array, j: int, place: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Column j of G at the candidates: from G where it is kept, else added up."""
+    """Write column j of G at the candidates to `out`; read G if it is kept, otherwise sum it up."""
     for p in range(len(out)):
         out[p] = 0
     if len(g_indptr) > 1:
@@ -332,16 +336,16 @@ def _descend(
     g: Array, w: Array, members: Array, size: int, columns: Array, diagonal: Array, candidates: Array,
     l1: float, l2: float, positive: bool, slack: float, sweeps: int,
 ) -> bool:  # fmt: skip
-    """Sweep over the working set until its optimality conditions hold within the slack; whether they do in the end.
+    """Sweep over the working set until its optimality conditions are met within the slack; return whether they are.
 
-    Its columns stand one after the other in `columns`. At the end every candidate's g is brought up to date.
+    `columns` has the columns of the working set one after the other. At the end the g of every candidate is updated.
     """
     m = len(g)
-    own = np.empty(size)  # g of the members
-    among = np.empty((size, size), np.float32)  # G among them
+    residual = np.empty(size)  # g of the members
+    among = np.empty((size, size), np.float32)  # G among the members
     moved = np.zeros(size)
     for a in range(size):
-        own[a] = g[members[a]]
+        residual[a] = g[members[a]]
         for b in range(size):
             among[a, b] = columns[a * m + members[b]]
     done = False
@@ -350,7 +354,7 @@ def _descend(
         for a in range(size):
             p = members[a]
             d = diagonal[candidates[p]]
-            z = own[a] + d * w[p]
+            z = residual[a] + d * w[p]
             new = max(z - l1, 0.0) / (d + l2)
             if not positive and z < -l1:
                 new = (z + l1) / (d + l2)
@@ -359,9 +363,9 @@ def _descend(
                 w[p] = new
                 moved[a] += change
                 for b in range(size):
-                    own[b] -= change * among[a, b]
+                    residual[b] -= change * among[a, b]
                 largest = max(largest, abs(change) * (d + l2))
-        if largest <= 0.5 * slack and _worst(own, w, members, size, l1, l2, positive) <= 0.5 * slack:
+        if largest <= 0.5 * slack and _worst(residual, w, members, size, l1, l2, positive) <= 0.5 * slack:
             done = True
             break
     for a in range(size):
@@ -373,13 +377,13 @@ def _descend(
 
 
 @kernel
-def _worst(own: Array, w: Array, members: Array, size: int, l1: float, l2: float, positive: bool) -> float:
-    """How far the worst member is from its optimality condition: g − λ₂w = ±λ₁ where w ≠ 0, else |g| ≤ λ₁."""
+def _worst(residual: Array, w: Array, members: Array, size: int, l1: float, l2: float, positive: bool) -> float:
+    """Return the largest violation of a member's optimality condition: g − λ₂w = ±λ₁ if w ≠ 0, otherwise |g| ≤ λ₁."""
     worst = 0.0
     for a in range(size):
         value = w[members[a]]
         if value != 0:
-            worst = max(worst, abs(own[a] - l2 * value - (l1 if value > 0 else -l1)))
+            worst = max(worst, abs(residual[a] - l2 * value - (l1 if value > 0 else -l1)))
         else:
-            worst = max(worst, (own[a] if positive else abs(own[a])) - l1)
+            worst = max(worst, (residual[a] if positive else abs(residual[a])) - l1)
     return worst

@@ -1,4 +1,4 @@
-"""The loop around every solver that learns in epochs: reports, early stopping, going on from where it was."""
+"""The epoch loop around every iterative solver: progress reports, early stopping and resuming."""
 
 from __future__ import annotations
 
@@ -18,86 +18,86 @@ Embeddings: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a solver reports after each pass: to a progress bar, a log, or whoever else listens."""
+    """The report of one epoch, for callbacks such as a progress bar or a log."""
 
     number: int  # from 1
-    epochs: int  # how many there will be at most
+    epochs: int  # maximum number of epochs
     loss: LossParts
-    seconds: float  # of this pass, without the time to compute the loss or the validation, or to compile kernels
-    validation: float | None = None  # the metric on the validation split, where there is one
-    samples: int = 0  # steps, where it is learnt by sampling
+    seconds: float  # time of this epoch, without computing the loss, validating and compiling kernels
+    validation: float | None = None  # the metric on the validation split, if there is one
+    samples: int = 0  # number of steps, for sampled training
 
 
 Callback: TypeAlias = Callable[[Epoch], object]
 
 
 class Loop(Protocol):
-    """Both sides' embeddings, and what improves them: on the CPU or elsewhere."""
+    """The embeddings of both sides and a solver that improves them, on CPU or GPU."""
 
     def epoch(self) -> object:
-        """One pass over both sides."""
+        """Run one pass over both sides."""
 
     def finish(self) -> None:
-        """Solve for the contexts to the end, given the items; nothing where steps on pairs learn both."""
+        """Solve for the contexts to convergence, given the items; does nothing if steps on pairs learn both sides."""
 
     def outcome(self) -> tuple[Embeddings, Embeddings | None]:
-        """What the fit would end with, were this its last epoch: items, and contexts where they are `joint`."""
+        """Return the result of the fit if this were the last epoch: items, and contexts if they are `joint`."""
 
     def restore(self, items: Embeddings, contexts: Embeddings | None) -> None:
-        """Take these embeddings; contexts that are not given are nothing until they are solved for."""
+        """Set the embeddings; without `contexts`, the contexts are undefined until they are solved for."""
 
     def loss(self) -> LossParts:
-        """The loss of the embeddings as they are."""
+        """Return the loss of the current embeddings."""
 
     def embeddings(self) -> tuple[Embeddings, Embeddings]:
-        """Of contexts and of items, as they are; not copies where that can be helped."""
+        """Return the current embeddings of contexts and of items, not copied if possible."""
 
-    def memory(self) -> dict[str, npt.NDArray[Any]]:
-        """What going on another day needs beside the embeddings."""
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state that a resumed fit needs besides the embeddings."""
 
-    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on after so many epochs with that; ValueError where it does not fit."""
+    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Resume after `number` epochs with this state; raise ValueError if it does not fit."""
 
     @property
     def joint(self) -> bool:
-        """Whether contexts are learnt beside the items, and do not follow from them."""
+        """Whether contexts are learned along with items, instead of being solved for given the items."""
 
     @property
     def samples(self) -> int:
-        """Steps of an epoch, 0 where it has none."""
+        """Number of steps of an epoch, 0 if it is not sampled."""
 
 
 class WholeRows:
-    """What a loop adds whose steps are for whole rows, and whose embeddings are all that it knows."""
+    """Base class of loops whose only state is the embeddings and whose steps solve whole rows."""
 
     joint = False
     samples = 0
 
     def embeddings(self) -> tuple[Embeddings, Embeddings]:
-        """Of contexts and of items."""
+        """Return the embeddings of contexts and of items."""
         raise NotImplementedError
 
     def outcome(self) -> tuple[Embeddings, Embeddings | None]:
-        """The items, and the contexts where they do not follow from these."""
+        """Return the items, and the contexts if they are `joint`."""
         contexts, items = self.embeddings()
         return items, contexts if self.joint else None
 
-    def memory(self) -> dict[str, npt.NDArray[Any]]:
-        """Nothing."""
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return no state."""
         return {}
 
-    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
-        """Nothing to do."""
+    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """How far a fit has come; with the embeddings, and the best items where it may stop early, enough to go on."""
+    """How far a fit got. It can be resumed with this, its embeddings and, with early stopping, its best items."""
 
     number: int = 0  # of the last epoch
-    training: tuple[Epoch, ...] = ()  # the epochs before it
-    seconds: float = 0.0  # its own
-    validation: float | None = None  # its own
+    training: tuple[Epoch, ...] = ()  # the epochs before the last one
+    seconds: float = 0.0  # of the last epoch
+    validation: float | None = None  # of the last epoch
 
 
 def run(
@@ -110,39 +110,39 @@ def run(
     past: ResumePoint | None = None,
     keep: Callable[[ResumePoint], object] | None = None,
 ) -> list[Epoch]:
-    """Run epochs until there were enough, and end with the contexts solved for; returns what is told of each.
+    """Run epochs, then solve for the contexts; return the report of each epoch.
 
-    The last epoch's loss is that of the result, unless the best epoch's items come back at the end (`stopping`).
+    The last epoch's loss is the loss of the result, unless `stopping` restores the items of an earlier epoch.
 
     Args:
-        loop: whose epochs they are.
-        epochs: how many at most.
+        loop: the solver.
+        epochs: maximum number of epochs.
         callbacks: called after each epoch.
-        stopping: ends it early, and decides which epoch's items are kept.
-        every: so many epochs are from one judgement of it to the next; the last epoch is always judged.
-        past: epochs that were done before; the loop has their embeddings. The last of them is reported once more.
-        keep: called after each epoch with what has happened so far, for going on from there another day.
+        stopping: stops early, and decides which epoch's items are the result.
+        every: number of epochs between two validations; the last epoch is always validated.
+        past: the epochs before a resume; the loop must have their embeddings. The last of them is reported again.
+        keep: called after each epoch with the point from which the fit can be resumed.
     """
     past = past or ResumePoint()
-    training = [replace(one, samples=loop.samples) for one in past.training]
+    training = [replace(epoch, samples=loop.samples) for epoch in past.training]
     seconds, validation = past.seconds, past.validation
     for number in range(max(1, past.number), epochs + 1):
         if number > past.number:
-            began = working_seconds()
+            start = working_seconds()
             loop.epoch()
-            seconds = working_seconds() - began
+            seconds = working_seconds() - start
             validation = None
             if stopping is not None and (number % every == 0 or number == epochs):
                 validation = stopping.update(number, *loop.outcome())
             if keep is not None:
                 keep(ResumePoint(number, tuple(training), seconds, validation))
-        over = number == epochs or (stopping is not None and stopping.should_stop(number))
-        if over and stopping is None:
+        finished = number == epochs or (stopping is not None and stopping.should_stop(number))
+        if finished and stopping is None:
             loop.finish()
         training.append(Epoch(number, epochs, loop.loss(), seconds, validation, loop.samples))
         for callback in callbacks:
             callback(training[-1])
-        if over:
+        if finished:
             break
     if stopping is not None:
         assert stopping.items is not None

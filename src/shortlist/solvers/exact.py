@@ -1,4 +1,7 @@
-"""Half-steps of alternating least squares solved exactly: one function for contexts and for items."""
+"""Exact half steps of alternating smallest squares by Cholesky (Algorithm 4 of the article; Hu et al. 2008).
+
+The same function solves for contexts and for items.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from shortlist._prefetch import prefetch
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.pointwise_square import Terms
-from shortlist.solvers.cholesky import AHEAD, GATHERED, LINE, SPAN, room, solve_tiles
+from shortlist.solvers.cholesky import AHEAD, GATHERED, LINE, SPAN, solve_tiles, workspace
 from shortlist.solvers.eigenbasis import diagonalise
 from shortlist.solvers.normal_equations import least_squares
 from shortlist.solvers.tiles import WIDTH, add_product, transpose
@@ -24,11 +27,11 @@ def half_step(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    own: npt.NDArray[np.float32],
+    embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
 ) -> None:
-    """Rotate both sides into the eigenbasis of the other's Gramian and set every row of `own` to its minimiser."""
-    solve_exact(rows, terms, other, diagonalise(other, own, terms, threads), own, threads)
+    """Rotate both sides into the eigenbasis of the other's Gramian and set every row to its minimiser, in place."""
+    solve_exact(rows, terms, other, diagonalise(other, embeddings, terms, threads), embeddings, threads)
 
 
 def solve_exact(
@@ -39,26 +42,25 @@ def solve_exact(
     out: npt.NDArray[np.float32],
     threads: int | None = None,
 ) -> None:
-    """Set every row of `out` to the minimiser of the objective; `other` is in the eigenbasis of its Gramian.
+    """Set every row of `out` to the minimiser of the objective; `other` must be in the eigenbasis of its Gramian.
 
-    Row by row (M + ΨᵀDΨ) w = Ψᵀb by Cholesky, where M = dense·Λ + λ is a diagonal, Λ = diag(spectrum), b = target,
-    D = diag(excess), and Ψ are the row's n embeddings of the other side. Where n < d, the n × n matrix of Woodbury's
-    identity takes the place of the d × d one: w = M^-½Φᵀ(I + ΦΦᵀ)⁻¹D^-½b with Φ = D^½ΨM^-½. Rows without observed
-    pairs become zero. Rows are dealt to threads in chunks of equal work, and each is computed by itself, so the result
-    does not depend on the number of threads.
+    For each row, (M + ΨᵀDΨ) w = Ψᵀb is solved by Cholesky. Here M = dense·Λ + λ is diagonal, Λ = diag(spectrum),
+    b = target, D = diag(excess), and Ψ are the n embeddings of the row's pairs. If n < d, Woodbury's identity needs
+    only an n × n matrix: w = M^-½Φᵀ(I + ΦΦᵀ)⁻¹D^-½b with Φ = D^½ΨM^-½. Rows without observed pairs become zero. A row's
+    result depends on no other row, so the result does not depend on the number of threads.
     """
     d = other.shape[1]
     shorter = np.minimum(rows.lengths, d).astype(np.float64)
     work = rows.lengths * d * (shorter + WIDTH) + shorter**3 / 3 + 1.0
-    embeddings, diagonal = np.ascontiguousarray(other), spectrum.astype(np.float32)
+    contiguous, diagonal = np.ascontiguousarray(other), spectrum.astype(np.float32)
     failed = np.zeros(len(out), np.bool_)
 
     def solve(start: int, stop: int) -> None:
         _solve_rows(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            embeddings, diagonal, out, failed, start, stop, *room(d, 5),
+            contiguous, diagonal, out, failed, start, stop, *workspace(d, 5),
         )  # fmt: skip
-        for r in start + np.flatnonzero(failed[start:stop]):  # singular to float32: λ = 0, or extreme weights
+        for r in start + np.flatnonzero(failed[start:stop]):  # singular in float32: λ = 0 or extreme weights
             out[r] = least_squares(rows, terms, other, np.diag(spectrum), int(r))
 
     run_chunks(solve, balanced_chunks(work, 16 * thread_count(threads)), threads)
@@ -81,12 +83,12 @@ def _solve_rows(
     matrices: Array,
     vectors: Array,
 ) -> None:
-    """Solve rows one by one; marks those as failed whose matrix is not positive definite to float32.
+    """Solve rows one by one; mark a row as failed if its matrix is not positive definite in float32.
 
-    With s the smaller of n and d, bound by nds operations for the product and s³/3 for the factor, at the 116 GFLOP/s
-    that products of tiles reach on a core of the machine it was measured on (Zen 4). Of that it reached 0.5 at d = 128
-    and 0.5 to 0.7 at d = 256 with rows of 72 and of 496 pairs in the mean, and 0.3 with rows of 27. Whole tiles take
-    (1 + WIDTH/s) times the operations; and with 496 random rows of 138,000, a fifth of the time is waiting for them.
+    With s = min(n, d), bound by nds operations for the product and s³/3 for the factor. Products of tiles reach
+    116 GFLOP/s on a Zen 4 core. The kernel reached 0.5 of that at d = 128, 0.5 to 0.7 at d = 256 with rows of 72 and
+    496 pairs on average, and 0.3 with rows of 27 pairs. Whole tiles take (1 + WIDTH/s) times the operations. With 496
+    random rows out of 138,000, a fifth of the time is spent waiting for them.
     """
     d = other.shape[1]
     P, Q, U = matrices[0], matrices[1], matrices[2]
@@ -106,15 +108,15 @@ def _solve_rows(
             w[f] = 0
         if n == 0:
             continue
-        least = most = excess[begin] if len(excess) > 1 else excess[0]
+        smallest = largest = excess[begin] if len(excess) > 1 else excess[0]
         if len(excess) > 1:
             for e in range(begin, end):
-                least, most = min(least, excess[e]), max(most, excess[e])
+                smallest, largest = min(smallest, excess[e]), max(largest, excess[e])
         a0 = dense[r] if len(dense) > 1 else dense[0]
         penalty = ridge[r] if len(ridge) > 1 else ridge[0]
         for f in range(d):
             M[f] = a0 * spectrum[f] + penalty
-        short = n < d and least > SPAN * most and a0 * low + penalty > SPAN * (a0 * high + penalty)
+        short = n < d and smallest > SPAN * largest and a0 * low + penalty > SPAN * (a0 * high + penalty)
         side = _whole_tiles(n) if short else size
         for k in range(side):
             b[k] = 0
@@ -161,11 +163,11 @@ def _gather_short(
     P: Array,
     b: Array,
 ) -> None:
-    """P = D^½ΨM^-½ and b = D^-½b, with rows of zeros to the end of the last tile; `scale` is M^-½."""
+    """Set P = D^½ΨM^-½ and b = D^-½b, with rows of zeros up to the end of the last tile; `scale` is M^-½."""
     d, n = other.shape[1], end - begin
     for k in range(n):
         e = begin + k
-        _send_for(other, indices[min(e + AHEAD, last)])
+        _prefetch_row(other, indices[min(e + AHEAD, last)])
         i = indices[e]
         a = np.sqrt(excess[e] if len(excess) > 1 else excess[0])
         for f in range(d):
@@ -189,10 +191,10 @@ def _gather_long(
     Q: Array,
     b: Array,
 ) -> None:
-    """P = Ψ, Q = DΨ, and Ψᵀb is added to b."""
+    """Set P = Ψ and Q = DΨ, and add Ψᵀb to b."""
     for k in range(end - begin):
         e = begin + k
-        _send_for(other, indices[min(e + AHEAD, last)])
+        _prefetch_row(other, indices[min(e + AHEAD, last)])
         i = indices[e]
         a = excess[e] if len(excess) > 1 else excess[0]
         y = target[e] if len(target) > 1 else target[0]
@@ -208,6 +210,6 @@ def _whole_tiles(n: int) -> int:
 
 
 @fast_kernel
-def _send_for(other: Array, i: int) -> None:
+def _prefetch_row(other: Array, i: int) -> None:
     for f in range(0, other.shape[1], LINE):
         prefetch(other, i, f)

@@ -1,8 +1,8 @@
-"""Blocks whose groups have several rows each, group by group: a fast path of `least_squares_step`.
+"""Conjugate gradients group by group: a fast path of `least_squares_step` for groups of several rows.
 
-The generic step makes whole matrices of rows for every product with J, 𝒜 and Jᵀ. Here a group's part of the Hessian
-that comes from all pairs, Σ_c J_cᵀ(dense·G)J_c, is summed into one k × k matrix, and that of its observed pairs is
-applied with ∇ŷ = J_cᵀψ made on the way, so that a group's steps stay in the cache.
+The generic step builds whole matrices of rows for every product with J, 𝒜 and Jᵀ. Here the part of a group's Hessian
+that comes from all pairs, Σ_c J_cᵀ(dense·G)J_c, is summed into one k × k matrix. The part of its observed pairs is
+applied pair by pair, with ∇ŷ = J_cᵀψ. All steps of a group stay in the cache.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.sparse_rows import by_key
 from shortlist.scoring.sides import FeatureBlock, ScaledBlock
 from shortlist.solvers.cholesky import AHEAD
-from shortlist.solvers.quadratic import FLAT, IndependentRows, send_for
+from shortlist.solvers.quadratic import FLAT, IndependentRows, prefetch_row
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
-_LARGEST = 0.3  # the share of all pairs that one group may have
+_LARGEST = 0.3  # largest fraction of all pairs that a group may have
 
 
-def pays(block: ScaledBlock | FeatureBlock, quadratic: IndependentRows) -> bool:
-    """Whether it is the faster way. A group is one thread's, so none may be much of the whole.
+def is_faster(block: ScaledBlock | FeatureBlock, quadratic: IndependentRows) -> bool:
+    """Return whether this path is faster. One thread works on a group, so no group may have most of the pairs.
 
-    The answer must not depend on the number of threads, since the two ways round differently.
+    The decision must not depend on the number of threads, because the two paths round differently.
     """
     work = np.bincount(block.groups, quadratic.rows.lengths, len(block.values))
     return bool(work.max(initial=0) <= _LARGEST * work.sum())
@@ -36,9 +36,9 @@ def pays(block: ScaledBlock | FeatureBlock, quadratic: IndependentRows) -> bool:
 def group_changes(
     block: ScaledBlock | FeatureBlock, quadratic: IndependentRows, residual: Floats, steps: int, enough: float
 ) -> Floats:
-    """What steps of conjugate gradients change the values by, of groups whose residual at first is given.
+    """Return the change of the values after some steps of conjugate gradients, given the first residual.
 
-    O(k²) for each row, once, and 4nk operations for each step over a group's n pairs.
+    This takes O(k²) for each row, once, and 4nk operations for each step over a group's n pairs.
     """
     q = quadratic
     n, k = block.values.shape
@@ -61,7 +61,7 @@ def group_changes(
 
 @fast_kernel
 def _forward(p: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
-    """J·p of one row: p ∘ rest, or with a bias x·[p, p_w + ⟨rest, p⟩]."""
+    """Set `out` to J·p of one row: p ∘ rest, or x·[p, p_w + ⟨rest, p⟩] with a bias."""
     d = rest.shape[0]
     if bias < 0:
         for f in range(d):
@@ -77,7 +77,7 @@ def _forward(p: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
 
 @fast_kernel
 def _add_back(vector: Array, rest: Array, x: Any, bias: int, out: Array) -> None:
-    """Adds Jᵀ·vector of one row: vector ∘ rest, or with a bias x·[vector + vector_bias·rest, vector_bias]."""
+    """Add Jᵀ·vector of one row to `out`: vector ∘ rest, or x·[vector + vector_bias·rest, vector_bias] with a bias."""
     d = rest.shape[0]
     if bias < 0:
         for f in range(d):
@@ -108,7 +108,7 @@ def _solve(
     steps: int,
     enough: float,
     K: Array,
-    room: Array,
+    vectors: Array,
     wide: Array,
     start: int,
     stop: int,
@@ -116,7 +116,7 @@ def _solve(
     k = out.shape[1]
     d = rests.shape[1]
     D, last = other.shape[1], len(indices) - 1
-    p, q, M, sums = room[0], room[1], room[2], room[3]
+    p, q, M, sums = vectors[0], vectors[1], vectors[2], vectors[3]
     ahead, seen, mixed = wide[0], wide[1], wide[2]
     for g in range(start, stop):
         r, change, ridge = residual[g], out[g], ridges[g]
@@ -156,7 +156,7 @@ def _solve(
                 seen[f] = mixed[f] = 0
             for e in range(indptr[c], indptr[c + 1]):
                 i, a = indices[e], quad[e if len(quad) > 1 else 0]
-                send_for(other, indices[min(e + AHEAD, last)])
+                prefetch_row(other, indices[min(e + AHEAD, last)])
                 b = a * other[i, bias] if bias >= 0 else np.float32(0)
                 for f in range(D):
                     seen[f] += a * other[i, f] * other[i, f]
@@ -191,7 +191,7 @@ def _solve(
                     seen[f] = 0
                 for e in range(indptr[c], indptr[c + 1]):
                     i, score = indices[e], np.float32(0)
-                    send_for(other, indices[min(e + AHEAD, last)])
+                    prefetch_row(other, indices[min(e + AHEAD, last)])
                     for f in range(D):
                         score += ahead[f] * other[i, f]
                     score *= quad[e if len(quad) > 1 else 0]

@@ -1,8 +1,8 @@
-"""Algorithm 4 of the article: multilinear models under a square loss, block by block.
+"""Multilinear models under a square loss, block by block: Algorithm 4 of the article (section 5.1.2).
 
-By least squares or by coordinate descent, with the corrections that its Hessian needs (`solvers.quadratic`). A model
-names its blocks and what J·, Jᵀ· and (J∘J)ᵀ· are for each (`scoring.multilinear`); a loss gives 𝒜 and B
-(`solvers.square_losses`). Nothing here knows any of them.
+Blocks are solved by least squares or coordinate descent, with a corrected Hessian (see `solvers.quadratic`). A model
+defines its blocks, with J·, Jᵀ· and (J∘J)ᵀ· for each (`scoring.sides`). A loss defines 𝒜 and B
+(`solvers.square_losses`). This module depends on no particular model or loss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shortlist.data.sparse_rows import by_key
 from shortlist.objectives.pointwise_square import LossParts
 from shortlist.scoring.sides import Block, FeatureBlock, ScaledBlock, Side, TableBlock
 from shortlist.solvers.epochs import WholeRows
-from shortlist.solvers.group_steps import group_changes, pays
+from shortlist.solvers.group_steps import group_changes, is_faster
 from shortlist.solvers.quadratic import FLAT, DirectionGains, IndependentRows, Quadratic
 from shortlist.solvers.single_rows import solve_rows
 from shortlist.solvers.square_losses import SquareLoss
@@ -26,17 +26,16 @@ from shortlist.solvers.square_losses import SquareLoss
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Method: TypeAlias = Literal["als", "cd"]
-MANY = 1000  # steps, where only the residual ends them
-ENOUGH = 1e-12  # of the squared residual that was there at first
+MANY = 1000  # maximum number of steps when only the residual should end them
+ENOUGH = 1e-12  # converged if the squared residual is at most this fraction of the first
 
 
 def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: int) -> None:
-    """Improve a block by conjugate gradients, from where it is: no step raises the loss, and enough reach the minimum.
+    """Improve a block by steps of conjugate gradients; no step raises the loss, and enough steps reach the minimum.
 
-    Where groups are by themselves, so are their steps; else all go together. The preconditioner is the diagonal. A step
-    costs one product with 𝒜, J and Jᵀ: what bounds it is what bounds these. Where a block is a table of rows that do
-    not know of each other, as in matrix factorization, `solve_rows` does the same faster, and where its groups have
-    several such rows `group_changes` does.
+    Independent groups have separate steps; otherwise all groups share them. The preconditioner is the diagonal. A step
+    costs one product with 𝒜, J and Jᵀ each. Two fast paths do the same: `solve_rows` for a table of independent rows,
+    as in matrix factorization, and `group_changes` for independent groups of several rows.
     """
     if isinstance(block, TableBlock) and isinstance(quadratic, IndependentRows) and len(Phi) >= Phi.shape[1]:
         solve_rows(quadratic, block.values, block.ridge, block.prior, steps, ENOUGH)
@@ -46,94 +45,94 @@ def least_squares_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: i
         coordinate_step(block, quadratic, Phi)
         return
     if isinstance(block, ScaledBlock | FeatureBlock) and isinstance(quadratic, IndependentRows):
-        here = quadratic if block.rows is None else quadratic.part(block.rows)
-        if pays(block, here):
-            now = Phi if block.rows is None else Phi[block.rows]
-            residual = -(block.back(here.slope(now)) + block.ridge * (block.values - block.prior))
-            _take(block, here, Phi, group_changes(block, here, residual, steps, ENOUGH))
+        local = quadratic if block.rows is None else quadratic.part(block.rows)
+        if is_faster(block, local):
+            current = Phi if block.rows is None else Phi[block.rows]
+            residual = -(block.back(local.slope(current)) + block.ridge * (block.values - block.prior))
+            _take(block, local, Phi, group_changes(block, local, residual, steps, ENOUGH))
             return
     generic_step(block, quadratic, Phi, steps)
 
 
 def generic_step(block: Block, quadratic: Quadratic, Phi: Floats, steps: int) -> None:
-    """`least_squares_step` for blocks of any kind."""
-    here = quadratic if block.rows is None else quadratic.part(block.rows)
-    now = Phi if block.rows is None else Phi[block.rows]
-    apart = block.groups is not None and not here.coupled
+    """Improve a block of any type; see `least_squares_step`."""
+    local = quadratic if block.rows is None else quadratic.part(block.rows)
+    current = Phi if block.rows is None else Phi[block.rows]
+    independent = block.groups is not None and not local.coupled
     ridge = block.ridge
-    residual = -(block.back(here.slope(now)) + ridge * (block.values - block.prior))
-    diagonal = block.squared_transpose(here.diagonal()) + ridge
+    residual = -(block.back(local.slope(current)) + ridge * (block.values - block.prior))
+    diagonal = block.squared_transpose(local.diagonal()) + ridge
     inverse = np.divide(1, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
     change = np.zeros_like(block.values)
     P: Floats = inverse * residual
-    size = _dot(residual, P, apart)
+    size = _dot(residual, P, independent)
     first = size.copy()
     for _ in range(steps):
         active = size > ENOUGH * first
         if not active.any():
             break
-        turn = block.back(here.apply(block.forward(P))) + ridge * P
-        along = _dot(P, turn, apart)
-        active &= along > FLAT * _dot(P, diagonal * P, apart)
+        product = block.back(local.apply(block.forward(P))) + ridge * P
+        along = _dot(P, product, independent)
+        active &= along > FLAT * _dot(P, diagonal * P, independent)
         alpha = np.divide(size, along, out=np.zeros_like(size), where=active).astype(np.float32)
         change += alpha * P
-        residual -= alpha * turn
+        residual -= alpha * product
         scaled = inverse * residual
-        new = np.where(active, _dot(residual, scaled, apart), 0.0)
+        new = np.where(active, _dot(residual, scaled, independent), 0.0)
         beta = np.divide(new, size, out=np.zeros_like(size), where=active).astype(np.float32)
         P = scaled + beta * P
         size = new
-    _take(block, here, Phi, change)
+    _take(block, local, Phi, change)
 
 
-def _dot(a: Floats, b: Floats, apart: bool) -> npt.NDArray[np.float64]:
-    """Of each group, or of all together."""
+def _dot(a: Floats, b: Floats, independent: bool) -> npt.NDArray[np.float64]:
+    """Return the inner product of each group, or of all groups together."""
     each = np.einsum("gk,gk->g", a, b).astype(np.float64)
-    return np.asarray(each[:, None] if apart else each.sum(keepdims=True)[:, None])
+    return np.asarray(each[:, None] if independent else each.sum(keepdims=True)[:, None])
 
 
-def _take(block: Block, here: Quadratic, Phi: Floats, change: Floats) -> None:
+def _take(block: Block, local: Quadratic, Phi: Floats, change: Floats) -> None:
     block.values += change
     moved = block.forward(change)
     if block.rows is None:
         Phi += moved
     else:
         Phi[block.rows] += moved
-    here.moved(moved)
+    local.moved(moved)
 
 
 def coordinate_step(block: Block, quadratic: Quadratic, Phi: Floats) -> None:
-    """Improve a block one column of its values at a time, each group's number to its best given all others.
+    """Improve a block one column of its values at a time: set each group's value to its best, given all others.
 
-    Groups that are by themselves move at once; where rows are coupled they move one after the other, each in view of
-    those before it. A column costs a pass over the observed pairs with ∇ŷ of each, and one over the rows.
+    Independent groups move at once. If rows are coupled, groups move one after the other. A column costs one pass over
+    the observed pairs, with ∇ŷ of each, and one pass over the rows.
     """
     assert block.groups is not None
-    here = quadratic if block.rows is None else quadratic.part(block.rows)
-    now = Phi if block.rows is None else Phi[block.rows]
-    descent = here.descent(now)
+    local = quadratic if block.rows is None else quadratic.part(block.rows)
+    current = Phi if block.rows is None else Phi[block.rows]
+    descent = local.descent(current)
     groups, n = block.groups, len(block.values)
     order = by_key(groups.astype(np.int32, copy=False), np.arange(len(groups), dtype=np.int32), n)
     ridge = np.broadcast_to(block.ridge, block.values.shape)
     off = block.values - block.prior
     for j in range(block.values.shape[1]):
         P, dims = block.direction(j)
-        change = _best(descent.gains(now, P, dims), order, ridge[:, j], off[:, j])
+        change = _best(descent.gains(current, P, dims), order, ridge[:, j], off[:, j])
         block.values[:, j] += change
         steps = change[groups]
-        now[:, dims] += steps[:, None] * P
+        current[:, dims] += steps[:, None] * P
         descent.moved(steps)
     if block.rows is not None:
-        Phi[block.rows] = now
+        Phi[block.rows] = current
 
 
 def _best(
     gains: DirectionGains, order: tuple[npt.NDArray[np.int64], Array], ridge: npt.NDArray[Any], off: npt.NDArray[Any]
 ) -> Floats:
-    """By how much each group's number moves."""
+    """Return the move of each group's value."""
     none = np.zeros((0, 0), np.float32)
     out = np.zeros(len(ridge), np.float32)
-    pull, push = (none if one is None else np.ascontiguousarray(one) for one in (gains.pull, gains.push))
+    pull, push = (none if side is None else np.ascontiguousarray(side) for side in (gains.pull, gains.push))
     _best_of_groups(
         *order, gains.slope, gains.curvature, pull, push, ridge.astype(np.float64), off.astype(np.float64), out
     )
@@ -178,17 +177,17 @@ def _best_of_groups(
 
 
 class MultilinearAlternation(WholeRows):
-    """Epochs of Algorithm 4 over both sides: every block of the contexts, then every block of the items.
+    """The loop of Algorithm 4: each epoch improves every block of the contexts, then every block of the items.
 
     Args:
         loss: the square loss.
         contexts: the side of the contexts.
         items: the side of the items.
         method: `"als"` or `"cd"`.
-        steps: of conjugate gradients, for each block in an epoch.
+        steps: number of steps of conjugate gradients for each block in an epoch.
 
-    BLAS has one thread here: some of its kernels sum in another order where more threads share a product, and the
-    result must not depend on them. The threads are the kernels' own.
+    BLAS runs on one thread, because some of its kernels sum in a different order on several threads and the result must
+    not depend on the number of threads. The Numba kernels run on all threads.
     """
 
     joint = True
@@ -198,14 +197,14 @@ class MultilinearAlternation(WholeRows):
 
     @single_threaded_blas()
     def epoch(self) -> None:
-        """One pass over both sides."""
+        """Run one pass over both sides."""
         Psi = self._items.embeddings()
         Phi = self._contexts.embeddings()
         self._improve(self._contexts, self._loss.of_contexts(Psi), Phi)
         self._improve(self._items, self._loss.of_items(Phi, Psi), Psi)
 
     def _improve(self, side: Side, quadratic: Quadratic, Phi: Floats) -> None:
-        for block in side.blocks(Phi, apart=self._method == "cd"):
+        for block in side.blocks(Phi, grouped=self._method == "cd"):
             if self._method == "cd":
                 coordinate_step(block, quadratic, Phi)
             else:
@@ -214,11 +213,11 @@ class MultilinearAlternation(WholeRows):
 
     @single_threaded_blas()
     def finish(self) -> None:
-        """Solve to the end for the last block of the contexts: their ids, or those of their first part."""
+        """Solve the last block of the contexts to convergence: the ids, or the ids of the first part."""
         finish(self._loss.of_contexts(self._items.embeddings()), self._contexts)
 
     def outcome(self) -> tuple[Floats, Floats]:
-        """Items and contexts as they were if this were the last epoch; the state stays as it is."""
+        """Return the items and contexts of a fit that ends now; the state does not change."""
         before = self._contexts.packed()
         self.finish()
         contexts = self._contexts.packed()
@@ -226,23 +225,23 @@ class MultilinearAlternation(WholeRows):
         return self._items.packed(), contexts
 
     def restore(self, items: Floats, contexts: Floats | None) -> None:
-        """Take these parameters."""
+        """Set the parameters to these values."""
         self._items.unpack(items)
         if contexts is not None:
             self._contexts.unpack(contexts)
 
     def loss(self) -> LossParts:
-        """The loss in its parts."""
+        """Return the parts of the loss."""
         observed, everywhere = self._loss.value(self._contexts.embeddings(), self._items.embeddings())
         return LossParts(observed, everywhere, self._contexts.penalty() + self._items.penalty())
 
     def embeddings(self) -> tuple[Floats, Floats]:
-        """The parameters of contexts and of items, each in one column."""
+        """Return the parameters of contexts and of items, each in one column."""
         return self._contexts.packed(), self._items.packed()
 
 
 def finish(quadratic: Quadratic, side: Side) -> None:
     """Set the last block of a side to its minimum."""
     Phi = side.embeddings()
-    for block in side.blocks(Phi, apart=True, last=True):
+    for block in side.blocks(Phi, grouped=True, last=True):
         least_squares_step(block, quadratic, Phi, MANY)

@@ -1,4 +1,7 @@
-"""Rows of a multilinear model that were not there in training, by the block that is theirs alone."""
+"""Fold-in for multilinear models: embed new contexts or items by solving for the block of their ids.
+
+The other blocks keep their trained values.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ _NOTHING = np.zeros((0, 0), np.float32)
 
 
 class MultilinearFoldIn:
-    """Embeddings φ = θJ + rest of rows that differ in θ only, each with the θ of its least loss.
+    """Embeddings φ = θJ + rest of new rows that differ only in θ; θ minimises the loss of the row.
 
-    In θ the loss of a row is a square like that in φ, with ψJᵀ for ψ and JGJᵀ for G. What depends on the other side
-    only is made once, in the eigenbasis of JGJᵀ, so that a row takes no more than its conjugate gradients; they go on
-    until the residual is next to nothing.
+    As a function of θ, the loss of a row has the same form as in φ, with ψJᵀ instead of ψ and JGJᵀ instead of G. The
+    terms that depend only on the other side are computed once, in the eigenbasis of JGJᵀ. A row then only takes steps
+    of conjugate gradients, until they converge.
 
     Args:
-        side: as many rows as θ has numbers, each of its own group: what is known of all of them but θ.
+        side: a side with as many rows as θ has coordinates, each in a group of its own; it defines J and rest.
         other: Ψ, the embeddings of the other side.
-        G: its Gramian, as in `IndependentRows`.
+        G: the Gramian of the other side, as in `IndependentRows`.
     """
 
     def __init__(self, side: Side, other: Floats, G: Floats) -> None:
@@ -37,17 +40,17 @@ class MultilinearFoldIn:
         J = block.forward(np.eye(k, dtype=np.float32))
         self._rest: Floats = (side.embeddings() - block.forward(block.values))[0]
         spectrum, Q = eigenbasis(J.astype(np.float64) @ G @ J.T)
-        turn = Q.astype(np.float32)
-        self._spectrum, self._start = spectrum.astype(np.float32), self._prior @ turn
-        self._map: Floats = np.ascontiguousarray(turn.T @ J)  # from the eigenbasis to embeddings
+        rotation = Q.astype(np.float32)
+        self._spectrum, self._start = spectrum.astype(np.float32), self._prior @ rotation
+        self._map: Floats = np.ascontiguousarray(rotation.T @ J)  # maps the eigenbasis to embeddings
         self._other: Floats = np.ascontiguousarray(other @ self._map.T)
         self._moved = bool(self._rest.any())
-        self._level: Floats = other @ self._rest  # of each row of the other side, whatever θ is
+        self._level: Floats = other @ self._rest  # the part of each score that does not depend on θ
         self._pull: Floats = self._map @ (G @ self._rest)
         self.largest = float(np.einsum("ij,ij->i", other, other, dtype=np.float64).max(initial=0))  # ‖ψ‖²
 
     def __call__(self, loss: IndependentRows, ridge: Floats, threads: int | None = None) -> Floats:
-        """The embeddings of the rows of this loss, with ridge·‖θ − prior‖²."""
+        """Return the embeddings that minimise this loss plus ridge·‖θ − prior‖²."""
         n = loss.rows.n_rows
         theta = np.repeat(self._start[None], n, axis=0)
         more, lin = _NOTHING, loss.lin
@@ -64,6 +67,6 @@ class MultilinearFoldIn:
 
 
 def only_block(side: Side) -> Block:
-    """The last block of a side, in which its rows are by themselves."""
+    """Return the last block of a side, in which its rows are independent."""
     side.regularize(np.ones(len(side.embeddings())), 1.0, 1.0)
-    return next(iter(side.blocks(side.embeddings(), apart=True, last=True)))
+    return next(iter(side.blocks(side.embeddings(), grouped=True, last=True)))

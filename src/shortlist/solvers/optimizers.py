@@ -1,4 +1,7 @@
-"""How a row of parameters follows its gradient: plain steps, Adagrad, Adam. Rows that a step does not touch stay."""
+"""Optimizers for rows of embeddings: SGD, Adagrad and Adam (sparse updates, section 4.1.2 of the article).
+
+Only the rows of a step change, so Adam is lazy: its means are updated when a row is.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,19 @@ SGD, ADAGRAD, ADAM = 0, 1, 2
 CODES = {"sgd": SGD, "adagrad": ADAGRAD, "adam": ADAM}
 EPSILON = 1e-8
 _BETA_1, _BETA_2 = 0.9, 0.999
-_LEAST = 1e-12  # of a step of Adam's: what is less is none
+_LEAST = 1e-12  # a smaller fraction of a step of Adam is skipped
 
 
 class OptimizerState(NamedTuple):
-    """What an optimizer remembers of each row; arrays with a single row where it has nothing to remember."""
+    """The state of an optimizer for each row; an array that it does not use has a single row."""
 
     first: npt.NDArray[np.float32]  # Adagrad: the sum of squared gradients; Adam: the mean gradient
     second: npt.NDArray[np.float32]  # Adam: the mean squared gradient
-    counts: npt.NDArray[np.float32]  # Adam: how often each row has moved, parts of steps by parts
+    counts: npt.NDArray[np.float32]  # Adam: the number of steps of each row; part of a step counts as a fraction
 
     @classmethod
     def of(cls, kind: int, shape: tuple[int, int]) -> OptimizerState:
-        """That of rows which have not moved yet."""
+        """Return the state before the first step."""
         n, width = shape
         return cls(
             aligned(np.zeros((n if kind != SGD else 1, width), np.float32)),
@@ -38,34 +41,35 @@ class OptimizerState(NamedTuple):
         )
 
 
-def remembered(states: tuple[OptimizerState, OptimizerState]) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of contexts and items by name: themselves, not copies."""
+def state_arrays(states: tuple[OptimizerState, OptimizerState]) -> dict[str, npt.NDArray[Any]]:
+    """Return the state of contexts and items as arrays by name; the arrays are not copied."""
     sides = zip(("context", "item"), states)
     return {f"{side}_{name}": array for side, state in sides for name, array in state._asdict().items()}
 
 
-def recall(own: dict[str, npt.NDArray[Any]], saved: dict[str, npt.NDArray[Any]]) -> None:
-    """Fill arrays with those that were remembered; ValueError where they do not fit."""
-    for name, array in own.items():
-        found = saved.get(name)
-        if found is None or found.shape != array.shape or found.dtype != array.dtype:
-            told = "nothing" if found is None else f"{found.dtype} {found.shape}"
-            raise ValueError(f"of {name} it has {told}; expected {array.dtype} {array.shape}")
-        array[...] = found
+def load_arrays(arrays: dict[str, npt.NDArray[Any]], saved: dict[str, npt.NDArray[Any]]) -> None:
+    """Fill arrays with the saved arrays of the same name; raise ValueError if they do not fit."""
+    for name, array in arrays.items():
+        value = saved.get(name)
+        if value is None:
+            raise ValueError(f"it has no array {name}; expected {array.dtype} {array.shape}")
+        if value.shape != array.shape or value.dtype != array.dtype:
+            raise ValueError(f"its array {name} is {value.dtype} {value.shape}; expected {array.dtype} {array.shape}")
+        array[...] = value
 
 
 @fast_lean_kernel
 def apply_row(
     kind: int, theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float
 ) -> None:
-    """θ_r ← θ_r − η∘direction, where the direction comes from g = ∇l + scale·λ∘θ_r.
+    """Update a row: θ_r ← θ_r − η∘direction. The direction depends on the optimizer and on g = ∇l + scale·λ∘θ_r.
 
         sgd      g
-        adagrad  g / (√Σg² + ε), the sum over all steps of this row (Duchi et al. 2011)
-        adam     m̂ / (√v̂ + ε), means that count the steps of this row only (Kingma and Ba 2015, lazily)
+        adagrad  g / (√Σg² + ε), summed over all steps of this row (Duchi et al. 2011)
+        adam     m̂ / (√v̂ + ε), with means over the steps of this row only (Kingma and Ba 2015, lazy)
 
-    η (`rate`) and λ (`ridge`) are given by coordinate, all but the last two the same; one whose η is 0 never moves.
-    Bound by the bytes of the row and of what is remembered of it: 1, 2 or 3 rows read and written.
+    η (`rate`) and λ (`ridge`) have a value for each coordinate; all except the last two must be equal. A coordinate
+    with η = 0 never moves. Bound by the bytes of the row and its state: 1, 2 or 3 rows are read and written.
     """
     end = alike(rate, ridge)
     if kind == SGD:
@@ -88,7 +92,7 @@ def apply_known(
     scale: float,
     end: int,
 ) -> None:
-    """`apply_row` for an optimizer that is known beforehand; `end`: how many coordinates are `alike`."""
+    """Apply `apply_row` with the optimizer as a compile-time constant; the first `end` coordinates are `alike`."""
     if len(optimizer) == SGD:
         sgd_row(theta, r, gradient, rate, ridge, scale, end)
     elif len(optimizer) == ADAGRAD:
@@ -99,7 +103,7 @@ def apply_known(
 
 @fast_lean_kernel
 def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, scale: float, end: int) -> None:
-    """`apply_row` for plain steps; `end`: how many coordinates are `alike`."""
+    """Apply `apply_row` for SGD; the first `end` coordinates are `alike`."""
     s = np.float32(scale)
     for f in range(end):
         _sgd(theta, r, f, gradient, rate[0], s * ridge[0])
@@ -111,7 +115,7 @@ def sgd_row(theta: Array, r: int, gradient: Array, rate: Array, ridge: Array, sc
 def adagrad_row(
     theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
-    """`apply_row` for Adagrad, likewise."""
+    """Apply `apply_row` for Adagrad; the first `end` coordinates are `alike`."""
     s = np.float32(scale)
     for f in range(end):
         _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
@@ -123,10 +127,10 @@ def adagrad_row(
 def adam_row(
     theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float, end: int
 ) -> None:
-    """`apply_row` for Adam; `end`: how many coordinates are `alike`."""
+    """Apply `apply_row` for Adam; the first `end` coordinates are `alike`."""
     count, s = state.counts[r] + 1, np.float32(scale)
     state.counts[r] = count
-    # The corrections of both means for having begun at 0, once for all coordinates.
+    # Bias corrections of both means, which start at 0: the same for all coordinates.
     first, second = np.float32(1.0 / _moved(_BETA_1, count)), np.float32(1.0 / _moved(_BETA_2, count))
     for f in range(end):
         _adam(theta, r, f, gradient, state, first, second, rate[0], s * ridge[0])
@@ -146,10 +150,10 @@ def apply_part(
     scale: float,
     share: float,
 ) -> None:
-    """A part of the step of `apply_row`, and as small a part in what is remembered.
+    """Take a fraction `share` of the step of `apply_row`, and change the optimizer's state by the same fraction.
 
-    So as the share goes to 0 the step goes to none: θ moves by share·η∘direction, Adagrad's sum grows by share·g², and
-    Adam's means go 1 − β^share of the way, in a step that counts `share`.
+    θ moves by share·η∘direction, Adagrad's sum grows by share·g², and Adam's means move by 1 − β^share of the
+    difference, in a step that counts as `share` steps. As `share` goes to 0, so does the change.
     """
     count = np.float32(0)
     if len(optimizer) == ADAM:
@@ -159,25 +163,25 @@ def apply_part(
         state.counts[r] = count
     for f in range(theta.shape[1]):
         g = gradient[f] + np.float32(scale) * ridge[f] * theta[r, f]
-        toward = g
+        direction = g
         if len(optimizer) == ADAGRAD:
             first = state.first
             first[r, f] += share * g * g
-            toward = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
+            direction = g / (math.sqrt(first[r, f]) + EPSILON) if g != 0 else g
         elif len(optimizer) == ADAM:
             first, second = state.first, state.second
             first[r, f] += _moved(_BETA_1, share) * (g - first[r, f])
             second[r, f] += _moved(_BETA_2, share) * (g * g - second[r, f])
             mean, square = first[r, f] / _moved(_BETA_1, count), second[r, f] / _moved(_BETA_2, count)
-            toward = mean / (math.sqrt(square) + EPSILON)
-        theta[r, f] -= share * rate[f] * toward
+            direction = mean / (math.sqrt(square) + EPSILON)
+        theta[r, f] -= share * rate[f] * direction
 
 
 @fast_lean_kernel
 def _moved(beta: float, steps: Any) -> float:
-    """1 − β^steps: how much of the way a mean has gone after so many steps."""
-    whole = np.int64(steps)
-    return 1.0 - beta**whole if whole == steps else -math.expm1(steps * math.log(beta))
+    """Return 1 − β^steps: how far a mean has moved after this number of steps, which may be a fraction."""
+    integer = np.int64(steps)
+    return 1.0 - beta**integer if integer == steps else -math.expm1(steps * math.log(beta))
 
 
 @fast_lean_kernel
@@ -197,20 +201,20 @@ def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: OptimizerStat
 def _adam(
     theta: Array, r: int, f: int, gradient: Array, state: OptimizerState, first: Any, second: Any, rate: Any, ridge: Any
 ) -> None:
-    b1, b2, one = np.float32(_BETA_1), np.float32(_BETA_2), np.float32(1)
+    b1, b2, unit = np.float32(_BETA_1), np.float32(_BETA_2), np.float32(1)
     g = gradient[f] + ridge * theta[r, f]
-    m = b1 * state.first[r, f] + (one - b1) * g
-    v = b2 * state.second[r, f] + (one - b2) * g * g
+    m = b1 * state.first[r, f] + (unit - b1) * g
+    v = b2 * state.second[r, f] + (unit - b2) * g * g
     state.first[r, f] = m
     state.second[r, f] = v
     theta[r, f] -= rate * (m * first) / (math.sqrt(v * second) + np.float32(EPSILON))
 
 
 def n_alike(rate: Array, ridge: Array) -> int:
-    """How many coordinates have the first one's η and λ: all, or all but the two that biases add.
+    """Return how many coordinates have the η and λ of the first: all, or all except the two that biases add.
 
-    A loop over so many, with two numbers for all and from 0, is vectorised. With arrays, which could overlap with the
-    rows, or from elsewhere, as an index below 0 means another place, it is not.
+    A loop from 0 over these coordinates, with two scalars, is vectorised. It would not be with arrays, which could
+    overlap with the rows, nor with another start, because a negative index wraps around.
     """
     n = len(rate)
     for f in range(max(0, n - 2), n):

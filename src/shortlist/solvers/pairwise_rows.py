@@ -1,4 +1,4 @@
-"""Half-steps of RankALS to the minimum, row by row: contexts by themselves, items one after the other."""
+"""Exact half steps of RankALS: contexts in parallel, items one after the other (Takács and Tikk 2012; section 5.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
-from shortlist.solvers.cholesky import GATHERED, room, solve_tiles
+from shortlist.solvers.cholesky import GATHERED, solve_tiles, workspace
 from shortlist.solvers.multilinear_als import MultilinearAlternation
 from shortlist.solvers.quadratic import CoupledItems, IndependentRows, Quadratic
 from shortlist.solvers.tiles import WIDTH, add_product
@@ -19,53 +19,54 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class PairwiseAlternation(MultilinearAlternation):
-    """Epochs of `PairwiseSquare` for matrix factorization, every row of which is solved for exactly.
+    """The loop for `PairwiseSquare` with matrix factorization: every epoch solves for each row exactly.
 
-    The items are coupled (`CoupledItems`): one is solved for after the other, and z and v follow each. Setting all from
-    one z and v, each by itself, would not be a descent in general. This takes one thread; contexts take all.
+    The items are coupled (`CoupledItems`): they are solved one after the other, with z and v updated after each.
+    Solving all of them with the same z and v could raise the loss. Items use one thread; contexts use all threads.
     """
 
     def epoch(self) -> None:
-        """One pass over both sides."""
+        """Run one pass over both sides."""
         contexts, items = self._contexts.parameters[0], self._items.parameters[0]
         solve_contexts(self._loss.of_contexts(items), self._contexts.ridges[0], contexts)
         solve_items(self._loss.of_items(contexts, items), self._items.ridges[0], items)
 
 
-def solve_contexts(quadratic: Quadratic, ridge: Floats, own: Floats) -> None:
+def solve_contexts(quadratic: Quadratic, ridge: Floats, embeddings: Floats) -> None:
     """Set every context to its minimum: (Σaψψᵀ + nG + λ)w = Σaψ by Cholesky; Ψ is centred, see `square_losses`.
 
-    Bound by n·d² operations for the products and d³/3 for the factor of each row. A row whose matrix is not positive
-    definite to float32 stays as it is.
+    Bound by n·d² operations for the products and d³/3 for the factor of each row. A row does not change if its matrix
+    is not positive definite in float32.
     """
     q = quadratic
     assert isinstance(q, IndependentRows)
-    d = own.shape[1]
+    d = embeddings.shape[1]
 
     def solve(start: int, stop: int) -> None:
         _solve_contexts(
-            q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, ridge[:, 0], own, start, stop,
-            *room(d, 4),
+            q.rows.indptr, q.rows.indices, q.quad, q.dense, q.other, q.G, ridge[:, 0], embeddings, start, stop,
+            *workspace(d, 4),
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(q.rows.lengths + d / 3.0, 16 * thread_count(q.threads)), q.threads)
 
 
-def solve_items(quadratic: Quadratic, ridge: Floats, own: Floats) -> None:
-    """Set every item to its minimum in turn: (aG + (1 − 2a)B_k + λ)h = B_k(z − 2ah) + p + a(v − q)."""
+def solve_items(quadratic: Quadratic, ridge: Floats, embeddings: Floats) -> None:
+    """Set the items to their minima, one after the other: (aG + (1 − 2a)B_k + λ)h = B_k(z − 2ah) + p + a(v − q)."""
     q = quadratic
     assert isinstance(q, CoupledItems)
-    d = own.shape[1]
+    d = embeddings.shape[1]
     _solve_items(
-        q.rows.indptr, q.rows.indices, q.strength, q.share, q.other, q.G, q.q, q.z, q.v, ridge[:, 0], own, *room(d, 6)
-    )
+        q.rows.indptr, q.rows.indices, q.strength, q.share, q.other, q.G, q.q, q.z, q.v, ridge[:, 0], embeddings,
+        *workspace(d, 6),
+    )  # fmt: skip
 
 
 @fast_kernel
 def _add_products(
     indices: Array, quad: Array, other: Array, begin: int, end: int, size: int, matrices: Array, b: Array
 ) -> None:
-    """U += Σ quad·ψψᵀ, its upper tiles, and b += Σ quad·ψ."""
+    """Add Σ quad·ψψᵀ to the upper tiles of U, and Σ quad·ψ to b."""
     d = other.shape[1]
     P, Q, U = matrices[0], matrices[1], matrices[2]
     step = GATHERED // P.shape[1] + 1

@@ -1,12 +1,12 @@
-"""A square loss as a function of one side's embeddings, the other side's being as they are.
+"""Square losses as quadratic functions of one side's embeddings, for Algorithm 4 of the article.
 
-Whatever the embeddings Φ are made of, given the other side's Ψ both square losses are
+For a fixed other side Ψ, both square losses are
 
-    L(Φ) = ⟨Φ, 𝒜Φ⟩ − 2⟨B, Φ⟩ + what does not depend on Φ
+    L(Φ) = ⟨Φ, 𝒜Φ⟩ − 2⟨B, Φ⟩ + a constant
 
-with a symmetric 𝒜 ≥ 0 that is never written down: it is applied, at the cost of the observed pairs and of a Gramian of
-Ψ. Algorithm 4 of the article needs no more. For parameters θ in which Φ = Jθ + rest is linear, half of the gradient is
-Jᵀ(𝒜Φ − B), and half of the Hessian Jᵀ𝒜J (as printed, ∇φ ⊗ ∇φ, the Hessian lacks ψ: ∇ŷ = ⟨∇φ, ψ⟩).
+with a symmetric 𝒜 ≥ 0. The matrix 𝒜 is never formed. Applying it costs one pass over the observed pairs and a product
+with a Gramian of Ψ. For parameters θ in which Φ = Jθ + rest is linear, half of the gradient is Jᵀ(𝒜Φ − B) and half of
+the Hessian is Jᵀ𝒜J. (The Hessian printed in the article, ∇φ ⊗ ∇φ, lacks ψ: ∇ŷ = ⟨∇φ, ψ⟩.)
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 NONE = np.zeros(1, np.float32)
 _NO_LEVEL = np.zeros(0, np.float32)
-# A direction is flat where the loss curves by less than this share of what the diagonal alone says. Float32 cannot tell
-# such a curvature from zero, and a step along it would be rounding errors divided by next to nothing.
+# A direction is flat if its curvature is below this fraction of what the diagonal alone predicts. Float32 cannot
+# distinguish such a curvature from zero, and a step along it would be rounding error divided by a tiny number.
 FLAT = np.float32(1e-6)
 
 
 class DirectionGains(NamedTuple):
-    """What moving each row along a direction of its own by one would do to the loss, as coordinate descent asks it.
+    """Half of the first and second derivatives of the loss along a direction P_k for each row, for coordinate descent.
 
-    Half of the first derivative and half of the second, by row. Where rows are coupled, moving row k by δ moves the
-    slope of every other row j along its direction P_j by −δ·(⟨B_jP_j, a_kP_k⟩ + a_j⟨P_j, B_kP_k⟩): `pull` is a_k P_k,
-    `push` is B_kP_k, both in the coordinates that move.
+    If rows are coupled, moving row k by δ changes the slope of every other row j along P_j by
+    −δ·(⟨B_jP_j, a_kP_k⟩ + a_j⟨P_j, B_kP_k⟩). Then `pull` is a_k P_k and `push` is B_kP_k, both in the coordinates that
+    move.
     """
 
     slope: npt.NDArray[np.float64]
@@ -46,44 +46,44 @@ class DirectionGains(NamedTuple):
 
 
 class Quadratic(Protocol):
-    """𝒜 and B of some rows, the others being as they are. Arrays have these rows, and all coordinates."""
+    """𝒜 and B of some rows while the other rows are fixed. Arrays have these rows and all coordinates."""
 
-    coupled: bool  # whether 𝒜 has anything between two rows
+    coupled: bool  # whether 𝒜 has entries between different rows
 
     def apply(self, P: Floats) -> Floats:
-        """𝒜P, for a P that is 0 in all other rows."""
+        """Return 𝒜P, for a P that is 0 in all other rows."""
 
     def slope(self, Phi: Floats) -> Floats:
-        """𝒜Φ − B, half of the gradient."""
+        """Return 𝒜Φ − B, half of the gradient."""
 
     def diagonal(self) -> Floats:
-        """The diagonal of 𝒜."""
+        """Return the diagonal of 𝒜."""
 
     def part(self, rows: npt.NDArray[np.int64]) -> Quadratic:
-        """That of some of these rows."""
+        """Return the quadratic of some of these rows."""
 
     def moved(self, change: Floats) -> None:
-        """These rows have moved by so much."""
+        """Update the state after these rows have changed by `change`."""
 
     def descent(self, Phi: Floats) -> Descent:
-        """For coordinate descent in these rows, which are Φ now."""
+        """Return the state of coordinate descent in these rows, whose current embeddings are Φ."""
 
 
 class Descent(Protocol):
-    """Scores of the observed pairs, kept up to date while coordinates of the rows move one after the other."""
+    """Scores of the observed pairs, updated while coordinates of the rows move one after the other."""
 
     def gains(self, Phi: Floats, P: Floats, dims: npt.NDArray[np.int64]) -> DirectionGains:
-        """What moving along P would do; P has a column for each of the coordinates `dims`, in which alone rows move."""
+        """Return the derivatives along P, which has a column for each of the coordinates `dims`; the others are 0."""
 
     def moved(self, steps: Floats) -> None:
-        """Each row has moved by its step, times its direction in the last `gains`."""
+        """Update the scores after each row has moved by its step times its direction in the last `gains`."""
 
 
 class IndependentRows:
-    """Rows that do not know of each other: `PointwiseSquare` on both sides, `PairwiseSquare` for contexts.
+    """A quadratic with independent rows: `PointwiseSquare` on both sides, `PairwiseSquare` for contexts.
 
-    A row's block of 𝒜 is dense·G + Σ quad·ψψᵀ, and its B is Σ lin·ψ − dense·shift; without a shift it is 0. Arrays of
-    one element stand for all.
+    The block of 𝒜 of a row is dense·G + Σ quad·ψψᵀ, and its B is Σ lin·ψ − dense·shift; `shift` is 0 by default. An
+    array of one element applies to all rows or pairs.
     """
 
     coupled = False
@@ -104,11 +104,11 @@ class IndependentRows:
         self.quad, self.lin, self.dense, self.shift, self.threads = quad, lin, dense, shift, threads
 
     def apply(self, P: Floats) -> Floats:
-        """𝒜P. Bound by the gathered rows of the other side."""
+        """Return 𝒜P. Bound by the gathered rows of the other side."""
         return self._with_pairs(P, NONE)
 
     def slope(self, Phi: Floats) -> Floats:
-        """𝒜Φ − B."""
+        """Return 𝒜Φ − B."""
         out = self._with_pairs(Phi, self.lin)
         if self.shift is not None:
             out += self.dense[:, None] * self.shift
@@ -124,7 +124,7 @@ class IndependentRows:
         return out
 
     def diagonal(self) -> Floats:
-        """Of every row's block."""
+        """Return the diagonal of every row's block."""
         out: Floats = np.diagonal(self.G) * self.dense[:, None]
         if len(out) != self.rows.n_rows:
             out = np.repeat(out, self.rows.n_rows, axis=0)
@@ -132,7 +132,7 @@ class IndependentRows:
         return out
 
     def part(self, rows: npt.NDArray[np.int64]) -> IndependentRows:
-        """Some of the rows."""
+        """Return the quadratic of some of the rows."""
         pairs = pairs_of(self.rows, rows)
         return IndependentRows(
             self.rows.take(rows),
@@ -146,7 +146,7 @@ class IndependentRows:
         )
 
     def moved(self, change: Floats) -> None:
-        """Nothing that others see."""
+        """Do nothing: rows are independent."""
 
     def descent(self, Phi: Floats) -> RowDescent:
         """See `Quadratic`."""
@@ -154,7 +154,7 @@ class IndependentRows:
 
 
 class RowDescent:
-    """Coordinate descent in rows that do not know of each other. A coordinate costs O(|S| + n·d)."""
+    """Coordinate descent in independent rows. A coordinate of n rows costs O(|S| + n·d)."""
 
     def __init__(self, quadratic: IndependentRows, Phi: Floats) -> None:
         self._q = quadratic
@@ -176,22 +176,22 @@ class RowDescent:
 
 
 class CoupledItems:
-    """`PairwiseSquare` by its items, which know of each other through z = Σa_jψ_j and v = ΣB_jψ_j.
+    """The quadratic of `PairwiseSquare` in its items, which are coupled through z = Σa_jψ_j and v = ΣB_jψ_j.
 
-        (𝒜Ψ)_k = B_k(ψ_k − z) + a_k(Gψ_k − v),   B's row k: Σ_{c∈C_k} a_ck φ_c − a_k q
+        (𝒜Ψ)_k = B_k(ψ_k − z) + a_k(Gψ_k − v),   row k of B: Σ_{c∈C_k} a_ck φ_c − a_k q
 
     with B_k = Σ_{c∈C_k} a_ck φ_cφ_cᵀ, G = Σ n_cφ_cφ_cᵀ and q = Σ n_cφ_c; Σ_j a_j = 1.
 
     Args:
-        rows: by item, its contexts.
+        rows: the contexts of each item.
         other: Φ.
         G: see above.
         q: see above.
         strength: a_ck by pair.
         share: a_k by item.
-        z: of all items, and likewise v; they are kept up to date.
-        v: see z.
-        threads: how many to use.
+        z: z of all items, updated by `moved`.
+        v: v of all items, updated by `moved`.
+        threads: number of threads.
     """
 
     coupled = True
@@ -217,7 +217,7 @@ class CoupledItems:
         )  # Σ_k a_ck, by context
 
     def _shared(self, P: Floats) -> tuple[Floats, Floats, Floats]:
-        """What z and v become by P: dz, dv; and B_k(P_k − dz) on the way."""
+        """Return the changes dz and dv of z and v when the items move by P, and B_k(P_k − dz)."""
         dz: Floats = self.share @ P
         out = np.zeros_like(P)
         add_pairs(self.rows, self.strength, NONE, self.other, P - dz, out, self.threads)
@@ -225,19 +225,19 @@ class CoupledItems:
         return dz, dv, out
 
     def apply(self, P: Floats) -> Floats:
-        """𝒜P: one pass over the pairs, since Σ_kB_k dz = Σ_c (Σ_k a_ck)⟨φ_c, dz⟩φ_c."""
+        """Return 𝒜P in one pass over the pairs, using Σ_kB_k dz = Σ_c (Σ_k a_ck)⟨φ_c, dz⟩φ_c."""
         _, dv, out = self._shared(P)
         out += self.share[:, None] * (P @ self.G - dv)
         return out
 
     def slope(self, Phi: Floats) -> Floats:
-        """𝒜Ψ − B, of all items as they are."""
+        """Return 𝒜Ψ − B of the current items."""
         out: Floats = self.share[:, None] * (Phi @ self.G - self.v + self.q)
         add_pairs(self.rows, self.strength, self.strength, self.other, Phi - self.z, out, self.threads)
         return out
 
     def diagonal(self) -> Floats:
-        """(1 − 2a_k)·diag B_k + a_k·diag G."""
+        """Return (1 − 2a_k)·diag B_k + a_k·diag G."""
         out = np.zeros((self.rows.n_rows, self.other.shape[1]), np.float32)
         add_squares(self.rows, self.strength, self.other, out, self.threads)
         out *= 1 - 2 * self.share[:, None]
@@ -245,14 +245,14 @@ class CoupledItems:
         return out
 
     def part(self, rows: npt.NDArray[np.int64]) -> CoupledItems:
-        """Some of the items; z and v are the same arrays, those of all."""
+        """Return the quadratic of some of the items; it shares the arrays z and v."""
         some = self.rows.take(rows)
         strength = _some(self.strength, pairs_of(self.rows, rows))
         state = {"z": self.z, "v": self.v, "threads": self.threads}
         return CoupledItems(some, self.other, self.G, self.q, strength=strength, share=self.share[rows], **state)  # type: ignore[arg-type]
 
     def moved(self, change: Floats) -> None:
-        """Bring z and v up to date."""
+        """Update z and v."""
         dz, dv, _ = self._shared(change)
         self.z += dz
         self.v += dv
@@ -263,9 +263,9 @@ class CoupledItems:
 
 
 class CoupledDescent:
-    """Coordinate descent in items that are coupled.
+    """Coordinate descent in coupled items.
 
-    Beside the scores it keeps x_c = ⟨φ_c, z⟩ and r_c = Σ_k a_ck⟨φ_c, ψ_k⟩ over all items k, since v = Σ_c r_cφ_c.
+    Besides the scores it keeps x_c = ⟨φ_c, z⟩ of every context, and updates z and v after each move.
     """
 
     def __init__(self, quadratic: CoupledItems, Phi: Floats) -> None:
@@ -285,20 +285,20 @@ class CoupledDescent:
         return DirectionGains(slope, curvature, q.share[:, None] * P, push)
 
     def moved(self, steps: Floats) -> None:
-        """See `Descent`; z, v and x follow."""
+        """See `Descent`; updates z, v and x too."""
         assert self._last is not None
         q, (P, dims) = self._q, self._last
         self._pairs.moved(steps)
         dz = (q.share * steps) @ P
         q.z[dims] += dz
         self._x += q.other[:, dims] @ dz
-        turned = np.zeros(q.rows.n_columns, np.float32)
-        _scatter(q.rows.indptr, q.rows.indices, q.strength, self._pairs.along, steps, turned)
-        q.v += turned @ q.other
+        by_context = np.zeros(q.rows.n_columns, np.float32)
+        _scatter(q.rows.indptr, q.rows.indices, q.strength, self._pairs.along, steps, by_context)
+        q.v += by_context @ q.other
 
 
 class PairScores:
-    """The scores of the observed pairs of some rows, and how they change along the rows' directions: ∇ŷ."""
+    """The scores of the observed pairs of some rows, and their derivatives ∇ŷ along the rows' directions."""
 
     def __init__(self, rows: SparseRows, other: Floats, Phi: Floats, threads: int | None) -> None:
         self._rows, self._other, self._threads = rows, other, threads
@@ -319,9 +319,9 @@ class PairScores:
         level: Floats,
         push: bool = False,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Floats | None]:
-        """For each row Σ(quad·(ŷ − level) − lin)·∇ŷ and Σ quad·∇ŷ²; and Σ quad·∇ŷ·ψ where `push` asks for it.
+        """Return Σ(quad·(ŷ − level) − lin)·∇ŷ and Σ quad·∇ŷ² for each row; with `push` also Σ quad·∇ŷ·ψ.
 
-        `level` is by column, empty where it is 0.
+        `level` has a value for each column; an empty array means 0.
         """
         rows = self._rows
         sums = np.zeros((rows.n_rows, 2))
@@ -338,12 +338,12 @@ class PairScores:
         return sums[:, 0], sums[:, 1], pushed if push else None
 
     def moved(self, steps: Floats) -> None:
-        """Each row has moved by its step along its direction."""
+        """Update the scores after each row has moved by its step along its direction."""
         self.scores += np.repeat(steps, self._rows.lengths) * self.along
 
 
 def pairs_of(rows: SparseRows, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the pairs of these rows stand."""
+    """Return the positions of the pairs of these rows."""
     lengths = rows.lengths[chosen]
     ends = np.cumsum(lengths)
     return np.repeat(rows.indptr[chosen] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
@@ -356,7 +356,7 @@ def _some(array: Floats, index: npt.NDArray[np.int64]) -> Floats:
 def add_pairs(
     rows: SparseRows, quad: Floats, lin: Floats, other: Floats, P: Floats, out: Floats, threads: int | None
 ) -> None:
-    """out_r += Σ (quad·⟨P_r, ψ⟩ − lin)·ψ over the pairs of each row."""
+    """Add Σ (quad·⟨P_r, ψ⟩ − lin)·ψ over the pairs of each row r to out_r."""
 
     def add(start: int, stop: int) -> None:
         _add_pairs(rows.indptr, rows.indices, quad, lin, other, P, out, start, stop)
@@ -365,7 +365,7 @@ def add_pairs(
 
 
 def add_squares(rows: SparseRows, quad: Floats, other: Floats, out: Floats, threads: int | None) -> None:
-    """out_r += Σ quad·ψ² over the pairs of each row."""
+    """Add Σ quad·ψ² over the pairs of each row r to out_r."""
 
     def add(start: int, stop: int) -> None:
         _add_squares(rows.indptr, rows.indices, quad, other, out, start, stop)
@@ -374,8 +374,8 @@ def add_squares(rows: SparseRows, quad: Floats, other: Floats, out: Floats, thre
 
 
 @fast_lean_kernel
-def send_for(other: Array, i: int) -> None:
-    """Ask memory for a row that will be needed soon."""
+def prefetch_row(other: Array, i: int) -> None:
+    """Prefetch a row that will be read soon."""
     for f in range(0, other.shape[1], LINE):
         prefetch(other, i, f)
 
@@ -384,12 +384,12 @@ def send_for(other: Array, i: int) -> None:
 def _add_pairs(
     indptr: Array, indices: Array, quad: Array, lin: Array, other: Array, P: Array, out: Array, start: int, stop: int
 ) -> None:
-    """Bound by the gathered rows, 4d bytes a pair, each used for a product and for a sum while it is in the cache."""
+    """Compute `add_pairs`. Bound by the gathered rows, 4d bytes a pair; each is used twice while it is in the cache."""
     d, last = other.shape[1], indptr[stop] - 1
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             i = indices[e]
-            send_for(other, indices[min(e + AHEAD, last)])
+            prefetch_row(other, indices[min(e + AHEAD, last)])
             score = np.float32(0)
             for f in range(d):
                 score += P[r, f] * other[i, f]
@@ -404,7 +404,7 @@ def _add_squares(indptr: Array, indices: Array, quad: Array, other: Array, out: 
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             a, i = quad[e if len(quad) > 1 else 0], indices[e]
-            send_for(other, indices[min(e + AHEAD, last)])
+            prefetch_row(other, indices[min(e + AHEAD, last)])
             for f in range(other.shape[1]):
                 out[r, f] += a * other[i, f] * other[i, f]
 
@@ -415,7 +415,7 @@ def _score(indptr: Array, indices: Array, other: Array, Phi: Array, scores: Arra
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             i, score = indices[e], np.float32(0)
-            send_for(other, indices[min(e + AHEAD, last)])
+            prefetch_row(other, indices[min(e + AHEAD, last)])
             for f in range(other.shape[1]):
                 score += Phi[r, f] * other[i, f]
             scores[e] = score
@@ -437,7 +437,7 @@ def _gains(
     start: int,
     stop: int,
 ) -> None:
-    """One pass over the pairs with a few floats each: bound by the 12 bytes a pair of index, score and ∇ŷ."""
+    """Compute `PairScores.gains`. Bound by the index, score and ∇ŷ of each pair, 12 bytes."""
     for r in range(start, stop):
         for e in range(indptr[r], indptr[r + 1]):
             i, y = indices[e], np.float32(0)

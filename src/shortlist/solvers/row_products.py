@@ -1,7 +1,7 @@
-"""Products of matrices in which a row's result does not depend on the rows beside it.
+"""Matrix products in which the result of a row does not depend on the other rows.
 
-BLAS takes other instructions for other numbers of rows, so that the last bits of a row depend on how many it is
-multiplied together with. Where an iteration passes them on, a row's answer would depend on who else asked.
+BLAS uses different instructions for different numbers of rows, so the last bits of a row depend on how many rows are
+multiplied at once. Iterations amplify these differences: a query's result would depend on the other queries.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import numpy.typing as npt
 from shortlist._numba import fast_kernel
 from shortlist.solvers.tiles import ROW, WIDTH, add_product, add_row, add_vector, transpose
 
-OURS = WIDTH == 16  # with AVX-512, where OpenBLAS may take AVX2: half as fast on processors newer than it
-_FEW = 3  # rows that are multiplied one by one: a tile takes longer
-_DEPTH = 512  # rows of both factors at a time, so that they stay in the cache
+OURS = WIDTH == 16  # with AVX-512; on processors newer than it, OpenBLAS may use AVX2, which is half as fast
+_FEW = 3  # up to this number, rows are multiplied one by one, which is faster than a tile
+_DEPTH = 512  # rows of both factors that are multiplied at once, so that they stay in the cache
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 def whole_tiles(n: int) -> int:
-    """The smallest multiple of the width of a tile that is at least `n`."""
+    """Round n up to a multiple of the width of a tile."""
     return -(-n // WIDTH) * WIDTH
 
 
 def padded(A: Floats) -> Floats:
-    """A copy whose sides are whole tiles, filled up with zeros."""
+    """Return a copy, padded with zeros to whole tiles."""
     out = np.zeros([whole_tiles(n) for n in A.shape], np.float32)
     out[: A.shape[0], : A.shape[1]] = A
     return out
 
 
 def product(A: Floats, B: Floats) -> Floats:
-    """A @ B."""
+    """Return A @ B."""
     out = np.empty((whole_tiles(len(A)), whole_tiles(B.shape[1])), np.float32)
     multiply_some(padded(A), padded(B), A.shape[1], out, len(A))
     return out[: len(A), : B.shape[1]]
 
 
 def multiply_some(A: Floats, B: Floats, count: int, out: Floats, n_rows: int) -> None:
-    """`multiply`, of whose rows only the first `n_rows` are needed: the others may be left as they are."""
+    """Compute at least the first `n_rows` rows of `multiply`; the other rows may stay unchanged."""
     if n_rows <= _FEW:
         _multiply_few(A, B, count, out, n_rows)
     else:
@@ -50,9 +50,9 @@ def multiply_some(A: Floats, B: Floats, count: int, out: Floats, n_rows: int) ->
 
 @fast_kernel
 def multiply(A: Array, B: Array, count: int, out: Array) -> None:
-    """Set out to A[:, :count] @ B[:count], all of whose sides are whole tiles; B needs no more than `count` rows.
+    """Set out to A[:, :count] @ B[:count]. All sides must be whole tiles, but B may have only `count` rows.
 
-    Bound by the multiply-adds of `tiles.add_product`, and for 16 rows or so by the bytes of B.
+    Bound by the multiply-adds of `tiles.add_product`; with about 16 rows, bound by the bytes of B.
     """
     columns = np.empty(((count + WIDTH - 1) // WIDTH * WIDTH, WIDTH), np.float32)
     for first in range(0, out.shape[0], WIDTH):
@@ -66,7 +66,7 @@ def multiply(A: Array, B: Array, count: int, out: Array) -> None:
 
 @fast_kernel
 def _multiply_few(A: Array, B: Array, count: int, out: Array, n_rows: int) -> None:
-    """The first rows of `multiply`, to the bit, one by one; bound by the bytes of B, which each of them reads."""
+    """Compute the first rows of `multiply` one by one, to the same bits. Bound by the bytes of B, read for each row."""
     whole = out.shape[1] // (ROW * WIDTH) * (ROW * WIDTH)
     for r in range(n_rows):
         for j in range(out.shape[1]):
@@ -77,21 +77,21 @@ def _multiply_few(A: Array, B: Array, count: int, out: Array, n_rows: int) -> No
             add_vector(out, r, j, A, B, count)
 
 
-def multiply_turned(A: Floats, B: Floats, count: int, out: Floats, more: bool) -> None:
-    """Set out to A[:count].T @ B[:count], or add that to it; the columns of A and B are whole tiles.
+def multiply_transposed(A: Floats, B: Floats, count: int, out: Floats, add: bool) -> None:
+    """Set out to A[:count].T @ B[:count], or add the product to it; the columns of A and B are whole tiles.
 
     A may have more columns than `out` has rows.
     """
     n_strips = -(-len(out) // WIDTH)
     strips = np.empty((n_strips, min(count, _DEPTH), WIDTH), np.float32)
-    _multiply_turned(A, B, count, out, more, strips, np.zeros((n_strips, WIDTH, out.shape[1]), np.float32))
+    _multiply_transposed(A, B, count, out, add, strips, np.zeros((n_strips, WIDTH, out.shape[1]), np.float32))
 
 
 @fast_kernel
-def _multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool, strips: Array, sums: Array) -> None:
-    """`multiply_turned`, with room for strips of A and for the sums, which begin at 0.
+def _multiply_transposed(A: Array, B: Array, count: int, out: Array, add: bool, strips: Array, sums: Array) -> None:
+    """Compute `multiply_transposed` with buffers for strips of A and for the sums, which must be 0.
 
-    Bound by the multiply-adds of `tiles.add_product`: A is read once, row by row, so that it may come from far away.
+    Bound by the multiply-adds of `tiles.add_product`. A is read once, row by row, so it may come from main memory.
     """
     n_strips = len(sums)
     for begin in range(0, count, _DEPTH):
@@ -105,12 +105,12 @@ def _multiply_turned(A: Array, B: Array, count: int, out: Array, more: bool, str
                 add_product(sums[strip], 0, j, strips[strip], B[begin : begin + depth], depth)
     for i in range(out.shape[0]):
         for f in range(out.shape[1]):
-            out[i, f] = sums[i // WIDTH, i % WIDTH, f] + (out[i, f] if more else np.float32(0))
+            out[i, f] = sums[i // WIDTH, i % WIDTH, f] + (out[i, f] if add else np.float32(0))
 
 
 @fast_kernel
-def turn(A: Array, out: Array) -> None:
-    """Set out to Aᵀ, filled up with zeros; the sides of `out` and the columns of A are whole tiles."""
+def transpose_padded(A: Array, out: Array) -> None:
+    """Set out to Aᵀ, padded with zeros; the sides of `out` and the columns of A are whole tiles."""
     whole = len(A) // WIDTH * WIDTH
     for i in range(0, out.shape[0], WIDTH):
         for j in range(0, whole, WIDTH):

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent over observed pairs and sampled negatives (Algorithms 1 and 2 of the article)."""
+"""The training loop of SGD over observed pairs and sampled negatives (Algorithms 1 and 2 of the article)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.objectives.pointwise_square import LossParts
 from shortlist.sampling.base import BoundSampler
-from shortlist.sampling.draw_kernels import units
+from shortlist.sampling.draw_kernels import random_units
 from shortlist.sampling.history_filter import history_filter
 from shortlist.sampling.sampler_tables import HISTORY, SamplerTables
 from shortlist.scoring.pair_score import unit_rows
-from shortlist.solvers.optimizers import SGD, OptimizerState, recall, remembered
+from shortlist.solvers.optimizers import SGD, OptimizerState, load_arrays, state_arrays
 from shortlist.solvers.sgd_kernels import fold_rows, is_plain, run_chunk, run_plain, run_ranked
 from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
 from shortlist.solvers.sgd_tables import (
@@ -38,15 +38,15 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "inverse"]
 SCHEDULES = ("constant", "linear", "cosine", "inverse")
 _CHUNK = 8192  # pairs that a thread takes at a time
-_PART = 1 << 16  # pairs that are put into buckets by themselves
-_RANKED = 1 << 24  # scores at a time, where ranks are exact
+_PART = 1 << 16  # pairs that a thread puts into buckets at a time
+_RANKED = 1 << 24  # scores that are computed at once for exact ranks
 
 
 def learning_rate(schedule: Schedule, epoch: float, epochs: int) -> float:
-    """What an epoch's learning rate is of the first one's; epochs from 0.
+    """Return the factor of the learning rate of an epoch, counted from 0.
 
-    `"constant"` 1, `"linear"` and `"cosine"` fall to 0 after the last epoch, `"inverse"` is 1/(1 + 9·epoch/epochs): a
-    tenth at the end.
+    `"constant"` is 1, `"linear"` and `"cosine"` fall to 0 after the last epoch, and `"inverse"` is
+    1/(1 + 9·epoch/epochs): 0.1 after the last epoch.
 
     >>> [round(learning_rate("linear", e, 4), 2) for e in range(4)]
     [1.0, 0.75, 0.5, 0.25]
@@ -60,47 +60,47 @@ def learning_rate(schedule: Schedule, epoch: float, epochs: int) -> float:
 
 
 def key(*parts: int) -> np.uint64:
-    """A number to seed random numbers with, for whatever these whole numbers name."""
+    """Return a random seed that depends on all of these integers."""
     state = 0
-    for one in parts:
-        state = mixed_int(state + int(GOLDEN) + one)
+    for part in parts:
+        state = mixed_int(state + int(GOLDEN) + part)
     return np.uint64(state)
 
 
 def require_finite(epoch: int, contexts: Floats, items: Floats) -> None:
-    """Refuse embeddings whose scores need not be finite, by their largest numbers: cheap beside an epoch."""
-    largest = [max(float(one.max(initial=0)), -float(one.min(initial=0))) for one in (contexts, items)]
+    """Raise if scores could be infinite, judging by the largest entries; this is cheap compared with an epoch."""
+    largest = [max(float(side.max(initial=0)), -float(side.min(initial=0))) for side in (contexts, items)]
     bound = items.shape[1] * largest[0] * largest[1]
     if not bound <= float(np.finfo(np.float32).max):
         raise SettingError(
-            f"the fit diverged: scores are not finite after epoch {epoch}; take a smaller learning_rate or a larger "
+            f"the fit diverged: scores are not finite after epoch {epoch}; use a smaller learning_rate or a larger "
             "regularization"
         )
 
 
 @dataclass(eq=False)
 class SampledSteps:
-    """Epochs of steps on observed pairs in a fresh random order, each with negatives of its own.
+    """A loop whose epochs take a step for every observed pair in random order, each with its own negatives.
 
-    Threads take chunks of pairs and do not wait for each other (Recht et al. 2011): with several of them the result
-    varies from run to run. With one it is a function of the seed, and a fit that goes on from a checkpoint is the fit
-    without a break.
+    Threads take chunks of pairs and do not wait for each other (Recht et al. 2011), so with several threads the result
+    varies from run to run. With one thread it depends only on the seed, and a fit that resumes from a checkpoint gives
+    the same result as a fit without interruption.
 
     Args:
         by_context: the observed pairs.
-        strengths: of each, or one for all.
-        negatives: the sampler over them.
-        weigher: how sampled pairs are weighed.
-        exact_ranks: whether the ranks for that are counted over all items.
-        rules: what a step is, with the first epoch's learning rates.
+        strengths: the strength of each pair, or one for all.
+        negatives: the sampler, bound to these pairs.
+        weigher: the weights of sampled pairs.
+        exact_ranks: whether the ranks for these weights are counted over all items.
+        rules: the settings of a step, with the learning rates of the first epoch.
         contexts: start values.
-        items: likewise.
-        states: what the optimizer remembers of contexts and of items.
-        schedule: how learning rates go on.
-        schedule_epochs: after how many epochs the schedule is at its end.
-        seed: of all that is drawn.
-        threads: how many to use.
-        number: of epochs that are done already.
+        items: start values.
+        states: the optimizer's state for contexts and for items.
+        schedule: the schedule of the learning rates.
+        schedule_epochs: number of epochs after which the schedule ends.
+        seed: the seed of all random numbers.
+        threads: number of threads.
+        number: number of epochs that are already done.
     """
 
     by_context: SparseRows
@@ -135,14 +135,14 @@ class SampledSteps:
 
     @property
     def samples(self) -> int:
-        """Observed pairs of an epoch."""
+        """Number of observed pairs, the steps of an epoch."""
         return len(self.by_context)
 
     def epoch(self) -> None:
-        """A step for every observed pair."""
-        share = np.float32(learning_rate(self.schedule, self.number, self.schedule_epochs))
+        """Take a step for every observed pair."""
+        factor = np.float32(learning_rate(self.schedule, self.number, self.schedule_epochs))
         rules = self.rules._replace(
-            context_rates=share * self.rules.context_rates, item_rates=share * self.rules.item_rates
+            context_rates=factor * self.rules.context_rates, item_rates=factor * self.rules.item_rates
         )
         model = ModelTables(self.contexts, self.items, *self.states)
         if self.exact_ranks:
@@ -153,61 +153,61 @@ class SampledSteps:
         require_finite(self.number, *self.embeddings())
 
     def finish(self) -> None:
-        """Nothing: contexts are as the epochs left them."""
+        """Do nothing: the steps learn contexts too."""
 
     def restore(self, items: Floats, contexts: Floats | None) -> None:
-        """Take these embeddings."""
+        """Set the embeddings to these values."""
         assert contexts is not None
         self.items[:], self.contexts[:] = items, contexts
 
     def embeddings(self) -> tuple[Floats, Floats]:
-        """Of contexts and of items: the arrays themselves."""
+        """Return the embeddings of contexts and of items; the arrays are not copied."""
         return self.contexts, self.items
 
     def outcome(self) -> tuple[Floats, Floats]:
-        """Items and contexts as they are."""
+        """Return the current items and contexts."""
         return self.items, self.contexts
 
-    def memory(self) -> dict[str, npt.NDArray[Any]]:
-        """What going on needs beside the embeddings: the optimizer's state, and what the last epoch's loss was."""
-        return remembered(self.states) | {"sums": self._sums}
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of the optimizer and the sums of the last epoch's loss."""
+        return state_arrays(self.states) | {"sums": self._sums}
 
-    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on after so many epochs, with what the optimizer remembered then."""
-        recall(self.memory(), memory)
+    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Resume after `number` epochs with this state."""
+        load_arrays(self.state_dict(), state)
         self.number = number
 
     def loss(self) -> LossParts:
-        """The loss as the steps of the last epoch met it, and the regularizer of what came out.
+        """Return an estimate of the loss during the last epoch, and the regularizer of the current embeddings.
 
-        An estimate, from every eighth pair: of the sum over observed pairs (`observed`; for pairwise losses, over pairs
-        and their negatives) and of that over sampled negatives (`unobserved`).
+        The estimate uses every eighth pair. `observed` is the sum over observed pairs (with a pairwise loss, over pairs
+        and their negatives); `unobserved` is the sum over sampled negatives.
         """
         scale = self.samples / max(1.0, self._sums[2])
         return LossParts(scale * self._sums[0], scale * self._sums[1], self._regularizer())
 
     def _regularizer(self) -> float:
-        """½Σλ‖θ‖² over rows, each as often as it is expected to be in a step of an epoch."""
+        """Return ½Σλ‖θ‖² over rows, each weighted by its expected number of steps in an epoch."""
         rules = self.rules
         sides = (
             (self.contexts, rules.context_ridges, rules.context_scales, self.by_context.lengths),
             (self.items, rules.item_ridges, rules.item_scales, self.by_context.column_counts()),
         )
-        times = touches(rules.objective, rules.n_negatives, *(one[3] for one in sides))
+        counts = touches(rules.objective, rules.n_negatives, *(n_pairs for _, _, _, n_pairs in sides))
         total = 0.0
-        for (embeddings, ridges, scales, _), often in zip(sides, times):
+        for (embeddings, ridges, scales, _), n_steps in zip(sides, counts):
             squares = np.einsum("rd,d->r", embeddings.astype(np.float64) ** 2, ridges)
-            total += 0.5 * float((squares * scales * often).sum())
+            total += 0.5 * float((squares * scales * n_steps).sum())
         return total
 
-    # --- how an epoch is worked through ------------------------------------------------------------------------------
+    # --- an epoch ----------------------------------------------------------------------------------------------------
 
     def _plain_epoch(self, rules: StepTables, model: ModelTables) -> None:
         bounds = self._buckets()
         chunks = list(zip(bounds[:-1].tolist(), bounds[1:].tolist()))
         sums = np.zeros((len(chunks), 3))
         number_of = {start: k for k, (start, stop) in enumerate(chunks) if stop > start}
-        for some in self._between_refreshes(chunks):
+        for some_chunks in self._between_refreshes(chunks):
             tables = self.negatives.tables
             plain = is_plain(tables, self.weigher, rules) and len(self.strengths) == 1 and self.strengths[0] == 1
 
@@ -215,19 +215,19 @@ class SampledSteps:
                 k = number_of[start]
                 shuffle(key(self.seed, self.number, 1, k), self._pairs, start, stop)
                 seed = key(self.seed, self.number, 2, k)
-                room = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
+                space = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
                 if plain:
-                    run_plain(seed, self._pairs, start, stop, tables, rules, model, room, sums[k])
+                    run_plain(seed, self._pairs, start, stop, tables, rules, model, space, sums[k])
                 else:
-                    run_chunk(seed, self._pairs, start, stop, tables, self.weigher, rules, model, room, sums[k])
+                    run_chunk(seed, self._pairs, start, stop, tables, self.weigher, rules, model, space, sums[k])
 
-            run_chunks(work, [one for one in some if one[1] > one[0]], self.threads)
+            run_chunks(work, [(start, stop) for start, stop in some_chunks if stop > start], self.threads)
         self._sums[:] = sums.sum(axis=0)
 
     def _buckets(self) -> npt.NDArray[np.int64]:
-        """Deal the pairs out to buckets at random; with each in random order, that is a random order of all.
+        """Put the pairs into random buckets and return the bounds of the buckets.
 
-        Returns where the buckets begin and end. Bound by the scattered writes of 8 bytes a pair.
+        Shuffling each bucket then gives a random order of all pairs. Bound by the scattered writes of 8 bytes a pair.
         """
         n = self.samples
         n_buckets = max(1, min(-(-n // _CHUNK) if n > 16 * _CHUNK else 16, n // 256))
@@ -239,22 +239,22 @@ class SampledSteps:
         cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts
 
         def fill(start: int, stop: int) -> None:
-            given = (self._row_of, self.by_context.indices, self.strengths)
-            fill_buckets(seed, start, stop, *given, cursors[start // _PART], *self._pairs[:3])
+            source = (self._row_of, self.by_context.indices, self.strengths)
+            fill_buckets(seed, start, stop, *source, cursors[start // _PART], *self._pairs[:3])
 
         run_chunks(fill, parts, self.threads)
         return np.asarray(bounds)
 
     def _between_refreshes(self, chunks: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """The chunks in runs, before each of which the sampler has taken note of the items where it wants to."""
+        """Yield the chunks in runs; if the sampler depends on item embeddings, it is refreshed before each run."""
         every = self.negatives.refresh_every
         if every is None:
             yield chunks
             return
         run: list[tuple[int, int]] = []
-        for one in chunks:
-            run.append(one)
-            if (one[1] - run[0][0]) * self.rules.n_negatives >= every:
+        for chunk in chunks:
+            run.append(chunk)
+            if (chunk[1] - run[0][0]) * self.rules.n_negatives >= every:
                 self._refresh()
                 yield run
                 run = []
@@ -266,7 +266,7 @@ class SampledSteps:
         self.negatives.refresh(unit_rows(self.items, self.rules.cosine), self.threads)
 
     def _ranked_epoch(self, rules: StepTables, model: ModelTables) -> None:
-        """Contexts in random order, in blocks whose scores of all items are computed at once."""
+        """Run an epoch with exact ranks: contexts in random order, in blocks for which all items are scored at once."""
         if self.negatives.refresh_every is not None:
             self._refresh()
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.number], counter=[0, 0, 2, 0]))
@@ -287,15 +287,15 @@ class SampledSteps:
                 where = [np.arange(self.by_context.indptr[c], self.by_context.indptr[c + 1]) for c in chosen]
                 strengths = strengths[np.concatenate(where)]
             local = np.repeat(np.arange(len(chosen), dtype=np.int32), rows.lengths)
-            # The row of scores travels as the context until the order is random.
+            # The row of scores stands in for the context until the pairs are shuffled.
             pairs = TrainingPairs(local, rows.indices.copy(), strengths)
             shuffle(key(self.seed, self.number, 1, k), pairs, 0, len(local))
-            own = pairs._replace(contexts=chosen[pairs.contexts])
+            with_contexts = pairs._replace(contexts=chosen[pairs.contexts])
             seed = key(self.seed, self.number, 2, k)
-            room = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
+            space = work_space(self.items.shape[1], rules.n_negatives, self.weigher)
             run_ranked(
-                seed, own, pairs.contexts, scores, 0, len(local),
-                self.negatives.tables, self.weigher, rules, model, room, sums[k],
+                seed, with_contexts, pairs.contexts, scores, 0, len(local),
+                self.negatives.tables, self.weigher, rules, model, space, sums[k],
             )  # fmt: skip
 
         run_chunks(work, blocks, self.threads)
@@ -305,14 +305,14 @@ class SampledSteps:
 def touches(
     objective: int, n_negatives: int, of_contexts: npt.NDArray[Any], of_items: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """In how many losses of an epoch each context and each item is, by how many pairs they are in.
+    """Return the number of loss terms of an epoch with each context and with each item, given their numbers of pairs.
 
     Negatives are counted as if they were drawn uniformly.
     """
-    own = n_negatives if objective == PAIRWISE else 1
-    drawn = n_negatives * of_items.sum() / len(of_items)
-    of_context = own if objective == PAIRWISE else own + n_negatives
-    return of_contexts * float(of_context), own * of_items + drawn
+    as_positive = n_negatives if objective == PAIRWISE else 1
+    as_negative = n_negatives * of_items.sum() / len(of_items)
+    of_context = as_positive if objective == PAIRWISE else as_positive + n_negatives
+    return of_contexts * float(of_context), as_positive * of_items + as_negative
 
 
 def fold_in(
@@ -328,50 +328,50 @@ def fold_in(
     seed: int,
     threads: int | None = None,
 ) -> Floats:
-    """Embeddings of contexts with these histories, by the objective that the items were learnt with.
+    """Return embeddings of contexts with these histories, under the objective that the items were trained with.
 
-    Each context begins at the mean of its items by their strengths and takes passes over its own pairs, with negatives
-    drawn and weighed as in training, the same optimizer, and a learning rate that falls to 0; the items stay. What
-    comes out depends on the items of the history and the seed, not on the other contexts or the threads; a context
-    without a history is zero. Of a pair of confidence g the part g of each step is taken.
+    Each context starts at the mean of its items, weighted by strength. It takes passes over its pairs, with negatives
+    and weights as in training, the same optimizer, and a learning rate that falls to 0. The items do not change. The
+    result depends on the items of the history and the seed, not on other contexts or the number of threads. A context
+    with an empty history is zero. For a pair with confidence g, each step is multiplied by g.
 
     Args:
-        histories: whom they are wanted for.
-        strengths: of each pair, or one for all; confidence apart.
-        items: their embeddings.
-        dim: how many of their columns are coordinates; biases are behind them.
-        tables: the sampler's, for these histories (`for_histories`).
-        weigher: how sampled pairs are weighed.
-        rules: what a step is, with what it has of each context by its place here.
-        passes: how many.
-        seed: of all that is drawn.
-        threads: how many to use.
+        histories: the histories.
+        strengths: the strength of each pair, or one for all, without the confidence.
+        items: the item embeddings.
+        dim: number of columns that are coordinates; biases follow them.
+        tables: the sampler's tables for these histories (`for_histories`).
+        weigher: the weights of sampled pairs.
+        rules: the settings of a step; values by context are indexed by the rows of `histories`.
+        passes: number of passes over a history.
+        seed: the seed of all random numbers.
+        threads: number of threads.
     """
     contexts = np.zeros((histories.n_rows, items.shape[1]), np.float32)
-    items = aligned(items)  # a copy where it is read-only: the kernel is one that could write to it
-    nothing = OptimizerState.of(SGD, (1, items.shape[1]))
-    model = ModelTables(contexts, items, OptimizerState.of(rules.optimizer, contexts.shape), nothing)
+    items = aligned(items)  # copied if read-only, because the kernel takes writable arrays
+    no_state = OptimizerState.of(SGD, (1, items.shape[1]))
+    model = ModelTables(contexts, items, OptimizerState.of(rules.optimizer, contexts.shape), no_state)
     shares = WHOLE if histories.confidence is None else histories.confidence
     indptr, indices = histories.indptr, histories.indices
 
     def work(start: int, stop: int) -> None:
-        own = rules._replace(frozen=1, context_rates=rules.context_rates.copy())
-        room = work_space(items.shape[1], rules.n_negatives, weigher, int(histories.lengths[start:stop].max()))
-        told = (tables, weigher, own, model, room, np.zeros(3))
+        frozen = rules._replace(frozen=1, context_rates=rules.context_rates.copy())
+        space = work_space(items.shape[1], rules.n_negatives, weigher, int(histories.lengths[start:stop].max()))
+        shared = (tables, weigher, frozen, model, space, np.zeros(3))
         rates = rules.context_rates
-        fold_rows(key(seed, 3), start, stop, passes, dim, rates, indptr, indices, strengths, shares, *told)
+        fold_rows(key(seed, 3), start, stop, passes, dim, rates, indptr, indices, strengths, shares, *shared)
 
     run_chunks(work, balanced_chunks(histories.lengths + 1, 8 * thread_count(threads)), threads)
     return contexts
 
 
 def for_histories(tables: SamplerTables, histories: SparseRows, seed: int = 0) -> SamplerTables:
-    """A sampler's tables, for other histories than those it was made with.
+    """Return a sampler's tables with other histories.
 
-    An item of confidence g belongs to the history with probability g, by a number that is the item's own: else it may
-    be drawn, as one that was never had. So what is drawn has no bias, and the noise that any draws have.
+    An item with confidence g belongs to the history with probability g, decided by a random number that depends only on
+    the item. Otherwise it can be drawn as a negative. This makes the draws unbiased.
     """
     if histories.confidence is not None:
-        histories = histories.keep(units(key(seed, 4), histories.indices) < histories.confidence)
+        histories = histories.keep(random_units(key(seed, 4), histories.indices) < histories.confidence)
     bits, offset = history_filter(histories) if tables.exclude == HISTORY else (tables.bits, tables.offset)
     return tables._replace(indptr=histories.indptr, indices=histories.indices, bits=bits, offset=offset)

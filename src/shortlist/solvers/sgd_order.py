@@ -1,4 +1,4 @@
-"""The order in which an epoch takes the observed pairs: dealt out to buckets, and shuffled in each."""
+"""The random order of the observed pairs in an epoch: pairs go to random buckets, which are then shuffled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @fast_lean_kernel
 def count_buckets(seed: np.uint64, start: int, stop: int, counts: Array) -> None:
-    """How many of the pairs start … stop fall into each bucket."""
+    """Count how many of the pairs start … stop fall into each bucket."""
     n = np.uint64(len(counts))
     for e in range(start, stop):
         counts[_bucket(seed, e, n)] += 1
@@ -35,7 +35,7 @@ def fill_buckets(
     items: Array,
     out: Array,
 ) -> None:
-    """Put the pairs start … stop where their buckets have room; `cursor` has the next place of each."""
+    """Put the pairs start … stop into their buckets; `cursor` has the next free position of each bucket."""
     n = np.uint64(len(cursor))
     for e in range(start, stop):
         b = _bucket(seed, e, n)
@@ -54,7 +54,7 @@ def _bucket(seed: np.uint64, e: int, n: np.uint64) -> int:
 
 @fast_lean_kernel
 def shuffle(seed: np.uint64, pairs: TrainingPairs, start: int, stop: int) -> None:
-    """Put the pairs start … stop into a random order: Fisher and Yates."""
+    """Shuffle the pairs start … stop (Fisher–Yates)."""
     contexts, items, strengths, shares = pairs
     state = seed
     for s in range(stop - 1, start, -1):

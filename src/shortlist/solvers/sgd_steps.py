@@ -1,4 +1,4 @@
-"""One step on an observed pair and its negatives, whatever the loss and the optimizer."""
+"""SGD kernels for one step on an observed pair and its negatives, for every loss and optimizer (section 4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shortlist.solvers.sgd_tables import (
 )
 
 Array: TypeAlias = npt.NDArray[Any]
-TOLD = 7  # the loss is read off every eighth pair
+REPORTED = 7  # the loss is computed for pairs s with (s & 7) == 0: every eighth pair
 
 
 @fast_lean_kernel
@@ -41,10 +41,10 @@ def step(
     work: Workspace,
     sums: Array,
 ) -> None:
-    """One step on pair s and its negatives (−1: none), whose weights are given; now and then the loss goes to `sums`.
+    """Take a step on pair s and its negatives (−1: none) with given weights; add the loss of some pairs to `sums`.
 
-    `path` is `kinds.path`, as an argument of its own: see `static`.
-    `sums` has the loss of positives, or of pairs of items; that of negatives; and the number of pairs whose it is.
+    `path` is `kinds.path`, as a separate argument (see `static`). `sums` has three elements: the loss of positives or
+    of pairs of items, the loss of negatives, and the number of pairs that these losses were computed for.
     """
     c, i = pairs.contexts[s], pairs.items[s]
     strength = pairs.strengths[s if len(pairs.strengths) > 1 else 0]
@@ -52,15 +52,15 @@ def step(
     weight = context_weight * rules.item_weights[i if len(rules.item_weights) > 1 else 0]
     if rules.strength_is_label == 0:
         weight *= strength
-    told = (s & TOLD) == 0
-    if told:
+    reported = (s & REPORTED) == 0
+    if reported:
         sums[2] += 1
     if len(path) == SGD_PAIR:
         if negatives[0] >= 0:
-            _plain_pair(c, i, negatives[0], weight * weights[0], told, rules, model, sums)
+            _plain_pair(c, i, negatives[0], weight * weights[0], reported, rules, model, sums)
     elif len(path) == ADAGRAD_PAIR:
         if negatives[0] >= 0:
-            _adagrad_pair(c, i, negatives[0], weight * weights[0], told, rules, model, work, sums)
+            _adagrad_pair(c, i, negatives[0], weight * weights[0], reported, rules, model, work, sums)
     else:
         share = pairs.shares[s if len(pairs.shares) > 1 else 0]
         if len(path) == STEADY and (weight > 1 or context_weight > 1):
@@ -78,7 +78,7 @@ def step(
             share,
             negatives,
             weights,
-            told,
+            reported,
             rules,
             model,
             work,
@@ -98,13 +98,13 @@ def _steady(
     rules: StepTables,
     model: ModelTables,
 ) -> Any:
-    """So much of a context's plain step under the square loss that it does not go beyond the lowest point.
+    """Return the share of a context's plain step under the square loss, reduced so that it does not overshoot.
 
-    The slope of a square grows with the score, so that steps which overshoot would grow too, without end; those of the
-    other losses are bounded.
+    The slope of the square loss grows with the score, so steps that overshoot would grow without bound. The slopes of
+    the other losses are bounded.
     """
     H, rates = model.items, rules.context_rates
-    bend = np.float32(0)
+    curvature = np.float32(0)
     for k in range(rules.n_negatives + 1):
         last = k == rules.n_negatives
         j = i if last else negatives[k]
@@ -114,41 +114,50 @@ def _steady(
         for f in range(H.shape[1]):
             along = H[i, f] - H[j, f] if rules.objective == PAIRWISE else H[j, f]
             square += rates[f] * along * along
-        own = weight
+        loss_weight = weight
         if not last:
             negative_weight = context_weight * np.float32(rules.negative_weight)
-            own = weights[k] * (weight if rules.objective == PAIRWISE else negative_weight)
-        bend += own * square
-    bend *= share * np.float32(2 * rules.sharpness * rules.sharpness)
-    return share / bend if bend > 1 else share
+            loss_weight = weights[k] * (weight if rules.objective == PAIRWISE else negative_weight)
+        curvature += loss_weight * square
+    curvature *= share * np.float32(2 * rules.sharpness * rules.sharpness)
+    return share / curvature if curvature > 1 else share
 
 
 @fast_lean_kernel
 def _pair_slope(
-    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, sums: Array
+    c: int, i: int, j: int, weight: Any, reported: bool, rules: StepTables, model: ModelTables, sums: Array
 ) -> Any:
-    """The derivative of a pair's loss by the difference of its two scores."""
+    """Return the derivative of a pair's loss with respect to the difference of its two scores."""
     W, H = model.contexts, model.items
     difference = np.float32(0)
     for f in range(W.shape[1]):
         difference += W[c, f] * (H[i, f] - H[j, f])
-    one, sharpness = np.float32(1), np.float32(rules.sharpness)
+    label, sharpness = np.float32(1), np.float32(rules.sharpness)
     difference *= sharpness
-    if told:
-        sums[0] += weight * loss_value(rules.loss, difference, one)
-    return sharpness * np.float32(weight) * loss_slope(rules.loss, difference, one)
+    if reported:
+        sums[0] += weight * loss_value(rules.loss, difference, label)
+    return sharpness * np.float32(weight) * loss_slope(rules.loss, difference, label)
 
 
 @fast_lean_kernel
 def _adagrad_pair(
-    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, work: Workspace, sums: Array
+    c: int,
+    i: int,
+    j: int,
+    weight: Any,
+    reported: bool,
+    rules: StepTables,
+    model: ModelTables,
+    work: Workspace,
+    sums: Array,
 ) -> None:
-    """`_any_step` for one negative by Adagrad on dot products, without biases: five passes over rows, not eleven.
+    """Take the step of `_any_step` for one negative with Adagrad on dot products without biases.
 
-    Its rows move one by one, since a loop that writes to six rows at once would not be vectorised.
+    It makes 5 passes over rows instead of 11. Rows move one by one, because a loop that writes to six rows at once
+    would not be vectorised.
     """
     W, H, before, gradient = model.contexts, model.items, work.item_gradient, work.context_gradient
-    g = _pair_slope(c, i, j, weight, told, rules, model, sums)
+    g = _pair_slope(c, i, j, weight, reported, rules, model, sums)
     if g == 0 and rules.context_ridges[0] == 0 and rules.item_ridges[0] == 0:
         return
     of_c = rules.context_ridges[0] * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
@@ -164,7 +173,7 @@ def _adagrad_pair(
 
 @fast_lean_kernel
 def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, rate: Any, ridge: Any) -> None:
-    """A step of Adagrad on a row that has one η and one λ, by the gradient or its opposite."""
+    """Take a step of Adagrad on a row with one η and one λ, along the gradient times `sign`."""
     for f in range(theta.shape[1]):
         g = sign * gradient[f] + ridge * theta[r, f]
         total = sums[r, f] + g * g
@@ -174,11 +183,11 @@ def _adagrad_row(theta: Array, r: int, gradient: Array, sums: Array, sign: Any, 
 
 @fast_lean_kernel
 def _plain_pair(
-    c: int, i: int, j: int, weight: Any, told: bool, rules: StepTables, model: ModelTables, sums: Array
+    c: int, i: int, j: int, weight: Any, reported: bool, rules: StepTables, model: ModelTables, sums: Array
 ) -> None:
-    """`_any_step` for one negative, by plain steps on dot products: everything in one pass over the rows."""
+    """Take the step of `_any_step` for one negative with plain SGD on dot products, in one pass over the rows."""
     W, H = model.contexts, model.items
-    g = _pair_slope(c, i, j, weight, told, rules, model, sums)
+    g = _pair_slope(c, i, j, weight, reported, rules, model, sums)
     of_c = rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     of_i = rules.item_scales[i if len(rules.item_scales) > 1 else 0]
     of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
@@ -200,7 +209,7 @@ def _plain_pair(
 def move_three(
     W: Array, H: Array, c: int, i: int, j: int, f: int, context: Any, item: Any, of_c: Any, of_i: Any, of_j: Any
 ) -> None:
-    """One coordinate of a plain pair: η times the slope for the context and for items, and ηλ for each row."""
+    """Move one coordinate of a plain pair; takes η times the slope for context and items, and ηλ of each row."""
     w, a, b = W[c, f], H[i, f], H[j, f]
     W[c, f] = w - context * (a - b) - of_c * w
     H[i, f] = a - item * w - of_i * a
@@ -221,43 +230,43 @@ def _any_step(
     share: Any,
     negatives: Array,
     weights: Array,
-    told: bool,
+    reported: bool,
     rules: StepTables,
     model: ModelTables,
     work: Workspace,
     sums: Array,
 ) -> None:
-    """Slopes u of the scores of the positive and the negatives; then φ moves by Σu·ψ, and each ψ by u·φ.
+    """Compute the slopes u of the scores of the positive and the negatives; move φ along Σu·ψ and each ψ along u·φ.
 
-    Every row moves from where it was before. The regularizer counts once for each loss that a row is in. The context
-    takes a `share` of the step; where that is not all of it, items are frozen. Then nobody reads the loss either.
+    All gradients use the rows before the step. The regularizer counts once for each loss term that a row is in. The
+    context takes a fraction `share` of the step. If `share` is below 1, items are frozen and the loss is not computed.
     """
     W, H = model.contexts, model.items
     context_gradient, item_gradient, slopes = work.context_gradient, work.item_gradient, work.slopes
     m = rules.n_negatives
-    own = pair_score(W, c, H, i, cosine)
-    one, sharpness = np.float32(1), np.float32(rules.sharpness)
+    positive_score = pair_score(W, c, H, i, cosine)
+    unit, sharpness = np.float32(1), np.float32(rules.sharpness)
     touched = 0
     if len(objective) == PAIRWISE:
         slopes[m] = 0
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
-                difference = sharpness * (own - pair_score(W, c, H, negatives[k], cosine))
-                g = sharpness * weight * weights[k] * loss_slope(rules.loss, difference, one)
+                difference = sharpness * (positive_score - pair_score(W, c, H, negatives[k], cosine))
+                g = sharpness * weight * weights[k] * loss_slope(rules.loss, difference, unit)
                 slopes[k] = -g
                 slopes[m] += g
                 touched += 1
-                if len(frozen) == 0 and told:
-                    sums[0] += weight * weights[k] * loss_value(rules.loss, difference, one)
+                if len(frozen) == 0 and reported:
+                    sums[0] += weight * weights[k] * loss_value(rules.loss, difference, unit)
         if touched == 0:
             return
     else:
-        label = strength if rules.strength_is_label else one
-        slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * own, label)
+        label = strength if rules.strength_is_label else unit
+        slopes[m] = sharpness * weight * loss_slope(rules.loss, sharpness * positive_score, label)
         touched = 1
-        if len(frozen) == 0 and told:
-            sums[0] += weight * loss_value(rules.loss, sharpness * own, label)
+        if len(frozen) == 0 and reported:
+            sums[0] += weight * loss_value(rules.loss, sharpness * positive_score, label)
         for k in range(m):
             slopes[k] = 0
             if negatives[k] >= 0:
@@ -266,7 +275,7 @@ def _any_step(
                 label = np.float32(rules.negative_label)
                 slopes[k] = sharpness * factor * loss_slope(rules.loss, score, label)
                 touched += 1
-                if len(frozen) == 0 and told:
+                if len(frozen) == 0 and reported:
                     sums[1] += factor * loss_value(rules.loss, score, label)
     scale = touched * rules.context_scales[c if len(rules.context_scales) > 1 else 0]
     context_gradient[:] = 0
@@ -275,7 +284,7 @@ def _any_step(
         if j >= 0:
             _add_gradient(cosine, context_gradient, slopes[k], W, c, H, j)
     if len(frozen) == 0:
-        for k in range(m + 1):  # by itself: an item may be drawn twice
+        for k in range(m + 1):  # a separate loop, because an item may be drawn twice
             j = i if k == m else negatives[k]
             if j >= 0:
                 of_j = rules.item_scales[j if len(rules.item_scales) > 1 else 0]
@@ -296,7 +305,7 @@ def _move_context(
     model: ModelTables,
     work: Workspace,
 ) -> None:
-    """A step by the gradient that is known, or a share of it."""
+    """Move the context by its gradient, or by a fraction of the step."""
     W, gradient, state, rates, ridges = (
         model.contexts,
         work.context_gradient,
@@ -346,9 +355,9 @@ def _plain_item(slope: Any, scale: Any, c: int, j: int, rules: StepTables, model
 
 @fast_lean_kernel
 def _add_gradient(cosine: int | None, gradient: Array, slope: float, A: Array, a: int, B: Array, b: int) -> None:
-    """Gradient += slope·∂ŷ/∂A_a, for the score of the rows A_a and B_b.
+    """Add slope·∂ŷ/∂A_a to the gradient, for the score ŷ of the rows A_a and B_b.
 
-    Of a cosine that is (B_b/|B_b| − ŷ·A_a/|A_a|)/|A_a|, in its coordinates.
+    For a cosine, ∂ŷ/∂A_a is (B_b/|B_b| − ŷ·A_a/|A_a|)/|A_a| in the first `cosine` coordinates.
     """
     if cosine is None:
         for f in range(len(gradient)):

@@ -1,4 +1,4 @@
-"""What the kernels of sampled steps are given: pairs, rules, embeddings, and room to work in."""
+"""The arguments of the SGD kernels: pairs, settings of a step, embeddings and workspace."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from shortlist.solvers.optimizers import ADAGRAD, SGD, OptimizerState
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 POINTWISE, PAIRWISE = 0, 1
-PLAIN, PENALTY, LAMBDA = 0, 1, 2  # how negatives are weighed
-BY_POSITIVES = 3  # LAMBDA, for kernels: where the ranks of the other positives matter
-ANY, SGD_PAIR, ADAGRAD_PAIR, STEADY = 0, 1, 2, 3  # how a step is computed
-BLOCK = 32  # pairs, at most
-AHEAD = 8  # pairs, a power of two
-_ROOM = 1 << 15  # bytes of their rows: the innermost cache
+PLAIN, PENALTY, LAMBDA = 0, 1, 2  # weights of negatives: 1, WARP's penalty, LambdaRank's |ΔM|
+BY_POSITIVES = 3  # LAMBDA with a metric that depends on the ranks of the other positives, for kernels
+ANY, SGD_PAIR, ADAGRAD_PAIR, STEADY = 0, 1, 2, 3  # code paths of a step
+BLOCK = 32  # maximum number of pairs in a block
+AHEAD = 8  # rows are prefetched this many pairs ahead; a power of two
+_BLOCK_BYTES = 1 << 15  # maximum bytes of a block's rows: the first-level cache
 WHOLE = np.ones(1, np.float32)
 
 
 class TrainingPairs(NamedTuple):
-    """Observed pairs in the order in which they are taken."""
+    """Observed pairs in the order of the steps."""
 
     contexts: npt.NDArray[np.int32]
     items: npt.NDArray[np.int32]
-    strengths: Floats  # one, or one a pair
-    shares: Floats = WHOLE  # one, or one a pair: how much of a step is taken; for folding in
+    strengths: Floats  # by pair, or a single one
+    shares: Floats = WHOLE  # by pair, or a single one: the fraction of a step that is taken, for fold-in
 
 
 class StepTables(NamedTuple):
-    """What a step is; arrays by coordinate, by context or by item have one element where that stands for all."""
+    """The settings of a step. An array by coordinate, context or item may have a single element that applies to all."""
 
     objective: int  # POINTWISE or PAIRWISE
     loss: int
     optimizer: int
     n_negatives: int
-    cosine: int  # 0, or of how many coordinates the score is the cosine
+    cosine: int  # 0, or the number of coordinates whose cosine is the score
     sharpness: float  # 1/τ
     strength_is_label: int
     negative_label: float
     negative_weight: float
     context_weights: Floats  # by context
-    item_weights: Floats  # by item, of positives
+    item_weights: Floats  # by item, for positives
     context_rates: Floats  # by coordinate
     item_rates: Floats
     context_ridges: Floats  # by coordinate
     item_ridges: Floats
-    alike: int  # how many coordinates have the first one's rates and ridges; `optimizers.alike`
-    context_scales: Floats  # by context, of the ridges
+    alike: int  # number of coordinates with the rates and ridges of the first one; see `optimizers.alike`
+    context_scales: Floats  # by context: factors of the ridges
     item_scales: Floats
-    frozen: int  # whether items stay as they are
+    frozen: int  # 1 if items do not change
 
 
 class ModelTables(NamedTuple):
-    """Both sides' embeddings and what the optimizer remembers of them."""
+    """The embeddings and optimizer states of both sides."""
 
     contexts: Floats
     items: Floats
@@ -68,7 +68,7 @@ class ModelTables(NamedTuple):
 
 
 class WeightTables(NamedTuple):
-    """How much a sampled pair counts."""
+    """The weights of sampled pairs."""
 
     code: int
     penalties: Floats  # PENALTY: by the number of items above
@@ -76,10 +76,10 @@ class WeightTables(NamedTuple):
 
 
 class KernelKinds(NamedTuple):
-    """What kernels know of tables, weigher and rules when they are compiled, so that they have no code for the rest."""
+    """Compile-time constants of the kernels, so that they are compiled without unused code."""
 
-    sampler: Static  # the code of the tables
-    weighing: Static  # that of the weigher, or BY_POSITIVES
+    sampler: Static  # the code of the sampler's tables
+    weighing: Static  # the code of the weigher, or BY_POSITIVES
     path: Static
     objective: Static
     optimizer: Static
@@ -88,7 +88,7 @@ class KernelKinds(NamedTuple):
 
     @classmethod
     def of(cls, tables: SamplerTables, weigher: WeightTables, rules: StepTables) -> KernelKinds:
-        """Choose what these ask for."""
+        """Return the constants for these tables and settings."""
         by_positives = weigher.code == LAMBDA and weigher.lambdas.by_positives
         path = ANY
         dots = rules.cosine == 0
@@ -111,28 +111,28 @@ class KernelKinds(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Room for what a block of steps needs on the way."""
+    """Buffers for a block of steps."""
 
     negatives: npt.NDArray[np.int32]
     weights: Floats
-    rounds: npt.NDArray[np.int32]  # that a negative took
-    least: Floats  # what a negative has to score above
-    waiting: npt.NDArray[np.int32]  # pairs that have none yet
+    rounds: npt.NDArray[np.int32]  # number of proposals of each negative
+    least: Floats  # the score that a negative must exceed
+    waiting: npt.NDArray[np.int32]  # pairs without a negative yet
     context_gradient: Floats
     item_gradient: Floats
     slopes: Floats
-    candidates: npt.NDArray[np.int32]  # that ranks are estimated by
-    scores: Floats  # of these
-    ranks: npt.NDArray[np.int64]  # of the positives of a context
-    parts: Floats  # of a context's coordinates, for AdaptiveRank
-    own: TrainingPairs  # of a context
-    state: npt.NDArray[np.uint64]  # of the random numbers: of proposals, and of what takes the place of excluded ones
-    drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows were sent for
+    candidates: npt.NDArray[np.int32]  # random items for estimating ranks
+    scores: Floats  # of the candidates
+    ranks: npt.NDArray[np.int64]  # of a context's positives
+    parts: Floats  # sums over a context's coordinates, for AdaptiveRank
+    history: TrainingPairs  # the pairs of a context, for fold-in
+    state: npt.NDArray[np.uint64]  # random states: of proposals, and of the redraws of excluded proposals
+    drawn: npt.NDArray[np.int32]  # negatives of the pairs whose rows are prefetched
 
 
 def work_space(width: int, m: int, weigher: WeightTables, longest: int = 0) -> Workspace:
-    """Room for the steps of a block, and for histories of so many pairs; a thread needs its own."""
-    block = max(2, min(BLOCK, _ROOM // (4 * width * (m + 2))))
+    """Allocate the workspace of a thread, for histories of up to `longest` pairs."""
+    block = max(2, min(BLOCK, _BLOCK_BYTES // (4 * width * (m + 2))))
     candidates = weigher.lambdas.candidates if weigher.code == LAMBDA else 1
     return Workspace(
         np.empty((block, m), np.int32),
@@ -159,10 +159,10 @@ def work_space(width: int, m: int, weigher: WeightTables, longest: int = 0) -> W
 
 
 class KernelArguments(NamedTuple):
-    """What steps need of tables, weigher, model and room; None stands for what these kinds of steps do not read.
+    """The arguments of a kernel, with None for every array that these steps do not read.
 
-    A kernel takes tuples apart and puts them together at each call in it, and so does whoever calls it from Python: an
-    array less in them is less to compile.
+    A kernel unpacks and repacks its tuples at every call in it, and so does a call from Python. Fewer arrays in the
+    tuples mean less code to compile.
     """
 
     kinds: KernelKinds
@@ -176,7 +176,7 @@ class KernelArguments(NamedTuple):
     def of(
         cls, tables: SamplerTables, weigher: WeightTables, rules: StepTables, model: ModelTables, work: Workspace
     ) -> KernelArguments:
-        """Leave out what is not needed."""
+        """Replace what is not needed by None."""
         kinds = KernelKinds.of(tables, weigher, rules)
         none: Any = None
         if tables.code != ADAPTIVE:
@@ -187,7 +187,7 @@ class KernelArguments(NamedTuple):
         if weigher.code != LAMBDA:
             work = work._replace(candidates=none, scores=none, ranks=none)
         if rules.frozen == 0:
-            work = work._replace(own=none)
+            work = work._replace(history=none)
         if weigher.code != PENALTY:
             weigher = weigher._replace(penalties=none)
         if weigher.code != LAMBDA:
@@ -197,7 +197,7 @@ class KernelArguments(NamedTuple):
 
 
 def _read(optimizer: int, state: OptimizerState) -> Any:
-    """What the optimizer reads of its state."""
+    """Return the part of the state that the optimizer reads."""
     none: Any = None
     if optimizer == SGD:
         return None

@@ -1,4 +1,4 @@
-"""How much a sampled pair of items counts: nothing, penalties of ranks, changes of a metric."""
+"""Step weights α̃ of sampled pairs: 1, WARP's penalties of ranks, or LambdaRank's change of a metric (section 4.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shortlist._numba import Static, fast_lean_kernel
 from shortlist.objectives.lambdarank import MetricTables, metric_change
-from shortlist.sampling.draw_kernels import below, send_for
+from shortlist.sampling.draw_kernels import prefetch_row, random_below
 from shortlist.sampling.sampler_tables import SamplerTables
 from shortlist.scoring.pair_score import pair_score
 from shortlist.solvers.sgd_tables import BY_POSITIVES, LAMBDA, PENALTY, ModelTables, WeightTables, Workspace
@@ -30,7 +30,7 @@ def weigh(
     at: int,
     work: Workspace,
 ) -> None:
-    """Set `work.weights[at]` to α̃ of the pairs of i and each of `work.negatives[at]` for context c; 1 where none is."""
+    """Set `work.weights[at]` to α̃ of (c, i, j) for each j in `work.negatives[at]`; 1 if there is no negative."""
     negatives, weights = work.negatives[at], work.weights[at]
     if len(weighing) >= LAMBDA:
         score_candidates(cosine, state, weigher.lambdas, tables, model, c, work)
@@ -52,11 +52,11 @@ def score_candidates(
     c: int,
     work: Workspace,
 ) -> None:
-    """Scores of some random items, which ranks are estimated by. Bound by their gathered rows."""
+    """Score some random items, from which ranks are estimated. Bound by their gathered rows."""
     candidates, scores = work.candidates, work.scores
     for k in range(lambdas.candidates):
-        candidates[k] = below(state, tables.n_items)
-        send_for(model.items, candidates[k])
+        candidates[k] = random_below(state, tables.n_items)
+        prefetch_row(model.items, candidates[k])
     for k in range(lambdas.candidates):
         scores[k] = pair_score(model.contexts, c, model.items, candidates[k], cosine)
 
@@ -74,9 +74,9 @@ def _sampled_changes(
     work: Workspace,
     weights: Array,
 ) -> None:
-    """|ΔM| of ranks that are estimated from how many candidates score higher; see `LambdaRank`."""
+    """Set the weights to |ΔM|, with ranks estimated from how many candidates score higher; see `LambdaRank`."""
     W, H, scores, ranks, n = model.contexts, model.items, work.scores, work.ranks, lambdas.candidates
-    own = _above(scores, n, pair_score(W, c, H, i, cosine))
+    above_positive = _above(scores, n, pair_score(W, c, H, i, cosine))
     begin, end = tables.indptr[c], tables.indptr[c + 1]
     if len(weighing) == BY_POSITIVES:
         for e in range(begin, end):
@@ -88,15 +88,15 @@ def _sampled_changes(
             continue
         above = _above(scores, n, pair_score(W, c, H, negatives[k], cosine))
         if len(weighing) == BY_POSITIVES:
-            a, b = mean_rank(own, n, tables.n_items), mean_rank(above, n, tables.n_items)
+            a, b = mean_rank(above_positive, n, tables.n_items), mean_rank(above, n, tables.n_items)
             weights[k] = metric_change(lambdas, a, b, ranks, end - begin)
         else:
-            weights[k] = lambdas.changes[own, above] / lambdas.norms[end - begin]
+            weights[k] = lambdas.changes[above_positive, above] / lambdas.norms[end - begin]
 
 
 @fast_lean_kernel
 def _above(scores: Array, n: int, score: float) -> int:
-    """How many of the candidates score higher."""
+    """Return how many of the n candidates score higher."""
     above = 0
     for k in range(n):
         above += scores[k] > score
@@ -105,17 +105,17 @@ def _above(scores: Array, n: int, score: float) -> int:
 
 @fast_lean_kernel
 def mean_rank(above: int, n: int, n_items: int) -> int:
-    """The rank, from 1, of an item that so many of n random items score higher than; in the mean, and rounded down."""
+    """Return the mean rank, from 1 and rounded down, of an item that `above` of n random items score higher than."""
     return 1 + (above + 1) * (n_items - 1) // (n + 2)
 
 
 @fast_lean_kernel
 def exact_rank(scores: Array, i: int) -> Any:
-    """The rank, from 1, of item i; of equal scores the one with the smaller code comes first."""
-    own = scores[i]
+    """Return the rank, from 1, of item i; ties are broken by the smaller code."""
+    score = scores[i]
     rank = np.int32(1)
     for k in range(len(scores)):
-        rank += scores[k] > own
+        rank += scores[k] > score
     for k in range(i):
-        rank += scores[k] == own
+        rank += scores[k] == score
     return rank

@@ -1,4 +1,4 @@
-"""Rows that are blocks by themselves, each solved for in one go: the fast path of `least_squares_step`."""
+"""Conjugate gradients row by row: a fast path of `least_squares_step` for independent rows."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.solvers.cholesky import AHEAD
 from shortlist.solvers.eigenbasis import eigenbasis
-from shortlist.solvers.quadratic import FLAT, IndependentRows, send_for
+from shortlist.solvers.quadratic import FLAT, IndependentRows, prefetch_row
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 _NOTHING = np.zeros((0, 0), np.float32)
-_NEGLIGIBLE = np.float32(
-    1e-9
-)  # coordinates whose diagonal is below this share of the row's largest stay where they are
+# Coordinates do not move if their diagonal entry is below this fraction of the row's largest.
+_NEGLIGIBLE = np.float32(1e-9)
 
 
 def solve_rows(
-    quadratic: IndependentRows, own: Floats, ridge: Floats, prior: Floats | float, steps: int, enough: float
+    quadratic: IndependentRows, embeddings: Floats, ridge: Floats, prior: Floats | float, steps: int, enough: float
 ) -> None:
-    """Improve rows by conjugate gradients, each from where it is, until its squared residual is `enough` of the first.
+    """Improve each row by conjugate gradients until its squared residual is at most `enough` times the first.
 
-    In the eigenbasis of G, where its part of a row's matrix is a diagonal; so a step of a row with n pairs costs 4nd
-    operations on vectors that stay in the cache. The generic step goes over all rows in memory a dozen times instead.
+    In the eigenbasis of G the dense part of a row's matrix is diagonal. A step of a row with n pairs then costs 4nd
+    operations on vectors that stay in the cache. The generic step would read all rows from memory a dozen times.
     """
     q = quadratic
     spectrum, Q = eigenbasis(q.G.astype(np.float64))
-    turn = Q.astype(np.float32)
-    other, rows = q.other @ turn, own @ turn
+    rotation = Q.astype(np.float32)
+    other, rows = q.other @ rotation, embeddings @ rotation
     more = _NOTHING
     if np.any(prior):
-        more = ridge * (np.broadcast_to(np.asarray(prior, np.float32), own.shape) @ turn)
+        more = ridge * (np.broadcast_to(np.asarray(prior, np.float32), embeddings.shape) @ rotation)
     if q.shift is not None:
-        pulled = -q.dense[:, None] * (q.shift @ turn)
+        pulled = -q.dense[:, None] * (q.shift @ rotation)
         more = more + pulled if len(more) else pulled
     weights = q.quad, q.lin, q.dense, spectrum.astype(np.float32)
     improve(q.rows, *weights, other, ridge[:, 0], more, rows, steps, enough, q.threads)
-    own[:] = rows @ turn.T
+    embeddings[:] = rows @ rotation.T
 
 
 def improve(
@@ -54,21 +53,21 @@ def improve(
     other: Floats,
     ridge: Floats,
     more: Floats,
-    own: Floats,
+    embeddings: Floats,
     steps: int,
     enough: float,
     threads: int | None = None,
 ) -> None:
-    """Conjugate gradients in every row of `own`, all of them in a basis in which G is the diagonal `spectrum`.
+    """Improve each row of `embeddings` by conjugate gradients in a basis in which G is the diagonal `spectrum`.
 
-    A row θ moves to the minimum of θᵀ(dense·G + Σ quad·ψψᵀ + ridge)θ − 2⟨Σ lin·ψ + more, θ⟩, where `more`, which is by
-    row, may be empty. Each row is computed by itself.
+    A row θ moves to the minimum of θᵀ(dense·G + Σ quad·ψψᵀ + ridge)θ − 2⟨Σ lin·ψ + more, θ⟩. `more` has a row for each
+    row, or is empty. The result of a row does not depend on the other rows.
     """
-    d = own.shape[1]
+    d = embeddings.shape[1]
 
     def solve(start: int, stop: int) -> None:
         _solve(
-            rows.indptr, rows.indices, quad, lin, dense, spectrum, other, ridge, more, own,
+            rows.indptr, rows.indices, quad, lin, dense, spectrum, other, ridge, more, embeddings,
             steps, enough, np.zeros((5, d), np.float32), start, stop,
         )  # fmt: skip
 
@@ -86,18 +85,18 @@ def _solve(
     other: Array,
     ridge: Array,
     more: Array,
-    own: Array,
+    embeddings: Array,
     steps: int,
     enough: float,
-    room: Array,
+    vectors: Array,
     start: int,
     stop: int,
 ) -> None:
-    """Bound by the gathered rows of the other side at a row's first pass; later ones find them in the cache."""
+    """Compute `improve`. Bound by the gathered rows of the other side in a row's first pass; then they are cached."""
     d, last = other.shape[1], len(indices) - 1
-    r, M, p, q, x = room[0], room[1], room[2], room[3], room[4]
+    r, M, p, q, x = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
     for c in range(start, stop):
-        begin, end, theta = indptr[c], indptr[c + 1], own[c]
+        begin, end, theta = indptr[c], indptr[c + 1], embeddings[c]
         n, penalty = dense[c if len(dense) > 1 else 0], ridge[c]
         for f in range(d):
             x[f] = 0
@@ -107,7 +106,7 @@ def _solve(
                 r[f] += more[c, f]
         for e in range(begin, end):
             i, score = indices[e], np.float32(0)
-            send_for(other, indices[min(e + AHEAD, last)])
+            prefetch_row(other, indices[min(e + AHEAD, last)])
             for f in range(d):
                 score += theta[f] * other[i, f]
             a = quad[e if len(quad) > 1 else 0]
@@ -130,7 +129,7 @@ def _solve(
                 q[f] = (n * spectrum[f] + penalty) * p[f]
             for e in range(begin, end):
                 i, score = indices[e], np.float32(0)
-                send_for(other, indices[min(e + AHEAD, last)])
+                prefetch_row(other, indices[min(e + AHEAD, last)])
                 for f in range(d):
                     score += p[f] * other[i, f]
                 score *= quad[e if len(quad) > 1 else 0]

@@ -1,4 +1,7 @@
-"""Epochs of a dot-product model under the softmax loss, full or sampled, at the speed of matrix products."""
+"""The training loop for the full and the sampled softmax loss with dot products (sections 3.3 and 4.3 of the article).
+
+It runs at the speed of matrix products.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import DEFAULT_MEMORY, number, one_of, whole
+from shortlist._checks import DEFAULT_MEMORY, integer, number, one_of
 from shortlist._threads import single_threaded_blas
 from shortlist.data.sparse_rows import SparseRows, by_key
 from shortlist.errors import SettingError
 from shortlist.objectives.pointwise_square import LossParts
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.optimizers import OptimizerState, recall, remembered
+from shortlist.solvers.optimizers import OptimizerState, load_arrays, state_arrays
 from shortlist.solvers.row_products import OURS, whole_tiles
 from shortlist.solvers.sgd import require_finite
 from shortlist.solvers.softmax_pass import ItemGradients, ScoreBatch, SoftmaxPass
@@ -23,22 +26,22 @@ from shortlist.solvers.softmax_pass import ItemGradients, ScoreBatch, SoftmaxPas
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Codes: TypeAlias = npt.NDArray[np.int32]
-Schedule: TypeAlias = Callable[[float], float]  # the epochs done, with the part of the one at work, to a factor
+Schedule: TypeAlias = Callable[[float], float]  # maps the number of epochs done, a fraction, to a factor of the rates
 
 
 class SharedNegatives(Protocol):
-    """Draws negatives that a whole batch of positives shares, with replacement from one q over the catalogue."""
+    """A sampler of negatives shared by all positives of a batch, with replacement from one q over the catalogue."""
 
     @property
     def log_q(self) -> npt.NDArray[np.float64]:
-        """The log of q by item; −∞ for those that cannot be drawn."""
+        """The log of q by item; −∞ for items that are never drawn."""
 
     def draw(self, rng: np.random.Generator, positives: Codes) -> Codes:
-        """The items drawn for a batch with these positives; an item may come several times."""
+        """Return the items drawn for a batch with these positives; an item may occur several times."""
 
 
 class CatalogueNegatives:
-    """`n` draws from q.
+    """Shared negatives: `n` draws from q.
 
     >>> negatives = CatalogueNegatives(np.array([1.0, 1.0, 2.0]), n=1000)
     >>> np.exp(negatives.log_q)
@@ -48,73 +51,73 @@ class CatalogueNegatives:
     """
 
     def __init__(self, weights: npt.NDArray[Any], n: int) -> None:
-        """Args: weights: what q is proportional to; n: draws for a batch."""
-        self._n = whole("n", n)
+        """Args: weights: q is proportional to these; n: number of draws for a batch."""
+        self._n = integer("n", n)
         q = np.asarray(weights, np.float64) / np.sum(weights, dtype=np.float64)
         with np.errstate(divide="ignore"):
             self.log_q: npt.NDArray[np.float64] = np.log(q)
         self._bounds = np.cumsum(q)
-        self._bounds /= self._bounds[-1]  # so that none is above it, and items with q = 0 at the end are not reached
+        self._bounds /= self._bounds[-1]  # the last bound is exactly 1, so items with q = 0 at the end are never drawn
 
     def draw(self, rng: np.random.Generator, positives: Codes) -> Codes:
-        """By the inverse of the cumulative q."""
+        """Draw by inverting the cumulative q."""
         return np.searchsorted(self._bounds, rng.random(self._n), side="right").astype(np.int32)
 
 
 class BatchNegatives:
-    """The batch's own positives: q is an item's share of the observed pairs."""
+    """Shared negatives: the positives of the batch; q of an item is its fraction of the observed pairs."""
 
     def __init__(self, counts: npt.NDArray[Any]) -> None:
-        """Args: counts: how often each item was observed."""
+        """Args: counts: number of observed pairs of each item."""
         with np.errstate(divide="ignore"):
             self.log_q: npt.NDArray[np.float64] = np.log(counts / np.sum(counts, dtype=np.float64))
 
     def draw(self, rng: np.random.Generator, positives: Codes) -> Codes:
-        """The positives."""
+        """Return the positives."""
         return positives
 
 
 class SoftmaxSteps:
-    """Minimises the softmax loss of a dot product over the observed pairs by optimizer steps on batches.
+    """A loop that minimises the softmax loss of a dot product over the observed pairs by optimizer steps on batches.
 
         L = Σ_{(c,i)∈S} α(c,i)·[ ln Σ_j e^{ŷ(j|c)/τ} − ŷ(i|c)/τ + ½Σ_f λ_f w_{c,f}² + ½Σ_f λ_f h_{i,f}² ]
 
-    ŷ = ⟨w_c, h_i⟩ over all coordinates; with `normalize` the first `dim` of both sides are brought to length 1 before.
-    Which j there are beside i: all other items with `exclude="positive"`, those outside of the context's
-    history with `exclude="history"`. A step follows the batch's gradient divided by its Σα, so a rate means the same at
-    any size of batch. A row is regularised as often as it is observed, by the same weights.
+    ŷ = ⟨w_c, h_i⟩ over all coordinates; with `normalize`, the first `dim` coordinates of both sides are scaled to
+    length 1 first. The sum over j includes i and, with `exclude="positive"`, all other items; with `exclude="history"`,
+    all items outside of the context's history. A step uses the gradient of a batch divided by its Σα, so a learning
+    rate means the same for every batch size. A row is regularised once for each of its pairs, weighted by α.
 
-    **Full** (`negatives=None`): batches of contexts. Steps on the batch's contexts and on all items.
+    **Full** (`negatives=None`): batches of contexts. A step changes the batch's contexts and all items.
 
-    **Sampled**: batches of observed pairs, which share the negatives drawn for them. The sum over j becomes
+    **Sampled**: batches of observed pairs, which share negatives. The sum over j becomes
 
         e^{ŷ_i/τ} + Σ_l e^{ŷ_{j_l}/τ} / (m·q(j_l|c,i)),   q(j|c,i) = q_j / (1 − Σ_{k excluded} q_k)
 
-    over the m of the pair's draws that are not excluded (Bengio and Senécal 2008); a pair that has none left does
-    nothing. Steps on the batch's contexts, its items and the items drawn.
+    over the m draws that are not excluded for the pair (Bengio and Senécal 2008). A pair whose draws are all excluded
+    adds nothing. A step changes the batch's contexts, its items and the drawn items.
 
-    What is random depends on the seed, the number of the epoch and that of the batch, and sums on nothing else: a fit
-    is the same at any number of threads, and can go on from `number` another day.
+    Random numbers depend on the seed, the epoch and the batch; sums do not depend on the number of threads. So a fit is
+    the same for any number of threads, and can be resumed after `number` epochs.
 
     Args:
-        by_context: the observed pairs, a row a context.
-        weights: α by pair in the order of `by_context`; one number may stand for all.
-        contexts: start values, (contexts × width); they are changed in place.
-        items: likewise.
+        by_context: the observed pairs, with a row for each context.
+        weights: α of each pair, in the order of `by_context`, or one number for all.
+        contexts: start values, (contexts × width), changed in place.
+        items: start values, (items × width), changed in place.
         temperature: τ.
-        dim: how many coordinates `normalize` means.
+        dim: number of coordinates that `normalize` applies to.
         normalize: whether the score is a cosine.
         exclude: see above.
-        negatives: who draws; None for the full softmax.
-        batch: contexts, or observed pairs, to a step.
-        kind: which optimizer, see `optimizers`.
-        states: what it remembers of the contexts and of the items.
-        rates: its rates by coordinate for contexts and for items; a coordinate whose rate is 0 stays.
-        ridges: λ by coordinate for contexts and for items.
-        schedule: multiplies the rates, given the epochs done as a fraction.
-        seed: see above.
-        threads: how many to use.
-        memory: bytes for the exponentials of a batch; a larger one is worked through in parts.
+        negatives: the sampler of shared negatives; None for the full softmax.
+        batch: number of contexts (full) or observed pairs (sampled) of a step.
+        kind: the optimizer's code, see `optimizers`.
+        states: the optimizer's state for contexts and for items.
+        rates: learning rates by coordinate, for contexts and for items; a coordinate with rate 0 does not change.
+        ridges: λ by coordinate, for contexts and for items.
+        schedule: maps the number of epochs done, a fraction, to a factor of the rates.
+        seed: the seed of all random numbers.
+        threads: number of threads.
+        memory: maximum bytes for the exponentials of a batch; a larger batch is processed in parts.
     """
 
     joint = True
@@ -143,22 +146,22 @@ class SoftmaxSteps:
     ) -> None:
         one_of("exclude", exclude, ("history", "positive"))
         if len(weights) not in {1, len(by_context)}:
-            raise SettingError(f"there are {len(weights)} weights; expected 1 or {len(by_context)}, one a pair")
-        self.number = 0  # of epochs done; set it to go on from there, and the next with it
+            raise SettingError(f"there are {len(weights)} weights; expected 1 or {len(by_context)}, one for each pair")
+        self.number = 0  # number of epochs that are done
         self._rows, self._weights = by_context, weights
         self._contexts, self._items = contexts, items
         self._temperature, self._dim = number("temperature", temperature, above=True), dim
         self._normalize, self._exclude, self._negatives = normalize, exclude, negatives
-        self._batch, self._kind = whole("batch", batch), kind
+        self._batch, self._kind = integer("batch", batch), kind
         self._states, self._rates, self._ridges = states, rates, ridges
         self._schedule, self._seed = schedule, seed
         self._threads, self._pass = threads, SoftmaxPass(threads, memory)
-        self._mean = np.zeros(1)  # loss of the last epoch
+        self._mean = np.zeros(1)  # mean loss of the last epoch
         if negatives is None:
             self._order = np.flatnonzero(by_context.lengths).astype(np.int32)
             self._codes = np.arange(by_context.n_columns, dtype=np.int32)
             self._norms = np.ones(by_context.n_columns, np.float32)
-            self._gradients, self._units = self._room(len(items)), self._room(len(items))
+            self._gradients, self._units = self._zeros(len(items)), self._zeros(len(items))
         else:
             self._order = np.arange(len(by_context), dtype=np.int32 if len(by_context) < 2**31 else np.int64)
             self._context_of = np.repeat(np.arange(by_context.n_rows, dtype=np.int32), by_context.lengths)
@@ -167,15 +170,15 @@ class SoftmaxSteps:
             self._q_of_context = kernels.sum_by_row(by_context.indptr, by_context.indices, self._q)
 
     def epoch(self) -> float:
-        """One pass over the observed pairs in a fresh order; returns their mean loss, each as its batch found it."""
+        """Run one pass over the observed pairs in a new random order; return their mean loss during the pass."""
         order = self._random(0).permutation(self._order)
         n_batches = -(-len(order) // self._batch)
         loss, weight = 0.0, 0.0
         work = self._full if self._negatives is None else self._sampled
         with single_threaded_blas():
             for b in range(n_batches):
-                by = 1.0 if self._schedule is None else self._schedule(self.number + b / n_batches)
-                rates = self._rates[0] * np.float32(by), self._rates[1] * np.float32(by)
+                factor = 1.0 if self._schedule is None else self._schedule(self.number + b / n_batches)
+                rates = self._rates[0] * np.float32(factor), self._rates[1] * np.float32(factor)
                 of_batch = work(order[b * self._batch : (b + 1) * self._batch], rates, b)
                 loss, weight = loss + of_batch[0], weight + of_batch[1]
         self.number += 1
@@ -185,28 +188,28 @@ class SoftmaxSteps:
 
     @property
     def samples(self) -> int:
-        """Observed pairs of an epoch."""
+        """Number of observed pairs of an epoch."""
         return len(self._rows)
 
     def finish(self) -> None:
-        """Nothing: contexts are as the epochs left them."""
+        """Do nothing: the steps learn contexts too."""
 
     def restore(self, items: Floats, contexts: Floats | None) -> None:
-        """Take these embeddings."""
+        """Set the embeddings to these values."""
         assert contexts is not None
         self._items[:], self._contexts[:] = items, contexts
 
-    def memory(self) -> dict[str, npt.NDArray[Any]]:
-        """What going on needs beside the embeddings: the optimizer's state, and what the last epoch's loss was."""
-        return remembered(self._states) | {"mean": self._mean}
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of the optimizer and the loss of the last epoch."""
+        return state_arrays(self._states) | {"mean": self._mean}
 
-    def recall(self, number: int, memory: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on after so many epochs, with what the optimizer remembered then."""
-        recall(self.memory(), memory)
+    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Resume after `number` epochs with this state."""
+        load_arrays(self.state_dict(), state)
         self.number = number
 
     def loss(self) -> LossParts:
-        """The last epoch's mean loss as it went, and the regulariser as it is, each over Σα."""
+        """Return the mean loss during the last epoch and the current regulariser, both divided by Σα."""
         weights = np.broadcast_to(self._weights, len(self._rows))
         context_of = np.repeat(np.arange(self._rows.n_rows), self._rows.lengths)
         total = 0.0
@@ -219,11 +222,11 @@ class SoftmaxSteps:
         return LossParts(float(self._mean[0]), 0.0, total / max(float(weights.sum(dtype=np.float64)), 1e-300))
 
     def embeddings(self) -> tuple[Floats, Floats]:
-        """Of contexts and of items: the arrays themselves."""
+        """Return the embeddings of contexts and of items; the arrays are not copied."""
         return self._contexts, self._items
 
     def outcome(self) -> tuple[Floats, Floats]:
-        """Items and contexts as they are."""
+        """Return the current items and contexts."""
         return self._items, self._contexts
 
     def _random(self, counter: int) -> np.random.Generator:
@@ -231,7 +234,7 @@ class SoftmaxSteps:
         return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 1, counter]))
 
     def _full(self, order: Codes, rates: tuple[Floats, Floats], _: int) -> tuple[float, float]:
-        """A step on these contexts and on all items; their loss and weight."""
+        """Take a step on these contexts and all items; return the contexts' loss and weight."""
         rows = SparseRows(self._rows.indptr, self._rows.indices, self._by_pair(), self._rows.n_columns).take(order)
         assert rows.values is not None
         weight = float(rows.values.sum(dtype=np.float64))
@@ -246,14 +249,14 @@ class SoftmaxSteps:
         )  # fmt: skip
         row_of = np.repeat(np.arange(len(order), dtype=np.int32), rows.lengths)
         backward = self._backward(batch, row_of, self._codes, self._gradients, self._norms, weight, rates[1])
-        found = self._pass.run(batch, 1.0 / weight, backward)
+        result = self._pass.run(batch, 1.0 / weight, backward)
         touches = np.add.reduceat(rows.values, rows.indptr[:-1], dtype=np.float64) / weight
         at = np.arange(len(order), dtype=np.int32)
-        self._step_contexts(order, at, found.rows, F, norms, rates[0], touches.astype(np.float32))
-        return float(found.losses.sum()), weight
+        self._step_contexts(order, at, result.rows, F, norms, rates[0], touches.astype(np.float32))
+        return float(result.losses.sum()), weight
 
     def _sampled(self, pairs: Codes, rates: tuple[Floats, Floats], b: int) -> tuple[float, float]:
-        """A step on these pairs' contexts and items and on what is drawn for them; their loss and weight."""
+        """Take a step on the contexts, items and negatives of these pairs; return the pairs' loss and weight."""
         assert self._negatives is not None
         positives, contexts = self._rows.indices[pairs], self._context_of[pairs]
         weights = self._weights[pairs] if len(self._weights) > 1 else np.repeat(self._weights, len(pairs))
@@ -264,13 +267,13 @@ class SoftmaxSteps:
         drawn, counts = np.unique(draws, return_counts=True)
         where = self._where
         where[drawn] = np.arange(len(drawn), dtype=np.int32)
-        others = np.unique(positives[where[positives] < 0])
-        where[others] = np.arange(len(drawn), len(drawn) + len(others), dtype=np.int32)
-        codes, at = np.concatenate([drawn, others]), where[positives]
+        not_drawn = np.unique(positives[where[positives] < 0])
+        where[not_drawn] = np.arange(len(drawn), len(drawn) + len(not_drawn), dtype=np.int32)
+        codes, at = np.concatenate([drawn, not_drawn]), where[positives]
         hidden = self._hidden(contexts, positives, len(drawn), len(draws), counts)
         where[codes] = -1
         begins, ends, columns, shift = hidden
-        H, norms = self._room(len(codes)), np.empty(len(codes), np.float32)
+        H, norms = self._zeros(len(codes)), np.empty(len(codes), np.float32)
         self._pack(self._items, codes, 1.0, H, norms)
         F, context_norms = self._packed_contexts(contexts)
         bias = (np.log(counts) - self._negatives.log_q[drawn]).astype(np.float32)
@@ -279,30 +282,30 @@ class SoftmaxSteps:
             F, H, len(drawn), rows[:-1], rows[1:], at, weights, begins, ends, columns, bias, shift, ours=OURS
         )
         row_of = rows[:-1].astype(np.int32)
-        backward = self._backward(batch, row_of, codes, self._room(len(codes)), norms, weight, rates[1])
-        found = self._pass.run(batch, 1.0 / weight, backward)
+        backward = self._backward(batch, row_of, codes, self._zeros(len(codes)), norms, weight, rates[1])
+        result = self._pass.run(batch, 1.0 / weight, backward)
         unique, first, inverse = np.unique(contexts, return_index=True, return_inverse=True)
         indptr, members = by_key(inverse.astype(np.int32), row_of, len(unique))
-        kernels.add_repeats(found.rows, indptr, members, first)
+        kernels.add_repeats(result.rows, indptr, members, first)
         touches = (np.bincount(inverse, weights) / weight).astype(np.float32)
-        self._step_contexts(unique, first.astype(np.int32), found.rows, F, context_norms, rates[0], touches)
-        return float(found.losses.sum()), weight
+        self._step_contexts(unique, first.astype(np.int32), result.rows, F, context_norms, rates[0], touches)
+        return float(result.losses.sum()), weight
 
     def _by_pair(self) -> Floats:
-        """α by pair, without a copy where one number stands for all."""
+        """Return α of each pair; a single number is broadcast without a copy."""
         return np.broadcast_to(self._weights, len(self._rows)) if len(self._weights) == 1 else self._weights
 
     def _hidden(
         self, contexts: Codes, positives: Codes, n_drawn: int, n_draws: int, counts: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Codes, Floats]:
-        """For each pair the bounds of its excluded columns, those columns, and its shift."""
+        """Return the bounds of each pair's excluded columns, these columns, and each pair's shift."""
         whole_history = self._exclude == "history"
         n = len(contexts)
-        most = np.ones(n, np.int64)
+        sizes = np.ones(n, np.int64)
         if whole_history:
-            most = np.minimum(self._rows.indptr[contexts + 1] - self._rows.indptr[contexts], n_drawn)
-        ends = np.cumsum(most)
-        begins, columns, shift = ends - most, np.empty(int(ends[-1]), np.int32), np.empty(n, np.float32)
+            sizes = np.minimum(self._rows.indptr[contexts + 1] - self._rows.indptr[contexts], n_drawn)
+        ends = np.cumsum(sizes)
+        begins, columns, shift = ends - sizes, np.empty(int(ends[-1]), np.int32), np.empty(n, np.float32)
         of_row = positives[:0] if whole_history else positives
 
         def mark(start: int, stop: int) -> None:
@@ -311,16 +314,16 @@ class SoftmaxSteps:
                 self._rows.indices, contexts, of_row, begins, ends, columns, shift, start, stop,
             )  # fmt: skip
 
-        self._pass.over(mark, n, 256)
+        self._pass.in_chunks(mark, n, 256)
         return begins, ends, columns, shift
 
     def _packed_contexts(self, codes: Codes) -> tuple[Floats, Floats]:
-        F, norms = self._room(len(codes)), np.empty(len(codes), np.float32)
+        F, norms = self._zeros(len(codes)), np.empty(len(codes), np.float32)
         self._pack(self._contexts, codes, 1.0 / self._temperature, F, norms)
         return F, norms
 
-    def _room(self, n: int) -> Floats:
-        """Zeros for n packed rows or their gradients, of whole tiles where products are of `row_products`."""
+    def _zeros(self, n: int) -> Floats:
+        """Return zeros for n packed rows or their gradients; whole tiles if products use `row_products`."""
         width = self._items.shape[1]
         return np.zeros((n, whole_tiles(width) if OURS else width), np.float32)
 
@@ -328,12 +331,12 @@ class SoftmaxSteps:
         def work(start: int, stop: int) -> None:
             kernels.pack(theta, codes, self._dim, self._normalize, scale, out, norms, start, stop)
 
-        self._pass.over(work, len(codes), 4096)
+        self._pass.in_chunks(work, len(codes), 4096)
 
     def _backward(
         self, batch: ScoreBatch, row_of: Codes, codes: Codes, D: Floats, norms: Floats, weight: float, rate: Floats
     ) -> ItemGradients:
-        """The items' steps, as soon as their gradients are summed."""
+        """Return the gradients of the items, with a step that is taken as soon as they are summed."""
         indptr, entries = by_key(batch.at, np.arange(len(batch.at), dtype=np.int32), len(codes))
         touches = (np.bincount(batch.at, batch.weights, len(codes)) / weight).astype(np.float32)
         at = np.arange(len(codes), dtype=np.int32)
@@ -355,4 +358,4 @@ class SoftmaxSteps:
                 norms, self._dim, self._normalize, self._states[0], rate, self._ridges[0], touches, start, stop,
             )  # fmt: skip
 
-        self._pass.over(work, len(codes), 1024)
+        self._pass.in_chunks(work, len(codes), 1024)

@@ -1,4 +1,4 @@
-"""The context that a history asks for under the softmax loss, with the items as they are."""
+"""Fold-in under the softmax loss: minimise a context's loss by L-BFGS with fixed items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import DEFAULT_MEMORY, number, one_of, whole
+from shortlist._checks import DEFAULT_MEMORY, integer, number, one_of
 from shortlist._numba import fast_kernel
 from shortlist._threads import single_threaded_blas
 from shortlist.data.sparse_rows import SparseRows
@@ -22,47 +22,48 @@ from shortlist.solvers.softmax import CatalogueNegatives, SharedNegatives
 from shortlist.solvers.softmax_pass import NOTHING, Array, Floats, ScoreBatch, SoftmaxPass, Tiles
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
-_WHOLE = 20_000  # items up to which the sum runs over all of them
-_DRAWS = 8_192  # beyond
-_ROWS = 1024  # solved together
-_SMALL = 200_000  # scores, for which no threads are started
-_MEMORY = 16  # steps that a row's curvature is known from
-_TOLERANCE = 1e-5  # of the gradient where the Hessian is about 1
+_WHOLE = 20_000  # up to this number of items, the sum runs over all of them
+_DRAWS = 8_192  # number of negatives for larger catalogues
+_ROWS = 1024  # rows that are solved at once
+_SMALL = 200_000  # below this number of scores, one thread is faster
+_MEMORY = 16  # steps that L-BFGS keeps for the curvature
+_TOLERANCE = 1e-5  # length of the gradient at which a row has converged; the Hessian is about 1
 
 
 class SoftmaxFoldIn:
-    """Contexts by their histories.
+    """Embeddings of contexts from their histories, under the softmax loss.
 
     Each row minimises, over the first `dim` coordinates of w,
 
         Σ_{i∈I_c} α(c,i)·[ ln Σ_j e^{ŷ_j/τ} − ŷ_i/τ ] + ½·(Σ_i α(c,i))·Σ_f λ_f w_f²
 
-    with the j that `SoftmaxSteps` sums over. Where these are items outside of the history, an item of it that has faded
-    to confidence g is 1 − g parts outside of it: (1 − g)·e^{ŷ_j/τ} is in the sums of the other items. (Where j is any
-    item, there is nothing to add.) Up to 20,000 items the sum is the full one; beyond, that over the items
-    outside of the history is estimated by negatives which all rows share, drawn once under a fixed seed: 8,192 from the
-    uniform distribution unless `negatives` says otherwise. The items of the history itself are always summed exactly.
+    with the same j as in `SoftmaxSteps`. If the j are the items outside of the history, an item of the history with
+    confidence g counts as 1 − g outside of it: it adds (1 − g)·e^{ŷ_j/τ} to the sums of the other items. Up to 20,000
+    items, the sum over j is exact. For larger catalogues, the sum over the items outside of the history is estimated
+    from negatives that all rows share. They are drawn once with a fixed seed: 8,192 uniform draws, or `negatives`. The
+    items of the history are always summed exactly.
 
-    Of a dot product with L2 that is convex, and the row its minimiser. Of a cosine it is not, the length of w does not
-    matter, and the row is the direction that is reached from Newton's at 0, of length 1. By L-BFGS in at most `passes`
-    passes over the columns, preconditioned with the Hessian at w = 0, which but for Σα is the same for all rows.
+    With a dot product and L2 the loss is convex, and the row is its minimum. With a cosine it is not convex and the
+    length of w does not matter; the row is the direction, of length 1, that is reached from Newton's direction at 0.
+    The method is L-BFGS in at most `passes` passes over the columns, preconditioned with the Hessian at w = 0, which is
+    the same for all rows except for the factor Σα.
 
-    A row's result does not depend on the other rows: all products are of `row_products`.
+    The result of a row does not depend on the other rows: all products use `row_products`.
 
-    Where items have more than `dim` coordinates, [h, b, 1], the row is [w, 1, 0]: a bias of the context changes nothing
-    here. A row without weight is zero.
+    If items have the coordinates [h, b, 1], the row is [w, 1, 0]: the bias of a context does not change this loss. A
+    row without weight is zero.
 
     Args:
-        items: (items × width).
+        items: (items × width) embeddings.
         temperature: τ.
-        dim: how many coordinates are solved for.
+        dim: number of coordinates that are solved for.
         normalize: whether the score is a cosine.
         exclude: see `SoftmaxSteps`.
         ridge: λ by coordinate.
-        negatives: who draws, where there are more than 20,000 items.
-        passes: how often the columns are gone over at most; a small λ may need more of them.
-        threads: how many to use; the result does not depend on it.
-        memory: bytes for the exponentials of some rows.
+        negatives: the sampler for more than 20,000 items.
+        passes: maximum number of passes over the columns; a small λ may need more.
+        threads: number of threads; the result does not depend on it.
+        memory: maximum bytes for the exponentials of some rows.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SoftmaxFoldIn:
         self._items, self._dim, self._normalize = items, dim, normalize
         self._temperature = number("temperature", temperature, above=True)
         self._together, self._ridge = exclude == "positive", ridge[:dim].astype(np.float64) * (not normalize)
-        self._memory, self._passes = memory, whole("passes", passes)
+        self._memory, self._passes = memory, integer("passes", passes)
         n_items = len(items)
         if n_items <= _WHOLE:
             self._drawn, self._counts = np.arange(n_items, dtype=np.int32), np.ones(n_items, np.int64)
@@ -99,29 +100,30 @@ class SoftmaxFoldIn:
         self._center(threads)
 
     def __call__(self, histories: SparseRows, weights: Floats, threads: int | None = None) -> Floats:
-        """The rows of these histories; α by pair in their order, or one number for all.
+        """Return the embeddings of these histories; `weights` has α of each pair, or one number for all.
 
-        It may be called from several threads at once: each call has room of its own.
+        Several threads may call this at once, because every call has its own buffers.
         """
         if histories.n_rows * len(self._units) < _SMALL:
-            threads = 1  # starting others would take longer than all the rest
-        room = SoftmaxPass(threads, self._memory)
+            threads = 1  # starting threads would take longer than the work
+        softmax = SoftmaxPass(threads, self._memory)
         if histories.n_columns != len(self._items):
-            found, expected = histories.n_columns, len(self._items)
-            raise SettingError(f"the histories are of {found} items; expected {expected}, as many as were learnt")
+            raise SettingError(
+                f"the histories have {histories.n_columns} items; expected {len(self._items)}, the items of the model"
+            )
         if len(weights) not in {1, len(histories)}:
-            raise SettingError(f"there are {len(weights)} weights; expected 1 or {len(histories)}, one a pair")
+            raise SettingError(f"there are {len(weights)} weights; expected 1 or {len(histories)}, one for each pair")
         values = np.broadcast_to(weights, len(histories)).astype(np.float64)
         row_of = np.repeat(np.arange(histories.n_rows), histories.lengths)
         total = np.bincount(row_of, values, histories.n_rows)
         values = values / np.where(total > 0, total, 1)[row_of]
-        shares = replace(histories, values=values.astype(np.float32))
+        normalised = replace(histories, values=values.astype(np.float32))
         out = np.zeros((histories.n_rows, self._items.shape[1]), np.float32)
-        some = np.flatnonzero(total > 0)
+        weighted = np.flatnonzero(total > 0)
         with single_threaded_blas():
-            for start in range(0, len(some), _ROWS):
-                rows = some[start : start + _ROWS]
-                out[rows] = self._solve(shares.take(rows), room)
+            for start in range(0, len(weighted), _ROWS):
+                rows = weighted[start : start + _ROWS]
+                out[rows] = self._solve(normalised.take(rows), softmax)
         return out
 
     def _packed(self, codes: npt.NDArray[np.int32]) -> Floats:
@@ -130,21 +132,21 @@ class SoftmaxFoldIn:
         return out
 
     def _center(self, threads: int | None) -> None:
-        """The mean of the negatives at w = 0, and P^-½ for the Hessian P there."""
+        """Compute the mean of the negatives at w = 0, and P^-½ for the Hessian P at w = 0."""
         H, d, t = self._units, self._dim, self._temperature
         offset = self._bias.astype(np.float64) if len(self._bias) else np.zeros(len(H))
         if H.shape[1] > d:
             offset = offset + H[:, d].astype(np.float64) / t
-        share = np.exp(offset - offset.max())
-        share /= share.sum()
-        self._mean: Doubles = np.einsum("j,jf->f", share, H[:, :d])
-        C = gramian(np.ascontiguousarray(H[:, :d] - self._mean.astype(np.float32)), share.astype(np.float32), threads)
+        p = np.exp(offset - offset.max())
+        p /= p.sum()
+        self._mean: Doubles = np.einsum("j,jf->f", p, H[:, :d])
+        C = gramian(np.ascontiguousarray(H[:, :d] - self._mean.astype(np.float32)), p.astype(np.float32), threads)
         spectrum, axes = np.linalg.eigh(C / t**2 + np.diag(self._ridge))
-        least = 1e-3 * spectrum.mean() if self._normalize else 1e-6 * spectrum.mean()
-        self._half: Doubles = (axes / np.sqrt(np.maximum(spectrum, max(least, 1e-12)))) @ axes.T
+        smallest = 1e-3 * spectrum.mean() if self._normalize else 1e-6 * spectrum.mean()
+        self._half: Doubles = (axes / np.sqrt(np.maximum(spectrum, max(smallest, 1e-12)))) @ axes.T
 
-    def _solve(self, rows: SparseRows, room: SoftmaxPass) -> Floats:
-        """The rows of these histories, none of which is empty; their weights sum to 1."""
+    def _solve(self, rows: SparseRows, softmax: SoftmaxPass) -> Floats:
+        """Return the embeddings of these histories, which are not empty and whose weights sum to 1."""
         batch = self._batch(rows)
         d, n = self._dim, rows.n_rows
         X = np.zeros((n, d), np.float32)
@@ -155,15 +157,15 @@ class SoftmaxFoldIn:
             active = np.flatnonzero(~search.done)
             if len(active) == 0:
                 break
-            losses, slopes = self._evaluate(batch, active, search.trial[active], room)
-            room.over(search.advance(active, losses, slopes), len(active), 32)
+            losses, slopes = self._evaluate(batch, active, search.trial[active], softmax)
+            softmax.in_chunks(search.advance(active, losses, slopes), len(active), 32)
         W = product(search.x, self._half.astype(np.float32))
         if self._normalize:
             W /= np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30)
         return self._whole(W)
 
     def _batch(self, rows: SparseRows) -> ScoreBatch:
-        """The scores of these rows, for F to be filled in."""
+        """Return the batch of these rows, with F not yet filled in."""
         assert rows.values is not None
         n, n_drawn = rows.n_rows, len(self._drawn)
         firsts, lasts = rows.indptr[:-1], rows.indptr[1:]
@@ -177,15 +179,15 @@ class SoftmaxFoldIn:
             )  # fmt: skip
         where = np.full(rows.n_columns, -1, np.int32)
         where[self._drawn] = np.arange(n_drawn, dtype=np.int32)
-        others = np.unique(rows.indices[where[rows.indices] < 0])
-        where[others] = np.arange(n_drawn, n_drawn + len(others), dtype=np.int32)
-        gone = kernels.sum_by_row(rows.indptr, rows.indices, self._q)
+        not_drawn = np.unique(rows.indices[where[rows.indices] < 0])
+        where[not_drawn] = np.arange(n_drawn, n_drawn + len(not_drawn), dtype=np.int32)
+        excluded_q = kernels.sum_by_row(rows.indptr, rows.indices, self._q)
         ends, columns, shift = lasts.copy(), np.empty(len(rows), np.int32), np.empty(n, np.float32)
         kernels.mark_drawn(
-            where, n_drawn, self._n_draws, self._counts, self._q, gone, rows.indptr, rows.indices,
+            where, n_drawn, self._n_draws, self._counts, self._q, excluded_q, rows.indptr, rows.indices,
             np.arange(n, dtype=np.int32), rows.indices[:0], firsts, ends, columns, shift, 0, n,
         )  # fmt: skip
-        H = np.concatenate([self._units, self._packed(others)])
+        H = np.concatenate([self._units, self._packed(not_drawn)])
         at = where[rows.indices]
         return ScoreBatch(
             F, H, n_drawn, firsts, lasts, at, rows.values, firsts, ends, columns, self._bias, shift, self._together,
@@ -193,11 +195,11 @@ class SoftmaxFoldIn:
         )  # fmt: skip
 
     def _start(self, rows: SparseRows, batch: ScoreBatch) -> Floats:
-        """Newton's direction at 0, of length 1 as w: P⁻¹(the history's mean − the negatives' mean)."""
+        """Return Newton's direction at 0, P⁻¹(the history's mean − the negatives' mean), scaled so that ‖w‖ = 1."""
         assert rows.values is not None
-        own = np.add.reduceat(batch.H[batch.at, : self._dim] * rows.values[:, None], rows.indptr[:-1])
+        mean = np.add.reduceat(batch.H[batch.at, : self._dim] * rows.values[:, None], rows.indptr[:-1])
         half = self._half.astype(np.float32)
-        toward = product((own - self._mean).astype(np.float32), half)  # as w = X P^-½, X = P^-½(…)
+        toward = product((mean - self._mean).astype(np.float32), half)  # X = P^-½(…), because w = X P^-½
         length = np.linalg.norm(product(toward, half), axis=1, keepdims=True)
         start: Floats = (toward / np.maximum(length, 1e-30)).astype(np.float32)
         return start
@@ -210,9 +212,9 @@ class SoftmaxFoldIn:
         return out
 
     def _evaluate(
-        self, batch: ScoreBatch, rows: npt.NDArray[np.int64], X: Floats, room: SoftmaxPass
+        self, batch: ScoreBatch, rows: npt.NDArray[np.int64], X: Floats, softmax: SoftmaxPass
     ) -> tuple[Doubles, Floats]:
-        """The loss of each row at X P^-½ and its gradient by X."""
+        """Return the loss of each row at w = X P^-½ and its gradient with respect to X."""
         half, d = self._half.astype(np.float32), self._dim
         W = product(X, half)
         norms = np.ones((len(W), 1), np.float32)
@@ -226,17 +228,17 @@ class SoftmaxFoldIn:
             F=F, firsts=batch.firsts[rows], lasts=batch.lasts[rows], begins=batch.begins[rows], ends=batch.ends[rows],
             shift=shift,
         )  # fmt: skip
-        found = room.run(part, 1.0)
-        G = found.rows[:, :d] / np.float32(self._temperature)
+        result = softmax.run(part, 1.0)
+        G = result.rows[:, :d] / np.float32(self._temperature)
         if self._normalize:
             G = (G - (G * units).sum(axis=1, keepdims=True) * units) / norms
         ridge = self._ridge.astype(np.float32)
-        losses = found.losses + 0.5 * np.einsum("rf,f->r", W.astype(np.float64) ** 2, self._ridge)
+        losses = result.losses + 0.5 * np.einsum("rf,f->r", W.astype(np.float64) ** 2, self._ridge)
         return losses, product(G + ridge * W, half)
 
 
 class _LBFGS:
-    """L-BFGS for many rows at once, each with its own steps; a row is done where its gradient is nothing."""
+    """L-BFGS for many rows at once, each with its own steps; a row is done when its gradient is below `_TOLERANCE`."""
 
     def __init__(self, start: Floats) -> None:
         n, d = start.shape
@@ -247,7 +249,7 @@ class _LBFGS:
         self._S, self._Y = (np.zeros((n, _MEMORY, d), np.float32) for _ in range(2))
 
     def advance(self, rows: npt.NDArray[np.int64], losses: Doubles, slopes: Floats) -> Callable[[int, int], object]:
-        """What takes rows a…b of these from the loss and gradient at their trial to the next one."""
+        """Return a function that moves rows a…b to their next trial; takes losses and gradients at the current one."""
 
         def work(a: int, b: int) -> None:
             _advance(
@@ -284,7 +286,7 @@ def _advance(
     start: int,
     stop: int,
 ) -> None:
-    """Take the trial if the loss has fallen enough (Armijo), else a shorter step the same way; see `_LBFGS`."""
+    """Accept the trial if the loss has decreased enough (Armijo), otherwise try a shorter step; see `_LBFGS`."""
     d = x.shape[1]
     products = np.empty(_MEMORY)
     for k in range(start, stop):
@@ -293,11 +295,11 @@ def _advance(
             slope = _dot(g[r], direction[r])
             risen = losses[k] - loss[r]
             if not risen <= 1e-4 * t[r] * slope + 1e-6 * (1.0 + abs(loss[r])):
-                best = -0.5 * slope * t[r] / (risen - slope * t[r])  # where the parabola is lowest
+                best = -0.5 * slope * t[r] / (risen - slope * t[r])  # the minimum of the parabola
                 t[r] *= min(max(best, 0.1), 0.5)
                 if t[r] < 1e-4 and count[r] == 0:
                     done[r] = True
-                elif t[r] < 1e-4:  # the known curvature misleads: forget it, and follow the slope
+                elif t[r] < 1e-4:  # the stored curvature is wrong: drop it and follow the slope
                     count[r] = 0
                     t[r] = 1.0
                     for f in range(d):
@@ -305,12 +307,12 @@ def _advance(
                 for f in range(d):
                     trial[r, f] = x[r, f] + t[r] * direction[r, f]
                 continue
-            bend, square = 0.0, 0.0
+            curvature, square = 0.0, 0.0
             for f in range(d):
                 s, y = trial[r, f] - x[r, f], slopes[k, f] - g[r, f]
-                bend += s * y
+                curvature += s * y
                 square += s * s
-            if bend > 1e-6 * square:  # else what is known stays as it is
+            if curvature > 1e-6 * square:  # otherwise the stored curvature does not change
                 slot = count[r] % _MEMORY
                 for f in range(d):
                     S[r, slot, f], Y[r, slot, f] = trial[r, f] - x[r, f], slopes[k, f] - g[r, f]

@@ -1,4 +1,4 @@
-"""The row passes of the softmax solver, between its matrix products."""
+"""Kernels of the softmax solver for the passes over rows between its matrix products."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from shortlist.solvers.optimizers import ADAGRAD, OptimizerState, _adagrad, alik
 
 Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
-_LEAST = np.float32(-60.0)  # e^x below is 0: nothing next to the 1 that every row holds, and no subnormal products
+_LEAST = np.float32(-60.0)  # below it, e^x is 0: negligible beside the largest term, 1, and no subnormal products
 _LOG2_E = np.float32(1.44269504088896341)
-_NONE = 1e-300  # instead of 0, where a score is that far below another
+_NONE = 1e-300  # replaces a sum of 0, if scores are so far apart
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 
 
 @kernel
 def exp_below(x: np.float32) -> np.float32:
-    """e^x for x ≤ 0 in float32, to 2 units in the last place; 0 below −60.
+    """Return e^x for x ≤ 0 in float32, to 2 units in the last place; 0 below −60.
 
-    x = k·ln 2 + r with |r| ≤ ½ ln 2, e^r by a polynomial (Cephes' expf), 2^k by the bits of a float. No branches and no
-    calls, so loops over it vectorise. Not a fast kernel: r must be x − k·high − k·low in this order.
+    x = k·ln 2 + r with |r| ≤ ½ ln 2. e^r comes from a polynomial (Cephes' expf), 2^k from the bits of a float. Without
+    branches and calls, loops over it are vectorised. It is not a fast kernel, because r must be computed as
+    x − k·high − k·low in this order.
     """
     y = x if x > _LEAST else _LEAST
-    k = np.int32(y * _LOG2_E - np.float32(0.5))  # towards zero: rounds numbers below zero
+    k = np.int32(y * _LOG2_E - np.float32(0.5))  # truncation towards zero rounds negative numbers
     t = np.float32(k)
     r = (y - t * _LN2_HIGH) - t * _LN2_LOW
     p = np.float32(1.9875691500e-4)
@@ -45,13 +46,13 @@ def exp_below(x: np.float32) -> np.float32:
 def exponentiate(
     Z: Array, width: int, bias: Array, begins: Array, ends: Array, columns: Array, first: int, tops: Array, sums: Array
 ) -> None:
-    """Take z to e^{z + bias − top} in place, in the first `width` columns of each row.
+    """Replace z by e^{z + bias − top} in the first `width` columns of each row.
 
-    `tops` become the rows' largest z + bias, `sums` the sums of the result.
+    `tops` is set to the largest z + bias of each row, `sums` to the sums of the result.
 
-    Columns are numbered from `first` on; a row's listed ones, `columns[begins[r]:ends[r]]` in rising order, become 0.
-    A row all of whose columns are listed has the top −∞ and the sum 0. Bound by the polynomial, at the sizes it is
-    called with: they stay in the cache that the product before it has written to.
+    Columns are numbered from `first`. The excluded columns of a row, `columns[begins[r]:ends[r]]` in ascending order,
+    become 0. If all columns of a row are excluded, its top is −∞ and its sum 0. Bound by the polynomial: blocks are
+    small enough to stay in the cache after the matrix product.
     """
     lanes = np.empty(_LANES, np.float32)
     for r in range(Z.shape[0]):
@@ -94,7 +95,7 @@ def exponentiate(
 
 @fast_kernel
 def merge(tops: Array, sums: Array, U: Array, new_tops: Array, new_sums: Array, new_U: Array) -> None:
-    """Add sums that are e^{new_top} times what is written to those that are e^{top} times what is written."""
+    """Add new sums to old ones; the true values are e^{new_top} times the new and e^{top} times the old numbers."""
     for r in range(len(tops)):
         if new_tops[r] == -np.inf:
             continue
@@ -107,7 +108,7 @@ def merge(tops: Array, sums: Array, U: Array, new_tops: Array, new_sums: Array, 
 
 
 @fast_kernel
-def settle(
+def row_losses(
     F: Array,
     H: Array,
     tops: Array,
@@ -129,19 +130,19 @@ def settle(
     start: int,
     stop: int,
 ) -> None:
-    """From the rows' sums over negatives to their losses and to the gradients by F.
+    """Compute the losses of the rows and the gradients with respect to F from the rows' sums over negatives.
 
-    ln N = ln Σ_j e^{z_j} + shift over a row's negatives, from the groups' tops and sums. With its positives e, of score
-    z_e and weight α_e, either each by itself or all together in one partition function:
+    ln N = ln Σ_j e^{z_j} + shift over the negatives of a row comes from the groups' tops and sums. A positive e has
+    score z_e and weight α_e. The positives have separate partition functions, or share one (`together`):
 
-        l_e = ln(e^{z_e} + N) − z_e            1 − p_e of weight α_e to be taken from the negatives
-        l_e = ln(Σ_e e^{z_e} + N) − z_e        N / (Σ_e e^{z_e} + N) of weight Σα
+        separate    l_e = ln(e^{z_e} + N) − z_e          the negatives' gradient is Σ_e α_e·(1 − p_e)
+        together    l_e = ln(Σ_e e^{z_e} + N) − z_e      the negatives' gradient is Σα · N / (Σ_e e^{z_e} + N)
 
-    A positive k of which the part `spare` is a negative of the others adds spare_k·e^{z_k} to the N of every e but its
-    own.
+    With `spare`, a positive k also is a negative of the other positives with weight spare_k: it adds spare_k·e^{z_k} to
+    the N of every other e.
 
-    `pull` becomes a positive's ∂L/∂z, `push` a row's Σ ∂L/∂z over the negatives (both times `factor`), `logs` the log
-    of the sum without the shift. Bound by the bytes of the positives' rows of H.
+    `pull` is set to ∂L/∂z of each positive and `push` to Σ ∂L/∂z over the negatives of each row, both times `factor`;
+    `logs` is set to the log of the sum without the shift. Bound by the bytes of the positives' rows of H.
     """
     width = F.shape[1]
     n_groups = tops.shape[0]
@@ -154,10 +155,10 @@ def settle(
             G[r, f] = 0
         for g in range(n_groups):
             if tops[g, r] > -np.inf:
-                share = exp_below(tops[g, r] - top)
-                total += share * sums[g, r]
+                scale = exp_below(tops[g, r] - top)
+                total += scale * sums[g, r]
                 for f in range(width):
-                    G[r, f] += share * U[g, r, f]
+                    G[r, f] += scale * U[g, r, f]
         logs[r] = top + math.log(total) if total > 0 else -np.inf
         log_n = logs[r] + (shift[r] if len(shift) > 0 else np.float32(0))
         begin, end = begins[r], ends[r]
@@ -177,25 +178,25 @@ def settle(
             negative = math.exp(log_n - largest)
             whole += negative
             for e in range(begin, end):
-                share_e = math.exp(pull[e] - largest) / whole
+                p_e = math.exp(pull[e] - largest) / whole
                 loss += weights[e] * (largest + math.log(whole) - pull[e])
-                pull[e] = factor * (weight * share_e - weights[e])
+                pull[e] = factor * (weight * p_e - weights[e])
             pushed = weight * negative / whole
         elif len(spare) > 0:
             negative = math.exp(log_n - largest)
             whole = negative
             for e in range(begin, end):
                 whole += spare[e] * math.exp(pull[e] - largest)
-            taken = 0.0  # Σα/(e^{z_e} + N_e): what a negative loses, but for its own exponential
+            taken = 0.0  # Σα/(e^{z_e} + N_e): the gradient of a negative, divided by its exponential
             for e in range(begin, end):
-                own = math.exp(pull[e] - largest)
-                taken += weights[e] / max(whole + (1.0 - spare[e]) * own, _NONE)
+                power = math.exp(pull[e] - largest)
+                taken += weights[e] / max(whole + (1.0 - spare[e]) * power, _NONE)
             for e in range(begin, end):
-                own = math.exp(pull[e] - largest)
-                total_e = max(whole + (1.0 - spare[e]) * own, _NONE)
+                power = math.exp(pull[e] - largest)
+                total_e = max(whole + (1.0 - spare[e]) * power, _NONE)
                 loss += weights[e] * (largest + math.log(total_e) - pull[e])
-                away = max(whole - spare[e] * own, 0.0) / total_e
-                pull[e] = factor * (spare[e] * own * (taken - weights[e] / total_e) - weights[e] * away)
+                away = max(whole - spare[e] * power, 0.0) / total_e
+                pull[e] = factor * (spare[e] * power * (taken - weights[e] / total_e) - weights[e] * away)
             pushed = negative * taken
         else:
             for e in range(begin, end):
@@ -218,7 +219,7 @@ def settle(
 def add_positives(
     D: Array, indptr: Array, entries: Array, row_of: Array, pull: Array, F: Array, start: int, stop: int
 ) -> None:
-    """The positives' part of the items' gradients, item by item in the order of the batch."""
+    """Add the positives' part to the gradients of the items, in the order of the batch."""
     for i in range(start, stop):
         for k in range(indptr[i], indptr[i + 1]):
             e = entries[k]
@@ -231,9 +232,10 @@ def add_positives(
 def pack(
     theta: Array, codes: Array, dim: int, normalize: bool, scale: float, out: Array, norms: Array, start: int, stop: int
 ) -> None:
-    """The rows of these codes, times `scale`, with the first `dim` coordinates brought to length 1 if that is asked.
+    """Copy the rows of these codes to `out`, multiplied by `scale`.
 
-    A row of zeros stays one. `norms` are the lengths they had, 1 where they were left alone.
+    With `normalize`, their first `dim` coordinates are scaled to length 1 first; a row of zeros stays zero. `norms` is
+    set to the previous lengths, or to 1 without `normalize`.
     """
     for k in range(start, stop):
         row = theta[codes[k]]
@@ -271,13 +273,13 @@ def step_adagrad(
     start: int,
     stop: int,
 ) -> None:
-    """One step of Adagrad on the rows `codes[start:stop]`.
+    """Take one step of Adagrad on the rows `codes[start:stop]`.
 
-    By `scale` times the rows `at` of `gradients`, which are those by the rows' packed form; see `pack`. Through the
-    norm they become (g − ⟨g, u⟩u) / ‖v‖ in the first `dim` coordinates, where the packed form is `length` times u.
-    Where the vector is zero the cosine is 0 whichever way it turns, and so is this.
+    The rows `at` of `gradients` are gradients with respect to the packed rows (see `pack`). They are multiplied by
+    `scale`. With `normalize` they become (g − ⟨g, u⟩u) / ‖v‖ in the first `dim` coordinates, where the packed row is
+    `length` times u. If the row is zero, the gradient is 0, because the cosine is 0 in every direction.
 
-    Everything is in one function, which Numba compiles in half the time.
+    The code is one function, because Numba compiles it in half the time.
     """
     gradient = np.empty(theta.shape[1], np.float32)
     end = alike(rate, ridge)
@@ -319,7 +321,7 @@ def step(
     start: int,
     stop: int,
 ) -> None:
-    """`step_adagrad` with another optimizer."""
+    """Take one step like `step_adagrad` with another optimizer."""
     gradient = np.empty(theta.shape[1], np.float32)
     for k in range(start, stop):
         a, by, toward = at[k], np.float32(scale), np.float32(0)
@@ -336,7 +338,7 @@ def step(
 
 
 def take_steps(kind: int, *arguments: Any) -> None:
-    """`step_adagrad` or `step`."""
+    """Call `step_adagrad` for Adagrad, otherwise `step`."""
     if kind == ADAGRAD:
         step_adagrad(*arguments)
     else:
@@ -345,7 +347,7 @@ def take_steps(kind: int, *arguments: Any) -> None:
 
 @kernel
 def add_repeats(G: Array, indptr: Array, rows: Array, firsts: Array) -> None:
-    """Add rows of G that belong together to the first of them."""
+    """Add the rows of each group in G to the first row of the group."""
     for k in range(len(indptr) - 1):
         for p in range(indptr[k] + 1, indptr[k + 1]):
             for f in range(G.shape[1]):
@@ -371,36 +373,37 @@ def mark_drawn(
     start: int,
     stop: int,
 ) -> None:
-    """Which of the drawn columns a row must not see, and the part of its correction that is the same for all others.
+    """List the excluded columns of each row, and compute the shift that corrects for them.
 
-    Those are its positive, or its whole history where there are no positives. `where` is an item's column, −1 if it has
-    none. With m draws left and Q the chance of a draw that is not, shift = ln(1 − Q) − ln m.
+    Excluded are a row's positive or, without positives, its whole history. `where` has the column of each item, −1 if
+    it was not drawn. With m draws that are not excluded and the probability Q of an excluded draw,
+    shift = ln(1 − Q) − ln m.
     """
     for r in range(start, stop):
         c = contexts[r]
-        left, at = n_draws, begins[r]
+        n_allowed, at = n_draws, begins[r]
         if len(positives) > 0:
             i = positives[r]
-            gone = q[i]
+            excluded_q = q[i]
             if 0 <= where[i] < n_drawn:
                 columns[at] = where[i]
-                left -= counts[where[i]]
+                n_allowed -= counts[where[i]]
                 at += 1
         else:
-            gone = q_of_context[c]
+            excluded_q = q_of_context[c]
             for e in range(indptr[c], indptr[c + 1]):
                 j = indices[e]
                 if 0 <= where[j] < n_drawn:
                     columns[at] = where[j]
-                    left -= counts[where[j]]
+                    n_allowed -= counts[where[j]]
                     at += 1
         ends[r] = at
-        shift[r] = math.log(max(1.0 - gone, 1e-30)) - math.log(left) if left > 0 else 0.0
+        shift[r] = math.log(max(1.0 - excluded_q, 1e-30)) - math.log(n_allowed) if n_allowed > 0 else 0.0
 
 
 @kernel
 def sum_by_row(indptr: Array, indices: Array, values: Array) -> Array:
-    """For each row the sum of its columns' values."""
+    """Return the sum of the columns' values for each row."""
     sums = np.zeros(len(indptr) - 1)
     for r in range(len(sums)):
         for e in range(indptr[r], indptr[r + 1]):

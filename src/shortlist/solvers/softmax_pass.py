@@ -1,4 +1,4 @@
-"""Softmax over many columns by matrix products: the sums over all of them, and both sides' gradients."""
+"""Softmax sums and gradients over many columns, computed with matrix products."""
 
 from __future__ import annotations
 
@@ -12,39 +12,46 @@ import numpy.typing as npt
 from shortlist._checks import DEFAULT_MEMORY
 from shortlist._threads import run_chunks, thread_count
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.row_products import multiply, multiply_some, multiply_turned, padded, turn, whole_tiles
+from shortlist.solvers.row_products import (
+    multiply,
+    multiply_some,
+    multiply_transposed,
+    padded,
+    transpose_padded,
+    whole_tiles,
+)
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
-_ROWS, _COLUMNS = 256, 512  # of a tile: half a mebibyte, which a core keeps near
-_GROUPS = 32  # of tiles that are summed by themselves, whatever the number of threads
+_ROWS, _COLUMNS = 256, 512  # of a tile: 512 KiB, which fit in a core's second-level cache
+_GROUPS = 32  # groups of tiles with separate sums, independent of the number of threads
 NOTHING = np.empty(0, np.float32)
 
 
 class Tiles(NamedTuple):
-    """The columns of H in the forms that `row_products.multiply` takes."""
+    """The columns of H in the layouts that `row_products.multiply` takes."""
 
-    turned: Floats  # tiles of columns × width × columns of a tile
-    wide: Floats  # columns × width, in whole tiles
+    transposed: Floats  # tiles of columns × width × columns of a tile
+    wide: Floats  # columns × width, padded to whole tiles
 
     @classmethod
     def of(cls, H: Floats) -> Tiles:
-        """Of these rows of H."""
+        """Return the layouts of these rows of H."""
         n, width = H.shape
         wide = padded(H)
-        turned = np.zeros((-(-n // _COLUMNS), _COLUMNS, wide.shape[1]), np.float32)
-        turned.reshape(-1, wide.shape[1])[:n, :width] = H
-        return cls(np.ascontiguousarray(turned.transpose(0, 2, 1)), wide)
+        by_tile = np.zeros((-(-n // _COLUMNS), _COLUMNS, wide.shape[1]), np.float32)
+        by_tile.reshape(-1, wide.shape[1])[:n, :width] = H
+        return cls(np.ascontiguousarray(by_tile.transpose(0, 2, 1)), wide)
 
 
 class ScoreBatch(NamedTuple):
-    """Rows of scores z = ⟨F_r, H_j⟩ + bias_j: over the negatives j, and at the positives of each row.
+    """Rows of scores z = ⟨F_r, H_j⟩ + bias_j of the negatives j, and of the positives of each row.
 
-    A row's positives are `at[firsts[r]:lasts[r]]`, rows of H; its negatives are the first `n_columns` rows of H but for
-    `columns[begins[r]:ends[r]]`. The bias is that of negatives only, and so is a row's shift, see `settle`. `spare` is
-    the part of a positive that is a negative of the row's other positives, where they do not share a partition
-    function. With `tiles` a row's result has the same bits whatever the other rows are. Without them, `ours` says
-    whether products are of `row_products`, which takes rows of F and H that are whole tiles, or of BLAS.
+    The positives of row r are the rows `at[firsts[r]:lasts[r]]` of H. Its negatives are the first `n_columns` rows of
+    H, except for `columns[begins[r]:ends[r]]`. Bias and shift apply to negatives only, see `row_losses`.
+    `spare` is the fraction of a positive that is a negative of the row's other positives, if they have separate
+    partition functions. With `tiles`, the bits of a row's result do not depend on the other rows. Without `tiles`,
+    products use `row_products` if `ours`, otherwise BLAS; `row_products` takes F and H padded to whole tiles.
     """
 
     F: Floats
@@ -57,83 +64,85 @@ class ScoreBatch(NamedTuple):
     begins: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int32]
-    bias: Floats = NOTHING  # by column, or none
-    shift: Floats = NOTHING  # by row, or none
-    together: bool = False  # positives share a partition function
-    spare: Floats = NOTHING  # by positive, or none
-    tiles: Tiles | None = None  # of H, where rows must not depend on each other
+    bias: Floats = NOTHING  # by column, or empty
+    shift: Floats = NOTHING  # by row, or empty
+    together: bool = False  # whether the positives of a row share a partition function
+    spare: Floats = NOTHING  # by positive, or empty
+    tiles: Tiles | None = None  # of H, if rows must not depend on each other
     ours: bool = False
 
 
 class SoftmaxPass:
-    """Room for the exponentials of a batch, and the passes over them.
+    """Passes over the exponentials of a batch, and the buffer for them.
 
-    Tile by tile (256 rows × 512 columns) Z = F Hᵀ becomes E = e^{Z − top}, which stays for the gradient of the items
-    while U = E H, the gradient of the rows but for a factor, is taken from it in the cache: beside the three products
-    of a softmax, exponentials are written once and read once. Tiles are summed in groups that do not depend on the
-    threads, and BLAS has one thread in each, so neither does the result.
+    Tile by tile (256 rows × 512 columns), Z = F Hᵀ becomes E = e^{Z − top}. U = E H, the gradient of the rows except
+    for a factor, is computed while E is in the cache; E is kept for the gradient of the items. So besides the three
+    products of a softmax, exponentials are written once and read once. Tiles are summed in fixed groups and BLAS runs
+    on one thread, so the result does not depend on the number of threads.
 
-    More rows than `memory` bytes of exponentials can hold are worked through in blocks of rows.
+    If the exponentials of all rows exceed `memory` bytes, rows are processed in blocks.
     """
 
     def __init__(self, threads: int | None, memory: int = DEFAULT_MEMORY) -> None:
         self._threads, self._memory = threads, memory
-        self._room = NOTHING
+        self._buffer = NOTHING
 
     def blocks(self, n_rows: int, n_columns: int) -> list[tuple[int, int]]:
-        """Runs of rows whose exponentials fit the memory, at least one row each."""
+        """Return runs of rows whose exponentials fit in the memory, with at least one row each."""
         n_tiles = -(-n_columns // _COLUMNS)
-        most = max(1, self._memory // max(1, 4 * n_tiles * _COLUMNS))
-        most = most // _ROWS * _ROWS or most
-        return [(a, min(n_rows, a + most)) for a in range(0, n_rows, most)]
+        size = max(1, self._memory // max(1, 4 * n_tiles * _COLUMNS))
+        size = size // _ROWS * _ROWS or size
+        return [(a, min(n_rows, a + size)) for a in range(0, n_rows, size)]
 
     def run(self, batch: ScoreBatch, factor: float, backward: ItemGradients | None = None) -> PassLosses:
-        """The losses of all rows and their gradients; the items' gradients go to `backward` where there is one.
+        """Return the losses of all rows and their gradients.
 
         Args:
-            batch: what is scored.
-            factor: of all gradients.
-            backward: sums the gradients by H and does something with them.
+            batch: the scores.
+            factor: multiplies all gradients.
+            backward: receives the gradients with respect to H, if given.
         """
         n_rows, width = batch.F.shape
-        found = PassLosses(np.zeros(n_rows), np.empty((n_rows, width), np.float32), np.empty(len(batch.at), np.float32))
+        result = PassLosses(
+            np.zeros(n_rows), np.empty((n_rows, width), np.float32), np.empty(len(batch.at), np.float32)
+        )
         for start, stop in self.blocks(n_rows, batch.n_columns):
-            part = self._settle(batch, found, factor, start, stop)
+            part = self._losses(batch, result, factor, start, stop)
             if backward is not None:
-                self._backward(part, batch, found, backward, start == 0, stop == n_rows)
-        return found
+                self._backward(part, batch, result, backward, start == 0, stop == n_rows)
+        return result
 
-    def _settle(self, batch: ScoreBatch, found: PassLosses, factor: float, start: int, stop: int) -> _Part:
-        """Everything but the gradients by H, for the rows from `start` to `stop`."""
+    def _losses(self, batch: ScoreBatch, result: PassLosses, factor: float, start: int, stop: int) -> _Part:
+        """Compute everything except the gradients with respect to H, for the rows `start` to `stop`."""
         tile_tops, tops, sums, U = self._forward(batch, start, stop)
         logs, push = np.empty(stop - start, np.float32), np.empty(stop - start, np.float32)
         F, shift = batch.F[start:stop], batch.shift[start:stop]
         firsts, lasts = batch.firsts[start:stop], batch.lasts[start:stop]
 
-        def settle(a: int, b: int) -> None:
-            kernels.settle(
+        def row_losses(a: int, b: int) -> None:
+            kernels.row_losses(
                 F, batch.H, tops, sums, U, shift, firsts, lasts, batch.at, batch.weights, batch.spare, batch.together,
-                factor, logs, found.pull, push, found.rows[start:stop], found.losses[start:stop], a, b,
+                factor, logs, result.pull, push, result.rows[start:stop], result.losses[start:stop], a, b,
             )  # fmt: skip
 
-        self.over(settle, stop - start, 32)
+        self.in_chunks(row_losses, stop - start, 32)
         n_rows = whole_tiles(stop - start) if batch.ours else stop - start
         return _Part(F, self._tiles(n_rows, batch.n_columns), tile_tops, logs, push)
 
-    def over(self, work: Callable[[int, int], object], n: int, least: int) -> None:
-        """Call `work` for runs of 0…n, of no less than `least` if there are several."""
+    def in_chunks(self, work: Callable[[int, int], object], n: int, least: int) -> None:
+        """Call `work` for runs of 0…n in parallel; if there are several runs, each has at least `least` elements."""
         n_chunks = max(1, min(4 * thread_count(self._threads), n // least))
         run_chunks(work, [(k * n // n_chunks, (k + 1) * n // n_chunks) for k in range(n_chunks)], self._threads)
 
     def _tiles(self, n_rows: int, n_columns: int) -> Floats:
         n_tiles = -(-n_columns // _COLUMNS)
         size = n_tiles * n_rows * _COLUMNS
-        if len(self._room) < size:
-            self._room = np.empty(size, np.float32)
-        return self._room[:size].reshape(n_tiles, n_rows, _COLUMNS)
+        if len(self._buffer) < size:
+            self._buffer = np.empty(size, np.float32)
+        return self._buffer[:size].reshape(n_tiles, n_rows, _COLUMNS)
 
     def _forward(self, batch: ScoreBatch, start: int, stop: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Tops by tile, then tops, sums and U by group of tiles, each for the rows from `start` to `stop`."""
+        """Return tops by tile, then tops, sums and U by group of tiles, for the rows `start` to `stop`."""
         F, H = batch.F[start:stop], batch.H
         n_rows, width = F.shape
         tiles = batch.tiles
@@ -153,7 +162,7 @@ class SoftmaxPass:
             rows = slice(band * _ROWS, min(n_rows, (band + 1) * _ROWS))
             whole = rows if blas else slice(rows.start, whole_tiles(rows.stop))
             new_U = np.empty((whole.stop - whole.start, F_wide.shape[1]), np.float32)
-            turned = np.empty((width, _COLUMNS) if batch.ours else 0, np.float32)
+            transposed = np.empty((width, _COLUMNS) if batch.ours else 0, np.float32)
             new_sums = np.empty(_ROWS, np.float32)
             for tile in range(group * n_tiles // n_groups, (group + 1) * n_tiles // n_groups):
                 first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
@@ -161,10 +170,10 @@ class SoftmaxPass:
                 if blas:
                     np.matmul(F[rows], H[first:last].T, out=Z)
                 elif tiles is None:
-                    turn(H[first:last], turned)
-                    multiply(F_wide[whole], turned, width, E[tile, whole])
+                    transpose_padded(H[first:last], transposed)
+                    multiply(F_wide[whole], transposed, width, E[tile, whole])
                 else:
-                    multiply_some(F_wide[whole], tiles.turned[tile], width, E[tile, whole], rows.stop - rows.start)
+                    multiply_some(F_wide[whole], tiles.transposed[tile], width, E[tile, whole], rows.stop - rows.start)
                 kernels.exponentiate(
                     E[tile, rows], last - first, batch.bias[first:last], begins[rows], ends[rows], batch.columns, first,
                     tile_tops[tile, rows], new_sums,
@@ -183,24 +192,24 @@ class SoftmaxPass:
         return tile_tops, tops, sums, U
 
     def _backward(
-        self, part: _Part, batch: ScoreBatch, found: PassLosses, backward: ItemGradients, begin: bool, end: bool
+        self, part: _Part, batch: ScoreBatch, result: PassLosses, backward: ItemGradients, begin: bool, end: bool
     ) -> None:
         n_tiles = len(part.E)
-        more = -(-(len(batch.H) - batch.n_columns) // _COLUMNS)  # rows of H that are nobody's negative
-        n_chunks = min(8 * thread_count(self._threads), n_tiles + more)
+        n_extra = -(-(len(batch.H) - batch.n_columns) // _COLUMNS)  # tiles of rows of H that are only positives
+        n_chunks = min(8 * thread_count(self._threads), n_tiles + n_extra)
         D = backward.gradients
 
         def sum_tiles(a: int, b: int) -> None:
             scaled = np.empty_like(part.F)
-            for tile in range(a * (n_tiles + more) // n_chunks, b * (n_tiles + more) // n_chunks):
+            for tile in range(a * (n_tiles + n_extra) // n_chunks, b * (n_tiles + n_extra) // n_chunks):
                 if tile < n_tiles:
                     first, last = tile * _COLUMNS, min(batch.n_columns, (tile + 1) * _COLUMNS)
-                    with np.errstate(invalid="ignore"):  # −∞ − −∞, of a row without negatives
+                    with np.errstate(invalid="ignore"):  # −∞ − −∞ in a row without negatives
                         shares = part.push * np.exp(part.tops[tile] - part.logs)
                     np.multiply(part.F, np.where(part.logs > -np.inf, shares, 0)[:, None], out=scaled)
                     E = part.E[tile, : len(scaled), : last - first].T
                     if batch.ours:
-                        multiply_turned(part.E[tile], scaled, len(scaled), D[first:last], not begin)
+                        multiply_transposed(part.E[tile], scaled, len(scaled), D[first:last], not begin)
                     elif begin:
                         np.matmul(E, scaled, out=D[first:last])
                     else:
@@ -211,7 +220,7 @@ class SoftmaxPass:
                     D[first:last] = 0
                 if end:
                     kernels.add_positives(
-                        D, backward.indptr, backward.entries, backward.row_of, found.pull, batch.F, first, last
+                        D, backward.indptr, backward.entries, backward.row_of, result.pull, batch.F, first, last
                     )
                     backward.apply(first, last)
 
@@ -220,21 +229,21 @@ class SoftmaxPass:
 
 @dataclass(frozen=True, eq=False)
 class PassLosses:
-    """What a pass finds."""
+    """The result of a pass."""
 
     losses: npt.NDArray[np.float64]  # by row, weighted
-    rows: Floats  # gradients by F
-    pull: Floats  # gradients by the scores of the positives
+    rows: Floats  # gradients with respect to F
+    pull: Floats  # gradients with respect to the scores of the positives
 
 
 @dataclass(frozen=True, eq=False)
 class ItemGradients:
-    """Where gradients by H go: summed into `gradients`, whose rows are then handed to `apply` run by run."""
+    """The gradients with respect to H: they are summed into `gradients`, and `apply` is called for runs of rows."""
 
     gradients: Floats
     indptr: npt.NDArray[np.int64]  # the positives by row of H
     entries: npt.NDArray[np.int32]
-    row_of: npt.NDArray[np.int32]  # their rows of F
+    row_of: npt.NDArray[np.int32]  # rows of F of the positives
     apply: Callable[[int, int], object]
 
 

@@ -1,4 +1,4 @@
-"""The context that a history asks for under the pointwise square loss with sampled negatives: the minimum itself."""
+"""Exact fold-in for the pointwise square loss with sampled negatives: the minimum of the expected loss."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from shortlist.solvers.sgd_tables import StepTables
 from shortlist.solvers.single_rows import improve
 
 Floats: TypeAlias = npt.NDArray[np.float32]
-_LEAST = 1e-6  # of the largest λ of a coordinate: what stands for a smaller one, so that all have a scale
+_LEAST = 1e-6  # λ of a coordinate is at least this fraction of the largest, so that every coordinate has a scale
 
 
 class SquareFoldIn:
-    """Contexts by their histories, with negatives from a fixed distribution q over all items.
+    """Embeddings of contexts from their histories, with negatives from a fixed distribution q over all items.
 
-    Over an epoch, steps on a context's pairs lower on average
+    The steps of an epoch on a context's pairs minimise, on average,
 
         Σ_i g_i·[ α_i(ŷ_i/τ − y_i)² + m·ω_c·α̃·E_j (ŷ_j/τ − y⁻)² ] + ½·(1 + m)·(Σ_i g_i)·‖θ‖²_λ
 
-    with g the confidence of a pair and j drawn from q outside of what is excluded. Given the items, that is a square in
-    θ, the coordinates of the context and its bias. What depends on the items only is made once, in the eigenbasis of
-    Σ_j q_jψ_jψ_jᵀ; a row then takes conjugate gradients until its residual is next to nothing.
+    with the confidence g of a pair and j drawn from q over the items that are not excluded. For fixed items this is
+    quadratic in θ, the coordinates of the context and its bias. The terms that depend only on the items are computed
+    once, in the eigenbasis of Σ_j q_jψ_jψ_jᵀ. A row then takes steps of conjugate gradients until they converge.
 
-    Where less is left of a history than of one item, the minimum is scaled down with it: a history that fades out ends
-    at zero, as the empty one does.
+    If the confidences of a history sum to less than 1, the minimum is multiplied by their sum: a history that fades out
+    ends at zero, like an empty history.
 
     Args:
-        items: (items × width); behind the `dim` coordinates [b, 1] where there are biases.
-        dim: how many coordinates there are.
-        negatives: the sampler, whose q depends on no context but for what it excludes.
-        rules: what a step is; what is by context is taken from the rules of a call.
+        items: (items × width) embeddings; with biases, [b, 1] follows the `dim` coordinates.
+        dim: number of coordinates.
+        negatives: the sampler; apart from exclusions, its q must not depend on the context.
+        rules: the settings of a step; values by context are taken from the rules of a call.
     """
 
     def __init__(self, items: Floats, dim: int, negatives: BoundSampler, rules: StepTables) -> None:
@@ -54,14 +54,14 @@ class SquareFoldIn:
         with single_threaded_blas():
             spectrum, Q = eigenbasis((Psi.T * q) @ Psi)
             self._psi: Floats = np.ascontiguousarray(Psi @ Q, np.float32)
-            # The slope at θ = 0 that all items together give where each is a negative.
+            # The slope at θ = 0 when every item is a negative.
             self._pull = (q * (rules.negative_label / rules.sharpness - self._biases)) @ Psi @ Q
         self._spectrum, self._back = spectrum.astype(np.float32), (scale[:, None] * Q).T.astype(np.float32)
 
     def __call__(
         self, histories: SparseRows, strengths: Floats, rules: StepTables, threads: int | None = None
     ) -> Floats:
-        """The rows of these histories; strengths by pair in their order, or one for all."""
+        """Return the embeddings of these histories; `strengths` has a value for each pair, or one for all."""
         n, i, square = histories.n_rows, histories.indices, float(rules.sharpness) ** 2
         row_of = np.repeat(np.arange(n), histories.lengths)
         g = np.ones(len(i)) if histories.confidence is None else histories.confidence.astype(np.float64)
@@ -73,12 +73,12 @@ class SquareFoldIn:
             a = a * strength
         q, mass = self._q[i], np.bincount(row_of, g, n)
         drawn = g * square * rules.n_negatives * float(rules.negative_weight) * of_context[row_of]  # of each pair
-        left = 1 - (np.bincount(row_of, g * q, n)[row_of] if self._exclude == "history" else q)
-        some = left > 1e-9
-        drawn = np.where(some, drawn, 0) / np.where(some, left, 1)
+        allowed = 1 - (np.bincount(row_of, g * q, n)[row_of] if self._exclude == "history" else q)
+        drawable = allowed > 1e-9
+        drawn = np.where(drawable, drawn, 0) / np.where(drawable, allowed, 1)
         dense = np.bincount(row_of, drawn, n)
         not_drawn = g * q * dense[row_of] if self._exclude == "history" else q * drawn
-        touched = 1 + rules.n_negatives * np.bincount(row_of, g * some, n) / np.maximum(mass, 1e-30)
+        touched = 1 + rules.n_negatives * np.bincount(row_of, g * drawable, n) / np.maximum(mass, 1e-30)
         offset, tau = self._biases[i], 1 / float(rules.sharpness)
         lin = a * (tau * label - offset) - not_drawn * (tau * rules.negative_label - offset)
         ridge = 0.5 * mass * touched * np.broadcast_to(rules.context_scales, n) * self._ridge

@@ -1,4 +1,4 @@
-"""Both square losses as quadratics of either side, with what their regularizers scale with."""
+"""The pointwise and pairwise square losses as quadratics of each side, and the sizes that scale their regularizers."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from shortlist.solvers.quadratic import CoupledItems, IndependentRows, Quadratic
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Sizes: TypeAlias = npt.NDArray[np.float64]
-_PAIRS = 1 << 16  # whose scores are made at once
+_PAIRS = 1 << 16  # pairs that are scored at once
 _ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 class SquareLoss(Protocol):
-    """A square loss on given pairs; contexts and items are embedded by Φ and Ψ."""
+    """A square loss on given pairs; Φ and Ψ are the embeddings of contexts and items."""
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
-        """By context and by item, the weight that its losses sum to: λ_c = λ·size^ν."""
+        """The total weight of the losses of each context and of each item: λ_c = λ·size^ν."""
 
     def of_contexts(self, Psi: Floats) -> Quadratic:
-        """As a function of Φ."""
+        """Return the loss as a function of Φ."""
 
     def of_items(self, Phi: Floats, Psi: Floats) -> Quadratic:
-        """As a function of Ψ, which is now as given."""
+        """Return the loss as a function of Ψ, starting at the given Ψ."""
 
-    def of_strangers(
+    def of_new_contexts(
         self, histories: SparseRows, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
-        """As a function of the embeddings of other contexts with these histories; and their sizes.
+        """Return the loss as a function of the embeddings of new contexts with these histories, and their sizes.
 
-        Rows of Psi behind those of the loss's items are of items that the loss does not know: they count where they
-        were had, and are nobody's unobserved item.
+        Rows of Psi after those of the loss's items belong to new items: they count if they are in a history, but never
+        as unobserved items.
         """
 
     def of_new_items(
         self, rows: SparseRows, Phi: Floats, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
-        """As a function of the embeddings of more items, each by itself, that these contexts had; and their sizes."""
+        """Return the loss as a function of the embeddings of new items, given their contexts, and their sizes."""
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
-        """The loss without its regularizer: of the observed pairs, and of all pairs."""
+        """Return the loss without its regularizer: the part of the observed pairs, and the part of all pairs."""
 
 
 def square_loss(
@@ -58,7 +58,7 @@ def square_loss(
     by_item: SparseRows | None = None,
     threads: int | None = None,
 ) -> SquareLoss:
-    """The loss that an objective describes, on these pairs. Without `by_item` it is made when it is first needed."""
+    """Return the loss of an objective on these pairs. Without `by_item`, the transpose is computed when needed."""
     if isinstance(objective, PairwiseSquare):
         return PairwiseQuadratic(objective, by_context, by_item, threads)
     return PointwiseQuadratic(objective, by_context, by_item, threads)
@@ -67,14 +67,14 @@ def square_loss(
 class _OnPairs:
     def __init__(self, by_context: SparseRows, by_item: SparseRows | None, threads: int | None) -> None:
         self._by_context, self._given, self._threads = by_context, by_item, threads
-        self._known: dict[str, tuple[Floats, Any]] = {}
+        self._computed: dict[str, tuple[Floats, Any]] = {}
 
-    def _once(self, name: str, side: Floats, made: Callable[[], Any]) -> Any:
-        """What is made of the side that answers are made with; made anew for another one only."""
-        known = self._known.get(name)
-        if known is None or known[0] is not side:
-            known = self._known[name] = side, made()
-        return known[1]
+    def _cached(self, name: str, side: Floats, compute: Callable[[], Any]) -> Any:
+        """Return what `compute` makes of a side; compute it again only for a different array."""
+        cached = self._computed.get(name)
+        if cached is None or cached[0] is not side:
+            cached = self._computed[name] = side, compute()
+        return cached[1]
 
     @cached_property
     def _by_item(self) -> SparseRows:
@@ -82,7 +82,7 @@ class _OnPairs:
 
 
 class PointwiseQuadratic(_OnPairs):
-    """`PointwiseSquare`: a row's normal equations have dense·G + Σ excess·ψψᵀ."""
+    """`PointwiseSquare` as a quadratic; the matrix of a row is dense·G + Σ excess·ψψᵀ."""
 
     def __init__(
         self, objective: PointwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
@@ -99,7 +99,7 @@ class PointwiseQuadratic(_OnPairs):
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
-        """|I_c| + α₀|I| and |C_i| + α₀|C|."""
+        """The sizes |I_c| + α₀|I| and |C_i| + α₀|C|."""
         return self._size(self._by_context), self._size(self._by_item)
 
     def _size(self, rows: SparseRows, n_columns: int | None = None) -> Sizes:
@@ -114,7 +114,7 @@ class PointwiseQuadratic(_OnPairs):
         """See `SquareLoss`."""
         return self._quadratic(self._by_item, self._terms[1], Phi)
 
-    def of_strangers(
+    def of_new_contexts(
         self, histories: SparseRows, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
@@ -122,9 +122,9 @@ class PointwiseQuadratic(_OnPairs):
         omega = of_items.values
         if len(Psi) > n:
             known, none = np.broadcast_to(omega, n), np.zeros(len(Psi) - n, np.float32)
-            omega = self._once("omega", Psi, lambda: np.concatenate([known, none]))
+            omega = self._cached("omega", Psi, lambda: np.concatenate([known, none]))
         terms = self._objective.terms(histories, of_contexts.new(histories.effective_counts), omega)
-        G = self._once("contexts", Psi, lambda: _finite(gramian(Psi[:n], of_items.values, threads)))
+        G = self._cached("contexts", Psi, lambda: _finite(gramian(Psi[:n], of_items.values, threads)))
         return self._quadratic(histories, terms, Psi, G, threads), self._size(histories, n)
 
     def of_new_items(
@@ -133,7 +133,7 @@ class PointwiseQuadratic(_OnPairs):
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
         terms = self._objective.terms(rows, of_items.new(rows.effective_counts), of_contexts.values)
-        G = self._once("items", Phi, lambda: _finite(gramian(Phi, terms.omega, threads)))
+        G = self._cached("items", Phi, lambda: _finite(gramian(Phi, terms.omega, threads)))
         return self._quadratic(rows, terms, Phi, G, threads), self._size(rows)
 
     def _quadratic(
@@ -146,12 +146,12 @@ class PointwiseQuadratic(_OnPairs):
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """See `SquareLoss`."""
-        found = self._objective.loss(self._by_context, self._by_item, Phi, Psi, self._threads, self._omegas)
-        return found.observed, found.unobserved
+        parts = self._objective.loss(self._by_context, self._by_item, Phi, Psi, self._threads, self._omegas)
+        return parts.observed, parts.unobserved
 
 
 class PairwiseQuadratic(_OnPairs):
-    """`PairwiseSquare`: contexts by themselves, items joined by z and v."""
+    """`PairwiseSquare` as a quadratic; contexts are independent, items are coupled by z and v."""
 
     def __init__(
         self, objective: PairwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
@@ -164,25 +164,25 @@ class PairwiseQuadratic(_OnPairs):
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
-        """n_c, and Σ_c a_{c,i} + a_i·Σ_c n_c."""
+        """The sizes n_c and Σ_c a_{c,i} + a_i·Σ_c n_c."""
         return self._n, self._objective.weights(self._by_item) + self._shares * self._n.sum()
 
     def of_contexts(self, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
         return self._quadratic(self._by_context, *self._centred(Psi, self._threads), self._threads)
 
-    def of_strangers(
+    def of_new_contexts(
         self, histories: SparseRows, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
-        centred, G = self._once("contexts", Psi, lambda: self._centred(Psi, threads))
+        centred, G = self._cached("contexts", Psi, lambda: self._centred(Psi, threads))
         return self._quadratic(histories, centred, G, threads), self._objective.weights(histories)
 
     def _centred(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
-        """The items less their mean z = Σ_j a_jψ_j, and their Gramian Σ_j a_j(ψ_j − z)(ψ_j − z)ᵀ.
+        """Return the items minus their mean z = Σ_j a_jψ_j, and their Gramian Σ_j a_j(ψ_j − z)(ψ_j − z)ᵀ.
 
-        The loss knows differences of scores only, so the mean adds nothing to them, and with it gone neither does
-        n·z zᵀ − s zᵀ − z sᵀ to a row's system, which is rounding errors where it should be zero.
+        The loss depends only on score differences, so subtracting the mean does not change it. It removes the term
+        n·z zᵀ − s zᵀ − z sᵀ from a row's system, which would be only rounding error.
         """
         n = len(self._shares)
         shares = self._shares.astype(np.float64)
@@ -200,38 +200,38 @@ class PairwiseQuadratic(_OnPairs):
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`.
 
-        With a_k the share that an item of so many contexts would have had, and z = Σ_j a_jψ_j,
+        Let a_k be the weight that item k would have had with its number of contexts, and z = Σ_j a_jψ_j. Item k adds
 
             Σ_{c∈C_k} a_ck·(⟨φ_c, ψ⟩ − ⟨φ_c, z⟩ − 1)² + a_k·Σ_{(c,i)∈S} a_ci·(ŷ(i|c) − ⟨φ_c, ψ⟩ − 1)²
 
-        is what item k adds: as one that was had, and as one that was not.
+        to the loss: the first sum as an observed item, the second as the item that observed items are compared with.
         """
         share = (self._omega.new(rows.effective_counts) / np.float32(self._by_context.n_columns)).astype(np.float32)
         share = np.broadcast_to(share, rows.n_rows)
-        G, above, back = self._once("items", Phi, lambda: self._of_everyone(Phi, Psi))
+        G, above, back = self._cached("items", Phi, lambda: self._item_statistics(Phi, Psi))
         a = self._objective.strengths(rows)
         loss = IndependentRows(
             rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, shift=back, threads=threads
         )
         return loss, self._objective.weights(rows) + share * self._n.sum()
 
-    def _of_everyone(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:
-        """G = Σ n_cφ_cφ_cᵀ, 1 + ⟨φ_c, z⟩ by context, and −Σ_c φ_c·Σ_i a_ci·(ŷ(i|c) − 1)."""
+    def _item_statistics(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return G = Σ n_cφ_cφ_cᵀ, 1 + ⟨φ_c, z⟩ of each context, and −Σ_c φ_c·Σ_i a_ci·(ŷ(i|c) − 1)."""
         n, rows = self._n.astype(np.float32), self._by_context
         of_context = np.repeat(np.arange(rows.n_rows), rows.lengths)
         a = np.broadcast_to(self._objective.strengths(rows), len(rows))
         excess = np.zeros(rows.n_rows)
         for start in range(0, len(rows), _PAIRS):
-            some = slice(start, start + _PAIRS)
-            scores = np.einsum("pd,pd->p", Phi[of_context[some]], Psi[rows.indices[some]])
-            excess += np.bincount(of_context[some], a[some] * (scores - 1), rows.n_rows)
+            chunk = slice(start, start + _PAIRS)
+            scores = np.einsum("pd,pd->p", Phi[of_context[chunk]], Psi[rows.indices[chunk]])
+            excess += np.bincount(of_context[chunk], a[chunk] * (scores - 1), rows.n_rows)
         back: Floats = (-excess @ Phi).astype(np.float32)
         return _finite(gramian(Phi, n, self._threads)), 1 + Phi @ (self._shares @ Psi), back
 
     def of_items(self, Phi: Floats, Psi: Floats) -> CoupledItems:
         """See `SquareLoss`."""
         n = self._n.astype(np.float32)
-        found = CoupledItems(
+        quadratic = CoupledItems(
             self._by_item,
             Phi,
             _finite(gramian(Phi, n, self._threads)),
@@ -242,11 +242,11 @@ class PairwiseQuadratic(_OnPairs):
             v=np.zeros(Phi.shape[1], np.float32),
             threads=self._threads,
         )
-        found.moved(Psi)
-        return found
+        quadratic.moved(Psi)
+        return quadratic
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
-        """See `SquareLoss`; nothing is apart for pairs that were not observed."""
+        """See `SquareLoss`; there is no separate part for unobserved pairs."""
         return self._objective.loss(self._by_context, Phi, Psi, self._threads), 0.0
 
 

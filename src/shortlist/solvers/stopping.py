@@ -1,4 +1,4 @@
-"""Early stopping: when to end, and which epoch was the best."""
+"""Early stopping by a validation score."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ Embeddings: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass
 class EarlyStopping:
-    """Ends a fit when a figure, the higher the better, has not risen above its best for `patience` epochs.
+    """Stops a fit when its validation score (higher is better) has not improved for `patience` epochs.
 
-    Of the best epoch, the first of them where several are alike, it keeps the items, and the contexts where they do not
-    follow from these.
+    It keeps the items of the best epoch, the first one in case of ties, and the contexts if they are passed.
 
-    >>> figures = iter([0.1, 0.3, 0.2, 0.3])
-    >>> stopping = Stopping(lambda items, contexts: next(figures), patience=2)
+    >>> scores = iter([0.1, 0.3, 0.2, 0.3])
+    >>> stopping = EarlyStopping(lambda items, contexts: next(scores), patience=2)
     >>> for epoch in range(1, 5):
     ...     _ = stopping.update(epoch, np.full((1, 1), epoch, np.float32))
     >>> stopping.should_stop(4), stopping.best_epoch, stopping.items.item()
     (True, 2, 2.0)
     """
 
-    measure: Callable[[Embeddings, Embeddings | None], float]  # of a model with these items, and contexts if given
+    measure: Callable[[Embeddings, Embeddings | None], float]  # returns the score of items and, if given, contexts
     patience: int
     best: float = -math.inf
     best_epoch: int = 0
@@ -36,7 +35,7 @@ class EarlyStopping:
     contexts: Embeddings | None = None
 
     def update(self, number: int, items: Embeddings, contexts: Embeddings | None = None) -> float:
-        """The figure of this epoch; its embeddings are kept if it is the best so far."""
+        """Return the score of this epoch; keep its embeddings if it is the best so far."""
         value = float(self.measure(items, contexts))
         if value > self.best:
             self.best, self.best_epoch, self.items = value, number, items.copy()
@@ -44,5 +43,5 @@ class EarlyStopping:
         return value
 
     def should_stop(self, number: int) -> bool:
-        """Whether to end after this epoch."""
+        """Return whether to stop after this epoch."""
         return number - self.best_epoch >= self.patience

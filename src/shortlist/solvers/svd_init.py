@@ -1,4 +1,4 @@
-"""Start values from the data: the leading singular vectors of the pairs."""
+"""Start values from the leading singular vectors of the matrix of observed pairs."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from shortlist._threads import single_threaded_blas
 from shortlist.data.sparse_rows import SparseRows
 
 Floats: TypeAlias = npt.NDArray[np.float32]
-_MORE, _TURNS = 16, 4  # directions beside the wanted ones, and turns of the subspace iteration
+_EXTRA, _ITERATIONS = 16, 4  # extra directions, and iterations of the subspace iteration
 
 
 def singular_vectors(rows: SparseRows, dim: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    """U, s, V with UsVᵀ ≈ D_c^−½ X D_i^−½, where X is 1 at the observed pairs and D has the numbers of pairs.
+    """Return U, s, V with UsVᵀ ≈ D_c^−½ X D_i^−½, where X is 1 at the observed pairs and D has the numbers of pairs.
 
-    A randomised subspace iteration (Halko et al. 2011): bound by the QR of (|C| or |I|) × (d + 16), nine times, unless
-    there are many more than d pairs a row. There are min(dim, |C|, |I|) vectors.
+    This is a randomised subspace iteration (Halko et al. 2011). It is bound by nine QR factorizations of
+    (|C| or |I|) × (d + 16), unless rows have many more than d pairs. There are min(dim, |C|, |I|) vectors.
 
-    BLAS has one thread: the panels of the QR are narrow, and on a busy machine threads spend most of their time waiting
-    for each other there.
+    BLAS runs on one thread: the panels of the QR are narrow, and on a busy machine threads would mostly wait for each
+    other.
 
-    >>> U, s, V = singular_vectors(Rows.from_lists([[0], [0, 1], [1]], n_columns=2), dim=2)
-    >>> [round(float(one), 3) for one in s]
+    >>> U, s, V = singular_vectors(SparseRows.from_lists([[0], [0, 1], [1]], n_columns=2), dim=2)
+    >>> [round(float(value), 3) for value in s]
     [1.0, 0.707]
     """
     shape = (rows.n_rows, rows.n_columns)
     wanted = min(dim, *shape)
-    size = min(dim + _MORE, *shape)
+    size = min(dim + _EXTRA, *shape)
     by_row = np.maximum(rows.lengths, 1) ** -0.5
     by_column = np.maximum(rows.column_counts(), 1) ** -0.5
     values = (np.repeat(by_row, rows.lengths) * by_column[rows.indices]).astype(np.float32)
     matrix = csr_matrix((values, rows.indices, rows.indptr), shape=shape)
-    turned = matrix.T.tocsr()
+    transposed = matrix.T.tocsr()
     directions = np.random.default_rng(seed).standard_normal((shape[1], size), dtype=np.float32)
     with single_threaded_blas():
         basis = _orthonormal(matrix @ directions)
-        for _ in range(_TURNS):
-            basis = _orthonormal(matrix @ _orthonormal(turned @ basis))
-        right = turned @ basis
+        for _ in range(_ITERATIONS):
+            basis = _orthonormal(matrix @ _orthonormal(transposed @ basis))
+        right = transposed @ basis
         squares, rotation = eigh(right.T @ right)
         rotation = np.ascontiguousarray(rotation[:, ::-1][:, :wanted])
         s = np.sqrt(np.maximum(squares[::-1][:wanted], 0)).astype(np.float32)
@@ -50,15 +50,15 @@ def singular_vectors(rows: SparseRows, dim: int, seed: int = 0) -> tuple[Floats,
 
 
 def spread_along(start: Floats, vectors: Floats, s: Floats, scale: float) -> None:
-    """Turn start values into rows of vectors·√s, each of length `scale`.
+    """Replace start values by rows of vectors·√s, each of length `scale`.
 
-    Rows without pairs stay, and so do coordinates for which there are no vectors.
+    Rows without pairs do not change, and neither do coordinates without a vector.
     """
     k = vectors.shape[1]
-    found = vectors * np.sqrt(s)
-    length = np.sqrt(np.einsum("nd,nd->n", found, found))
-    there = length > 1e-6 * max(float(length.max(initial=0.0)), 1e-30)
-    start[there, :k] = found[there] * (scale * np.sqrt(k / start.shape[1]) / length[there, None])
+    rows = vectors * np.sqrt(s)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    known = length > 1e-6 * max(float(length.max(initial=0.0)), 1e-30)
+    start[known, :k] = rows[known] * (scale * np.sqrt(k / start.shape[1]) / length[known, None])
 
 
 def _orthonormal(columns: Floats) -> Floats:

@@ -1,12 +1,13 @@
-"""Square tiles of float32 in registers: what products and factorizations of small matrices are made of.
+"""Products and Cholesky factorizations of small float32 matrices, built from square tiles in registers.
 
-Each function works on one tile, WIDTH rows of one vector each, of a row-major matrix whose sides are padded to whole
-tiles; the lines of NumPy in its docstring say what it does. All products run over the rows of both factors, AᵀB, so a
-rank-k sum and a Cholesky factorization A = UᵀU are the same loop, bound by its multiply-adds: for WIDTH of them, a
-step loads one vector and WIDTH single numbers.
+Each function works on one tile of a row-major matrix whose sides are padded to whole tiles. A tile is WIDTH rows of one
+vector each. The docstrings give the equivalent NumPy code. All products run over the rows of both factors, AᵀB, so a
+rank-k sum and a Cholesky factorization A = UᵀU use the same loop. It is bound by its multiply-adds: for WIDTH of them,
+it loads one vector and WIDTH single numbers.
 
-Written as LLVM instructions, since no vectoriser finds this form in plain loops, and BLAS is made for larger matrices:
-on Zen 4 at d = 128, a rank-128 sum took 21 µs, the factor 9 µs; OpenBLAS's SYRK and POTRF took 34 and 33 µs.
+The code writes LLVM instructions, because no vectoriser finds this form in plain loops and BLAS targets larger
+matrices. On Zen 4 at d = 128, a rank-128 sum took 21 µs and the factor 9 µs; OpenBLAS's SYRK and POTRF took 34 and
+33 µs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from shortlist._prefetch import intrinsic
 
 
 def _width() -> int:
-    """16 vectors of 16 leave half of AVX-512's registers free; 8 of 8 suit AVX2 and, in pairs, NEON."""
+    """Return the width of a tile: 16 vectors of 16 use half of AVX-512's registers; 8 of 8 suit AVX2 and NEON."""
     try:
         return 16 if binding.get_host_cpu_features().get("avx512f") else 8
     except RuntimeError:  # LLVM does not know this processor's features
@@ -36,11 +37,11 @@ cgutils: Any = _cgutils  # untyped
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, WIDTH)
 _W = range(WIDTH)
-_CHAINS = 4  # sums kept apart, so that one need not wait for another
+_CHAINS = 4  # independent sums, so that an addition need not wait for the one before
 
 
 class _Matrix:
-    """A matrix of a kernel, where instructions are written that load and store its vectors."""
+    """A matrix of a kernel; its methods write instructions that load and store its vectors."""
 
     def __init__(self, write: _Writer, kind: Any, value: Any) -> None:
         array = write.context.make_array(kind)(write.context, write.builder, value)
@@ -65,7 +66,7 @@ class _Matrix:
 
 
 class _Writer:
-    """Writes instructions on vectors."""
+    """A writer of vector instructions."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder = context, builder
@@ -91,12 +92,12 @@ class _Writer:
         return self.builder.insert_element(vector, number, ir.Constant(_INT, r))
 
     def lanes(self, a: Any, b: Any, chosen: list[int]) -> Any:
-        """A vector of the chosen lanes of `a`, from 0, and of `b`, from WIDTH."""
+        """Return a vector of chosen lanes; the lanes of `a` are numbered from 0, those of `b` from WIDTH."""
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INT, WIDTH), chosen))
 
     def splat(self, number: Any) -> Any:
-        one = self.with_lane(ir.Constant(_VECTOR, ir.Undefined), 0, number)
-        return self.lanes(one, one, [0] * WIDTH)
+        first = self.with_lane(ir.Constant(_VECTOR, ir.Undefined), 0, number)
+        return self.lanes(first, first, [0] * WIDTH)
 
     def tile(self, C: _Matrix, i: Any, j: Any) -> list[Any]:
         return [C.vector(self.plus(i, r), j) for r in _W]
@@ -107,7 +108,7 @@ class _Writer:
 
     @contextmanager
     def rows(self, tile: list[Any], count: Any) -> Iterator[tuple[Any, list[Any]]]:
-        """A loop over k < count. What is put into its list is there in the next turn, and in `tile` at the end."""
+        """Write a loop over k < count. The list carries values to the next iteration, and to `tile` at the end."""
         held = [cgutils.alloca_once_value(self.builder, row) for row in tile]
         with cgutils.for_range(self.builder, count) as loop:
             current = [self.builder.load(variable) for variable in held]
@@ -130,7 +131,7 @@ class _Writer:
         return vectors[0]
 
     def in_tile(self, left: Any, vectors: list[Any], inverse: Any, order: list[int]) -> Any:
-        """Solve a triangle: entry by entry in this order, and its vector times the entry is taken from those left."""
+        """Solve a triangular system in this order of entries; subtract each entry times its vector from the rest."""
         solution = left
         for r in order:
             scaled = self.builder.fmul(left, inverse)
@@ -140,7 +141,7 @@ class _Writer:
         return solution
 
     def transposed(self, rows: list[Any]) -> list[Any]:
-        """At each of log₂(WIDTH) steps, pairs of rows exchange half of their lanes."""
+        """Return the transposed tile. In each of log₂(WIDTH) steps, pairs of rows exchange half of their lanes."""
         rows, half = list(rows), WIDTH // 2
         while half:
             for r in _W:
@@ -153,12 +154,12 @@ class _Writer:
 
 
 def _on_tile(write_tile: Callable[..., None]) -> Callable[..., tuple[Any, Any]]:
-    """For `intrinsic`: arrays become `_Matrix`, other arguments indices."""
+    """Return a function for `intrinsic`; arrays become `_Matrix`, other arguments become indices."""
 
     def typed(*given: Any) -> tuple[Any, Any]:
         for kind in given:
             if isinstance(kind, types.Array) and (kind.dtype, kind.layout) != (types.float32, "C"):
-                raise TypingError(f"tiles are of float32 arrays in row-major order; this is {kind}")
+                raise TypingError(f"the array is {kind}; expected a float32 array in row-major order")
         kinds = [kind if isinstance(kind, types.Array) else types.intp for kind in given]
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -188,7 +189,7 @@ def add_product(typing: Any, C: Any, i: Any, j: Any, A: Any, B: Any, count: Any)
 
 
 def _on_row(n: int) -> Callable[..., Any]:
-    """`add_product` for one row of C and n vectors of its columns, each sum in the same order."""
+    """Return `add_product` for one row of C and n vectors of its columns, with sums in the same order."""
 
     @intrinsic
     def add_row(typing: Any, C: Any, i: Any, j: Any, A: Any, B: Any, count: Any) -> Any:
@@ -201,13 +202,13 @@ def _on_row(n: int) -> Callable[..., Any]:
                 left = write.splat(A.number(i, k))
                 for m, column in enumerate(columns):
                     current[m] = write.multiply_add(left, B.vector(k, column), current[m])
-            for one, column in zip(sums, columns):
-                C.set(i, column, one)
+            for vector, column in zip(sums, columns):
+                C.set(i, column, vector)
 
         return _on_tile(write_row)(C, i, j, A, B, count)
 
-    made: Callable[..., Any] = add_row
-    return made
+    intrinsic_row: Callable[..., Any] = add_row
+    return intrinsic_row
 
 
 ROW = 8  # vectors of `add_row`
@@ -218,7 +219,7 @@ add_row, add_vector = _on_row(ROW), _on_row(1)
 def factor(typing: Any, U: Any, i: Any, inverse: Any) -> Any:
     """U[i:i+W, i:i+W] = chol(U[i:i+W, i:i+W] − U[:i, i:i+W].T @ U[:i, i:i+W]), upper.
 
-    And inverse[i:i+W] = 1 / its diagonal. What is below that is rounding noise. A pivot that is not positive gives NaN.
+    Also sets inverse[i:i+W] = 1 / diagonal. Entries below the diagonal are rounding noise. A pivot ≤ 0 gives NaN.
     """
 
     def write_tile(write: _Writer, U: _Matrix, i: Any, inverse: _Matrix) -> None:
@@ -226,9 +227,9 @@ def factor(typing: Any, U: Any, i: Any, inverse: Any) -> Any:
         write.add_product(tile, U, i, U, i, i, minus=True)
         inverses = ir.Constant(_VECTOR, ir.Undefined)
         for r in _W:
-            one = write.builder.fdiv(ir.Constant(_FLOAT, 1.0), write.root(write.lane(tile[r], r)))
-            inverses = write.with_lane(inverses, r, one)
-            tile[r] = write.builder.fmul(tile[r], write.splat(one))
+            reciprocal = write.builder.fdiv(ir.Constant(_FLOAT, 1.0), write.root(write.lane(tile[r], r)))
+            inverses = write.with_lane(inverses, r, reciprocal)
+            tile[r] = write.builder.fmul(tile[r], write.splat(reciprocal))
             minus = write.builder.fneg(tile[r])
             for s in range(r + 1, WIDTH):
                 tile[s] = write.multiply_add(write.lanes(tile[r], tile[r], [s] * WIDTH), minus, tile[s])
@@ -246,8 +247,8 @@ def eliminate(typing: Any, U: Any, i: Any, j: Any, inverse: Any) -> Any:
         tile = write.tile(U, i, j)
         write.add_product(tile, U, i, U, j, i, minus=True)
         for r in _W:
-            one = inverse.number(ir.Constant(i.type, 0), write.plus(i, r))
-            tile[r] = write.builder.fmul(tile[r], write.splat(one))
+            reciprocal = inverse.number(ir.Constant(i.type, 0), write.plus(i, r))
+            tile[r] = write.builder.fmul(tile[r], write.splat(reciprocal))
             minus = write.builder.fneg(tile[r])
             for s in range(r + 1, WIDTH):
                 coefficient = U.number(write.plus(i, r), write.plus(i, s))

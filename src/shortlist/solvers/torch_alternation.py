@@ -1,4 +1,4 @@
-"""The alternating loop on a GPU, or on torch's CPU."""
+"""The training loop of alternating least squares in PyTorch, on GPU or CPU."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from shortlist.solvers.torch_half_step import DeviceSolver
 
 
 class DeviceAlternation(WholeRows):
-    """`Alternation` with a `DeviceSolver`, which keeps everything on its device: a loop for `run` like any other.
+    """The loop of `Alternation` with a `DeviceSolver`, which keeps all arrays on its device.
 
     Args:
         objective: the loss.
-        by_context: the observed pairs, a row a context.
-        by_item: the same, a row an item.
+        by_context: the observed pairs, with a row for each context.
+        by_item: the same pairs, with a row for each item.
         items: start values.
-        contexts: likewise, where there are any.
-        device: as `DeviceSolver` takes it.
+        contexts: start values; zeros by default.
+        device: the device, see `DeviceSolver`.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class DeviceAlternation(WholeRows):
         )
 
     def epoch(self) -> None:
-        """A half-step for the contexts, then one for the items."""
+        """Run a half step for the contexts, then a half step for the items."""
         self._solver.epoch()
 
     def finish(self) -> None:
-        """The contexts, solved for to the end."""
+        """Solve for the contexts to convergence."""
         self._solver.finish()
 
     def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
-        """Take these items and forget the contexts."""
+        """Set the items to these embeddings and the contexts to zero."""
         self._solver.restore(items)
 
     def loss(self) -> LossParts:
-        """The loss in its parts."""
+        """Return the parts of the loss."""
         return LossParts(*self._solver.loss(total=self._total))
 
     def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Of contexts and of items: copies from the device."""
+        """Return copies of the embeddings of contexts and of items."""
         return self._solver.embeddings()

@@ -1,6 +1,6 @@
-"""Triton kernels for `on_device`: they gather every row of the other side once for both products of a CG pass.
+"""Triton kernels for `torch_half_step`, which gather every row of the other side once for both products of a CG pass.
 
-Steps and limits are those of `on_device._conjugate_gradients`, number by number.
+They take the same steps, with the same limits, as `torch_half_step._conjugate_gradients`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from shortlist.solvers.torch_half_step import torch
 try:
     import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-except ModuleNotFoundError:  # a PyTorch for CPUs comes without
+except ModuleNotFoundError:  # not part of PyTorch for CPUs
     triton = None
 
 if TYPE_CHECKING:
     from shortlist.solvers.cg_limits import CGLimits
     from shortlist.solvers.torch_half_step import Tensor, _Side
 
-_SHORT = 512  # pairs of a row that one program takes from start to end
-_SEGMENT = 256  # pairs of a longer row summed by one program
+_SHORT = 512  # a row with at most this number of pairs is solved by one program
+_SEGMENT = 256  # pairs of a longer row that one program sums
 _GATHER = 1 << 10  # floats that a program gathers at once: 32 registers of each thread of a warp
 
 
 class FusedRows:
-    """How the rows of one side are dealt to kernels, by their lengths.
+    """The rows of one side, grouped by length for the kernels.
 
-    A short row is solved by one program, a warp, whose registers hold all vectors of CG. A long row is cut into
-    segments, one program each, and its parts are added in a fixed order. Segments start in the order of their columns,
-    so that those at work at the same time gather from the same part of the other side, which the second-level cache
-    then holds.
+    A short row is solved by one program (a warp), whose registers hold all vectors of CG. A long row is cut into
+    segments with one program each, and the partial sums are added in a fixed order. Segments start in the order of
+    their columns. So segments that run at the same time gather from the same part of the other side, which then stays
+    in the second-level cache.
     """
 
     def __init__(self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], dim: int, device: Any) -> None:
@@ -43,47 +43,47 @@ class FusedRows:
         self._warps = max(1, block_d // 512)
         lengths = np.diff(indptr)
         short = np.flatnonzero((lengths > 0) & (lengths <= _SHORT))
-        short = short[np.argsort(-lengths[short], kind="stable")]  # the longest first: none is left over at the end
+        short = short[np.argsort(-lengths[short], kind="stable")]  # longest first, so that none runs alone at the end
         long = np.flatnonzero(lengths > _SHORT)
         row, begin, end, bounds = segments(indptr, long)
         order = np.argsort(indices[begin], kind="stable") if len(long) else np.empty(0, np.int64)
         self._n_short, self._n_long, self._n_segments = len(short), len(long), len(row)
         self._short, self._long, self._slot, self._row, self._begin, self._end, self._bounds = (
-            torch.tensor(one, device=device)
-            for one in (short, long, order, row[order], begin[order], end[order], bounds)
+            torch.tensor(array, device=device)
+            for array in (short, long, order, row[order], begin[order], end[order], bounds)
         )
 
-    def solve(self, side: _Side, other: Tensor, own: Tensor, spectrum: Tensor, limits: CGLimits) -> None:
+    def solve(self, side: _Side, other: Tensor, embeddings: Tensor, spectrum: Tensor, limits: CGLimits) -> None:
         """See `_Side.solve`."""
         pairs = side.indices, side.excess, int(len(side.excess) > 1), side.target, int(len(side.target) > 1)
         of_rows = side.ridge, int(len(side.ridge) > 1), side.dense, int(len(side.dense) > 1)
         if self._n_short:
             _solve_short[(self._n_short,)](
-                self._short, side.indptr, *pairs, *of_rows, spectrum, other, own,
+                self._short, side.indptr, *pairs, *of_rows, spectrum, other, embeddings,
                 limits.relaxation, limits.tolerance**2, limits.max_steps, *self._shape, num_warps=self._warps,
             )  # fmt: skip
         if self._n_long:
-            self._solve_long(other, own, spectrum, limits, pairs, of_rows)
+            self._solve_long(other, embeddings, spectrum, limits, pairs, of_rows)
 
     def _solve_long(
         self,
         other: Tensor,
-        own: Tensor,
+        embeddings: Tensor,
         spectrum: Tensor,
         limits: CGLimits,
         pairs: tuple[Any, ...],
         of_rows: tuple[Any, ...],
     ) -> None:
-        """A pass over the segments for each step, and after each what follows from its sums for the row."""
+        """Run a pass over the segments for each step of CG; after each pass, advance the rows by its sums."""
         dim, block_d, _ = self._shape
-        w = own[self._long]
+        w = embeddings[self._long]
         v, p, P = (torch.empty_like(w) for _ in range(3))
         vz, enough = (w.new_empty(self._n_long) for _ in range(2))
         moving = torch.ones(self._n_long, dtype=torch.int32, device=w.device)
         parts, squares = (w.new_empty(self._n_segments, w.shape[1]) for _ in range(2))
         state = w, v, p, P, vz, enough, moving
         for step in range(limits.max_steps + 1):
-            if step > 3 and not moving.any():  # asking has the GPU wait, so not at first
+            if step > 3 and not moving.any():  # this check waits for the GPU, so it is skipped at first
                 break
             _add_segments[(self._n_segments,)](
                 self._row, self._begin, self._end, self._slot, *pairs, other, p if step else w, moving, parts, squares,
@@ -93,11 +93,11 @@ class FusedRows:
                 self._long, self._bounds, parts, squares, *of_rows, spectrum, *state, limits.tolerance**2,
                 dim, block_d, max(1, 4 * _GATHER // block_d), step == 0, num_warps=4,
             )  # fmt: skip
-        _go_beyond[(self._n_long,)](self._long, own, w, limits.relaxation, dim, block_d, num_warps=4)
+        _relax[(self._n_long,)](self._long, embeddings, w, limits.relaxation, dim, block_d, num_warps=4)
 
 
 def segments(indptr: npt.NDArray[np.int64], long: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-    """The segments of long rows: the row's place among the long, first and last pair; and where each row's begin."""
+    """Return the segments of long rows: row (position in `long`), first and last pair; and the bounds of each row."""
     lengths = indptr[long + 1] - indptr[long]
     counts = -(-lengths // _SEGMENT)
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -107,7 +107,7 @@ def segments(indptr: npt.NDArray[np.int64], long: npt.NDArray[np.int64]) -> tupl
 
 
 def working_bytes(lengths: npt.NDArray[np.int64], dim: int) -> tuple[int, int]:
-    """What one side holds beside its pairs, and what a half-step of it uses."""
+    """Return the bytes that one side keeps besides its pairs, and the bytes that its half step uses."""
     long = lengths[lengths > _SHORT]
     n_segments = int((-(-long // _SEGMENT)).sum())
     return 8 * len(lengths) + 16 * len(long) + 32 * n_segments, 4 * dim * (2 * n_segments + 5 * len(long))
@@ -123,7 +123,7 @@ def _pass(
     target_step: int, other: tl.tensor, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
     FIRST: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:  # fmt: skip
-    """Over pairs `first` to `last`: Σ(target − excess·ŷ)ψ and Σ excess·ψ² if FIRST, else Σ excess·(ψᵀv)ψ and zero."""
+    """Sum over pairs `first` to `last`: Σ(target − excess·ŷ)ψ, Σ excess·ψ² if FIRST, else Σ excess·(ψᵀv)ψ, zero."""
     f = tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_D], tl.float32)
     square = tl.zeros([BLOCK_D], tl.float32)
@@ -144,14 +144,14 @@ def _pass(
 def _solve_short(
     rows: tl.tensor, indptr: tl.tensor, indices: tl.tensor, excess: tl.tensor, excess_step: int, target: tl.tensor,
     target_step: int, ridge: tl.tensor, ridge_step: int, dense: tl.tensor, dense_step: int, spectrum: tl.tensor,
-    other: tl.tensor, own: tl.tensor, relaxation: float, tolerance: float, max_steps: int,
+    other: tl.tensor, embeddings: tl.tensor, relaxation: float, tolerance: float, max_steps: int,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Set one row by CG, as `_conjugate_gradients` does. Bound by the bytes gathered from the second-level cache."""
+    """Solve one row like `_conjugate_gradients`. Bound by the bytes gathered from the second-level cache."""
     r = tl.load(rows + tl.program_id(0))
     first, last = tl.load(indptr + r), tl.load(indptr + r + 1)
     f = tl.arange(0, BLOCK_D)
-    x = tl.load(own + r * D + f, mask=f < D, other=0.0)
+    x = tl.load(embeddings + r * D + f, mask=f < D, other=0.0)
     M = _dense_part(r, ridge, ridge_step, dense, dense_step, spectrum, D, BLOCK_D)
     v, square = _pass(
         first, last, x, indices, excess, excess_step, target, target_step, other, D, BLOCK_D, BLOCK_N, True
@@ -169,7 +169,7 @@ def _solve_short(
         )
         w, v, p, vz = _step(w, v, p, Ap + M * p, P, vz)
         step += 1
-    tl.store(own + r * D + f, _beyond(x, w, relaxation), mask=f < D)
+    tl.store(embeddings + r * D + f, _beyond(x, w, relaxation), mask=f < D)
 
 
 @_jit
@@ -177,7 +177,7 @@ def _dense_part(
     r: tl.tensor, ridge: tl.tensor, ridge_step: int, dense: tl.tensor, dense_step: int, spectrum: tl.tensor,
     D: tl.constexpr, BLOCK_D: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """M = dense·Λ + ridge."""
+    """Return M = dense·Λ + ridge."""
     f = tl.arange(0, BLOCK_D)
     Lambda = tl.load(spectrum + f, mask=f < D, other=0.0)
     return tl.load(dense + r * dense_step) * Lambda + tl.load(ridge + r * ridge_step)
@@ -185,14 +185,14 @@ def _dense_part(
 
 @_jit
 def _preconditioner(M: tl.tensor, square: tl.tensor) -> tl.tensor:
-    """The diagonal of the system, and zero where it is nothing but rounding."""
+    """Return the diagonal of the system, or zero for an entry that is only rounding error."""
     P = tl.maximum(M + square, 1e-6 * M)
     return tl.where(1e-12 * tl.max(P) < P, P, 0.0)
 
 
 @_jit
 def _preconditioned(v: tl.tensor, P: tl.tensor) -> tl.tensor:
-    """The residual over the preconditioner, and zero where that is no number."""
+    """Return the residual divided by the preconditioner, or zero for an entry that is not finite."""
     z = v / P
     return tl.where((P > 0) & (tl.abs(z) < float("inf")), z, 0.0)
 
@@ -201,7 +201,7 @@ def _preconditioned(v: tl.tensor, P: tl.tensor) -> tl.tensor:
 def _step(
     w: tl.tensor, v: tl.tensor, p: tl.tensor, Ap: tl.tensor, P: tl.tensor, vz: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """One step of CG: where it leads, the residual, the next direction, and vᵀP⁻¹v; zero where there is no way on."""
+    """Take one step of CG; return w, the residual, the next direction and vᵀP⁻¹v, which is 0 if no step is possible."""
     pAp = tl.sum(p * Ap)
     length = vz / pAp
     good = (pAp > 0) & (length > 0) & (length < float("inf"))
@@ -214,7 +214,7 @@ def _step(
 
 @_jit
 def _beyond(x: tl.tensor, w: tl.tensor, relaxation: float) -> tl.tensor:
-    """From x to w and beyond, if the way is short; x where w is not finite."""
+    """Return w, or a point beyond w if w is close to x; return x if w is not finite."""
     size, change = tl.sum(w * w), w - x
     far = tl.where(tl.sum(change * change) <= 0.25 * size, relaxation, 1.0)
     return tl.where(size < float("inf"), x + far * change, x)
@@ -227,7 +227,7 @@ def _add_segments(
     moving: tl.tensor, sums: tl.tensor, squares: tl.tensor,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, FIRST: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One segment's part of a pass, into its slot; zero for a row that does not move.
+    """Write one segment's sums of a pass to its slot; zero if the row has converged.
 
     Bound by the bytes gathered from the second-level cache.
     """
@@ -251,7 +251,7 @@ def _add_segments(
 def _added(
     parts: tl.tensor, first: tl.tensor, last: tl.tensor, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr
 ) -> tl.tensor:
-    """The sum of a long row's parts, in the order of its segments."""
+    """Return the sum of a long row's parts, added in the order of its segments."""
     f = tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     for start in range(first, last, BLOCK_N):
@@ -267,7 +267,7 @@ def _advance(
     vzs: tl.tensor, enoughs: tl.tensor, moving: tl.tensor, tolerance: float,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, FIRST: tl.constexpr,
 ) -> None:  # fmt: skip
-    """After a pass over the segments: the start of CG for a long row (FIRST), or its next step."""
+    """Start CG for a long row after the first pass over its segments (FIRST), or take its next step."""
     k = tl.program_id(0).to(tl.int64)
     if tl.load(moving + k) != 0:
         f = tl.arange(0, BLOCK_D)
@@ -297,12 +297,12 @@ def _advance(
 
 
 @_jit
-def _go_beyond(
-    rows: tl.tensor, own: tl.tensor, ws: tl.tensor, relaxation: float, D: tl.constexpr, BLOCK_D: tl.constexpr
+def _relax(
+    rows: tl.tensor, embeddings: tl.tensor, ws: tl.tensor, relaxation: float, D: tl.constexpr, BLOCK_D: tl.constexpr
 ) -> None:
-    """The end of CG for a long row."""
+    """Write the result of CG for a long row."""
     k = tl.program_id(0).to(tl.int64)
     f = tl.arange(0, BLOCK_D)
     at = tl.load(rows + k) * D + f
-    x, w = tl.load(own + at, mask=f < D, other=0.0), tl.load(ws + k * D + f, mask=f < D, other=0.0)
-    tl.store(own + at, _beyond(x, w, relaxation), mask=f < D)
+    x, w = tl.load(embeddings + at, mask=f < D, other=0.0), tl.load(ws + k * D + f, mask=f < D, other=0.0)
+    tl.store(embeddings + at, _beyond(x, w, relaxation), mask=f < D)

@@ -1,7 +1,8 @@
-"""A model on disk: `manifest.json`, one safetensors file of arrays, one Arrow file per table of ids.
+"""Saving and loading of models: `manifest.json`, one safetensors file of arrays, one Arrow file per table of ids.
 
-Nothing in such a directory is ever executed, and the room knows nothing about recommenders: it keeps a name, settings,
-arrays and ids, whole or not at all. A crash at any moment of `save_model` leaves the old model or the new one.
+Nothing in a model directory is ever executed. This package knows nothing about recommenders: it stores a name,
+settings, arrays and ids. A crash at any moment of `save_model` leaves either the complete old model or the complete
+new one.
 """
 
 from __future__ import annotations

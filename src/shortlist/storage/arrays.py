@@ -1,9 +1,9 @@
-"""Arrays in one safetensors file: eight bytes of header length, a JSON header, then the numbers back to back.
+"""Arrays in one safetensors file: eight bytes of header length, a JSON header, then the data of all arrays.
 
-The package `safetensors` reads these files, and is not used here. Its writer makes a copy of every array and its reader
-a second one from a file it opens itself; we write from the arrays' own memory and return views of the one buffer whose
-sha256 was checked. No header is parsed either: format version 1 fixes the layout, so the manifest says what every byte
-of the header must be, and any other header is refused.
+The package `safetensors` can read these files but is not used here, because it copies every array when writing and
+again when reading. This module writes from the arrays' own memory and returns views of the one buffer whose sha256 was
+checked. It does not parse the header: format version 1 fixes the layout, so the manifest determines every byte of the
+header, and any other header is refused.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ _BLOCK = 1 << 20
 
 
 def check_array(name: str, array: object) -> None:
-    """Raise ValueError unless the array can be written and read back the same."""
+    """Raise ValueError unless the array can be written and read back unchanged."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise ValueError(f"array {name!r} is of type {type(array).__name__}; expected a plain numpy array")
     if array.dtype.name not in CODES:
         raise ValueError(f"array {name!r} has dtype {array.dtype}; expected one of {', '.join(CODES)}")
     if array.ndim > MAX_DIMENSIONS:
-        raise ValueError(f"array {name!r} has {array.ndim} dimensions; at most {MAX_DIMENSIONS} can be kept")
+        raise ValueError(f"array {name!r} has {array.ndim} dimensions; at most {MAX_DIMENSIONS} are supported")
     check_values(name, array)
 
 
 def check_values(name: str, array: NDArray[Any]) -> None:
-    """Raise ValueError on NaN or infinity, and on a bool that is neither 0 nor 1."""
+    """Raise ValueError for NaN, infinity, and bool bytes other than 0 and 1."""
     if array.dtype.kind not in "fb":
         return
     flat = array.reshape(-1) if array.flags.c_contiguous else np.asarray(array, order="C").reshape(-1)
-    for start in range(0, flat.size, _BLOCK):  # in blocks, so that a large array needs no mask of its own size
+    for start in range(0, flat.size, _BLOCK):  # in blocks, so that no mask of the array's full size is needed
         block = flat[start : start + _BLOCK]
         if array.dtype.kind == "f" and not np.isfinite(block).all():
             at = start + int(np.argmin(np.isfinite(block)))
-            place = [int(i) for i in np.unravel_index(at, array.shape)] if array.ndim else []
-            raise ValueError(f"array {name!r} has the value {flat[at]} at {place}; only finite numbers can be kept")
+            index = [int(i) for i in np.unravel_index(at, array.shape)] if array.ndim else []
+            raise ValueError(f"array {name!r} has the value {flat[at]} at {index}; only finite numbers can be saved")
         if array.dtype.kind == "b" and block.view(np.uint8).max() > 1:
             raise ValueError(f"array {name!r} has bytes that are neither false nor true")
 
 
 def byte_count(entry: ArrayEntry) -> int:
-    """How many bytes the numbers of an array take."""
+    """Return the number of bytes of an array's data."""
     return math.prod(entry.shape) * np.dtype(entry.dtype).itemsize
 
 
 def encode(entries: Mapping[str, ArrayEntry], arrays: Mapping[str, NDArray[Any]]) -> Iterator[memoryview]:
-    """The file's bytes, piece by piece; contiguous arrays are not copied."""
+    """Yield the bytes of the file in pieces; contiguous arrays are not copied."""
     yield memoryview(header(entries))
     for name in _layout(entries):
         flat = np.asarray(arrays[name], dtype=_little(entries[name].dtype), order="C").reshape(-1)
@@ -80,12 +80,12 @@ def encode(entries: Mapping[str, ArrayEntry], arrays: Mapping[str, NDArray[Any]]
 
 
 def decode(entries: Mapping[str, ArrayEntry], buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Read-only views of `buffer` by name; ValueError when it is not laid out as `entries` say."""
+    """Return read-only views of `buffer` by name; raise ValueError if its layout does not match `entries`."""
     start = header(entries)
     if buffer[: len(start)].tobytes() != start:
         raise ValueError("its header does not describe the arrays (names, dtypes, shapes) that the manifest lists")
     if len(buffer) != len(start) + sum(map(byte_count, entries.values())):
-        raise ValueError("its length does not fit the arrays that the manifest lists")
+        raise ValueError("its length does not match the arrays that the manifest lists")
     buffer.flags.writeable = False
     views, offset = {}, len(start)
     for name in _layout(entries):
@@ -97,7 +97,7 @@ def decode(entries: Mapping[str, ArrayEntry], buffer: NDArray[np.uint8]) -> dict
 
 
 def header(entries: Mapping[str, ArrayEntry]) -> bytes:
-    """The file up to its first number: length and JSON, padded with spaces so that every array is aligned."""
+    """Return the length and the JSON header, padded with spaces so that every array is aligned."""
     described, offset = {}, 0
     for name in _layout(entries):
         end = offset + byte_count(entries[name])
@@ -113,7 +113,7 @@ def header(entries: Mapping[str, ArrayEntry]) -> bytes:
 
 
 def _layout(entries: Mapping[str, ArrayEntry]) -> list[str]:
-    # The format allows no gaps between arrays; widest numbers first keeps all of them aligned.
+    # The format allows no gaps between arrays; sorting by item size, largest first, keeps all of them aligned.
     return sorted(entries, key=lambda name: (-np.dtype(entries[name].dtype).itemsize, name))
 
 

@@ -1,11 +1,13 @@
-"""A look at an Arrow file before it is handed to a reader that believes it.
+"""Check of an Arrow file before polars reads it.
 
-Polars reserves memory for what a file claims to unpack to. This checks, without reserving any, that the file is of the
-plain kind we write: integers and strings under the announced names, nothing nested, no notes, no compression, no
-dictionaries, no nulls, every value inside the file and used once, and as many rows as announced. So what is read can be
-no larger than the file: elsewhere, many notes may be one long text, and many strings the same part of it. The layout is
-that of the Arrow columnar format, "IPC file format"; its headers are flatbuffers: a table starts with the distance back
-to its list of field offsets.
+Polars trusts a file and allocates as much memory as the file claims to need. This module checks, without allocating,
+that the file has the simple form that Shortlist writes: integer and string columns with the expected names and number
+of rows; no nested columns, metadata, compression, dictionaries or nulls; every value inside the file and used once.
+What is read can then be no larger than the file. In other Arrow files, many strings or metadata entries may refer to
+the same bytes.
+
+The layout is described in the Arrow columnar format under "IPC file format". Its headers are flatbuffers: a table
+starts with the distance back to its list of field offsets.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAGIC = b"ARROW1"
-_FOOTER_SCHEMA, _FOOTER_DICTIONARIES, _FOOTER_BATCHES, _FOOTER_NOTES = 1, 2, 3, 4
-_SCHEMA_FIELDS, _SCHEMA_NOTES = 1, 2
-_FIELD_NAME, _FIELD_TYPE, _FIELD_DICTIONARY, _FIELD_CHILDREN, _FIELD_NOTES = 0, 2, 4, 5, 6
-_MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_NOTES = 1, 2, 3, 4
+_FOOTER_SCHEMA, _FOOTER_DICTIONARIES, _FOOTER_BATCHES, _FOOTER_METADATA = 1, 2, 3, 4
+_SCHEMA_FIELDS, _SCHEMA_METADATA = 1, 2
+_FIELD_NAME, _FIELD_TYPE, _FIELD_DICTIONARY, _FIELD_CHILDREN, _FIELD_METADATA = 0, 2, 4, 5, 6
+_MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_METADATA = 1, 2, 3, 4
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _KIND_RECORD_BATCH = 3
 _TYPE_INTEGER, _TYPE_LARGE_STRING = 2, 20
 
 
 def check_layout(raw: bytes, rows: int, columns: Sequence[str]) -> None:
-    """Raise ValueError unless `raw` is a plain Arrow file of `rows` rows and the columns of these names."""
+    """Raise ValueError unless `raw` is a simple Arrow file with `rows` rows and columns of these names."""
     try:
         _check(raw, rows, columns)
     except struct.error as error:
-        raise ValueError("it is not an Arrow file: a header points outside of the file") from error
+        raise ValueError("it is not an Arrow file: a header points outside the file") from error
 
 
 def _check(raw: bytes, rows: int, columns: Sequence[str]) -> None:
@@ -44,24 +46,24 @@ def _check(raw: bytes, rows: int, columns: Sequence[str]) -> None:
     footer = raw[footer_start:footer_end]
     root = _number(footer, "<I", 0)
     if _vector(footer, root, _FOOTER_DICTIONARIES)[1]:
-        raise ValueError("it has dictionaries; ids are kept as plain integers or strings")
+        raise ValueError("it has dictionaries; ids are stored as plain integers or strings")
     _check_schema(footer, _table(footer, _field(footer, root, _FOOTER_SCHEMA)), columns)
-    _refuse_notes(footer, root, _FOOTER_NOTES)
+    _refuse_metadata(footer, root, _FOOTER_METADATA)
     first, count = _vector(footer, root, _FOOTER_BATCHES)
-    found, free = 0, 8
+    rows_read, free = 0, 8
     for i in range(count):
         at = first + 24 * i  # a block: offset (8 bytes), header length (4), padding (4), body length (8)
         offset, head, body = _number(footer, "<q", at), _number(footer, "<i", at + 8), _number(footer, "<q", at + 16)
         if offset < free or head < 8 or body < 0 or offset + head + body > footer_start:
-            raise ValueError("a record batch lies outside of the file or on top of another")
+            raise ValueError("a record batch lies outside the file or overlaps another one")
         free = offset + head + body
-        found += _check_batch(raw[offset : offset + head], body, len(columns))
-    if found != rows:
-        raise ValueError(f"it has {found} rows, the manifest says {rows}")
+        rows_read += _check_batch(raw[offset : offset + head], body, len(columns))
+    if rows_read != rows:
+        raise ValueError(f"it has {rows_read} rows, the manifest says {rows}")
 
 
 def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> None:
-    _refuse_notes(footer, schema, _SCHEMA_NOTES)
+    _refuse_metadata(footer, schema, _SCHEMA_METADATA)
     first, count = _vector(footer, schema, _SCHEMA_FIELDS)
     if count != len(columns):
         raise ValueError(f"it has {count} columns, the manifest says {len(columns)}")
@@ -73,64 +75,62 @@ def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> None:
             raise ValueError(f"it has a column {name!r} where the manifest says {expected!r:.80}")
         kind = _field(footer, field, _FIELD_TYPE)
         if not kind or _number(footer, "<B", kind) not in (_TYPE_INTEGER, _TYPE_LARGE_STRING):
-            raise ValueError(
-                f"its column {expected!r:.80} is neither of integers nor of strings as they are written here"
-            )
+            raise ValueError(f"its column {expected!r:.80} has neither integers nor strings (LargeUtf8)")
         if _vector(footer, field, _FIELD_CHILDREN)[1] or _field(footer, field, _FIELD_DICTIONARY):
-            raise ValueError(f"its column {expected!r:.80} has columns or a dictionary inside")
-        _refuse_notes(footer, field, _FIELD_NOTES)
+            raise ValueError(f"its column {expected!r:.80} has nested columns or a dictionary")
+        _refuse_metadata(footer, field, _FIELD_METADATA)
 
 
-def _refuse_notes(raw: bytes, table: int, index: int) -> None:
+def _refuse_metadata(raw: bytes, table: int, index: int) -> None:
     if _vector(raw, table, index)[1]:
-        raise ValueError("it has notes (custom metadata); a table of ids has none")
+        raise ValueError("it has custom metadata; a table of ids has none")
 
 
 def _check_batch(head: bytes, body: int, columns: int) -> int:
     if head[:4] != b"\xff\xff\xff\xff" or _number(head, "<i", 4) != len(head) - 8:
-        raise ValueError("a record batch has a header of another length than announced")
+        raise ValueError("a record batch has a header of the wrong length")
     message = head[8:]
     root = _number(message, "<I", 0)
     kind, length = _field(message, root, _MESSAGE_KIND), _field(message, root, _MESSAGE_BODY_LENGTH)
     if not kind or _number(message, "<B", kind) != _KIND_RECORD_BATCH:
-        raise ValueError("a record batch is of another kind than announced")
+        raise ValueError("a block that should be a record batch is something else")
     if (_number(message, "<q", length) if length else 0) != body:
-        raise ValueError("a record batch has a body of another length than announced")
-    _refuse_notes(message, root, _MESSAGE_NOTES)
+        raise ValueError("a record batch has a body of the wrong length")
+    _refuse_metadata(message, root, _MESSAGE_METADATA)
     batch = _table(message, _field(message, root, _MESSAGE_HEADER))
     if _vector(message, batch, _BATCH_VARIADIC)[1]:
-        raise ValueError("it has strings as views; ids are kept one after another")
+        raise ValueError("it has string views; ids are stored as plain strings")
     if _field(message, batch, _BATCH_COMPRESSION):
-        raise ValueError("it is compressed; only plain files are read, as their content cannot outgrow them")
+        raise ValueError("it is compressed; only uncompressed files are read, because their size limits the memory")
     at = _field(message, batch, _BATCH_LENGTH)
     rows = _number(message, "<q", at) if at else 0
     first, count = _vector(message, batch, _BATCH_NODES)
     if count != columns:
         raise ValueError(f"a record batch has {count} columns, the manifest says {columns}")
     if not 0 <= rows * columns <= body:
-        raise ValueError(f"a record batch announces {rows} rows in {body} bytes")
+        raise ValueError(f"a record batch claims {rows} rows in {body} bytes")
     for i in range(count):  # a node: length (8 bytes), nulls (8)
         if _number(message, "<q", first + 16 * i) != rows or _number(message, "<q", first + 16 * i + 8) != 0:
-            raise ValueError("a column has nulls or another length than its record batch")
+            raise ValueError("a column has nulls or not as many values as its record batch has rows")
     first, count = _vector(message, batch, _BATCH_BUFFERS)
     free = 0
     for i in range(count):  # a buffer: offset (8 bytes), length (8)
         start, size = _number(message, "<q", first + 16 * i), _number(message, "<q", first + 16 * i + 8)
         if start < free or size < 0 or start + size > body:
-            raise ValueError("a column's values lie outside of their record batch or on top of others")
+            raise ValueError("the values of a column lie outside their record batch or overlap others")
         free = start + size
     return rows
 
 
 def _number(raw: bytes, kind: str, at: int) -> int:
-    if at < 0:  # struct would count from the end
+    if at < 0:  # struct would count it from the end
         raise struct.error("negative offset")
     value: int = struct.unpack_from(kind, raw, at)[0]
     return value
 
 
 def _field(raw: bytes, table: int, index: int) -> int:
-    """Where a table's field is, or 0 when it is absent."""
+    """Return the position of a table's field, or 0 if it is absent."""
     fields = table - _number(raw, "<i", table)
     if 4 + 2 * index >= _number(raw, "<H", fields):
         return 0
@@ -139,14 +139,14 @@ def _field(raw: bytes, table: int, index: int) -> int:
 
 
 def _table(raw: bytes, at: int) -> int:
-    """Where the table is that the field at `at` points to."""
+    """Return the position of the table that the field at `at` points to."""
     if not at:
         raise struct.error("absent table")
     return at + _number(raw, "<I", at)
 
 
 def _vector(raw: bytes, table: int, index: int) -> tuple[int, int]:
-    """Where a table's vector has its first member, and how many it has; (0, 0) when it is absent."""
+    """Return the position of the first element of a table's vector and its length; (0, 0) if it is absent."""
     at = _field(raw, table, index)
     if not at:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Whether a place can be saved to, told before there is anything to save."""
+"""Early check whether a model can be saved to a path."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from shortlist.errors import StorageError
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a place where no directory can be made, or in one that is there.
+    """Raise `StorageError` unless a directory can be created at this path, or in it if it exists.
 
-    It is tried, by making the directories that are missing and taking them away again.
+    The check creates the missing directories and removes them again.
     """
-    place = Path(os.path.abspath(path))
-    made: list[Path] = []
+    target = Path(os.path.abspath(path))
+    created: list[Path] = []
     try:
-        trial = place / f".{os.getpid()}.tmp" if os.path.lexists(place) else place
-        for one in [*reversed(trial.parents), trial]:
-            if not one.exists():
-                os.mkdir(one)
-                made.append(one)
+        trial = target / f".{os.getpid()}.tmp" if os.path.lexists(target) else target
+        for directory in [*reversed(trial.parents), trial]:
+            if not directory.exists():
+                os.mkdir(directory)
+                created.append(directory)
     except OSError as error:
         reason = error.strerror or error
-        raise StorageError(f"cannot save to '{path}': {reason}; name another directory") from error
+        raise StorageError(f"cannot save to '{path}': {reason}; choose another directory") from error
     finally:
-        for one in reversed(made):
+        for directory in reversed(created):
             with suppress(OSError):
-                one.rmdir()
+                directory.rmdir()

@@ -1,11 +1,12 @@
-"""A file that is made block by block over a long time, and survives a kill at any moment.
+"""A file that is written block by block over a long time, and survives a kill at any moment.
 
-Beside the target `lists.parquet` there is a folder `lists.parquet.parts` with two files. `content` is the target as far
-as it is made; `journal` says what is to be made and has a line for each finished block: how long it is, its sha256, and
-what whoever makes it wants to know of it in the end. A block is written and made durable before its line is, so the
-journal never speaks of what is not there; what stands behind the last block that it speaks of is cut off when somebody
-goes on. At the end `content` takes the target's name in one step, and the folder goes. Where nothing is to be replaced
-it is first linked to that name, which a file that has come there meanwhile prevents.
+While the target `lists.parquet` is written, a folder `lists.parquet.parts` next to it has two files. `content` is the
+part of the target that is written so far. `journal` identifies the work and has one line per finished block: its size,
+its sha256, and information from the caller. A block is flushed to disk before its line is written, so the journal never
+lists a block that does not exist. When the work is resumed, anything after the last listed block is cut off.
+
+At the end, `content` is renamed to the target in one step, and the folder is removed. If no file may be replaced,
+`content` is hard-linked to the target instead, which fails if a file has appeared there in the meantime.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
+from shortlist._phrases import count
 from shortlist.errors import StorageError
 from shortlist.storage.files import open_locked, sync_directory, write_all
 from shortlist.storage.strict_json import canonical_sha256, parse_json
@@ -28,12 +30,12 @@ from shortlist.storage.wrap_errors import storage_errors
 SUFFIX = ".parts"
 _CONTENT, _JOURNAL = "content", "journal"
 _READ = 8 << 20  # bytes
-_ANEW = "pass restart=True to begin anew"
+_RESTART = "pass restart=True to start over"
 
 
 @dataclass(frozen=True)
 class DraftBlock:
-    """A finished block: where it begins, how long it is, and what its maker wants to know of it."""
+    """A finished block: its offset, its size in bytes, and information from the caller."""
 
     offset: int
     size: int
@@ -42,7 +44,7 @@ class DraftBlock:
 
 @dataclass(eq=False)
 class Draft:
-    """An unfinished file. `blocks` are those it has; `complete` says that it had taken its place before a kill."""
+    """An unfinished file with its finished `blocks`; `complete` if the target had been finished before a kill."""
 
     target: Path
     blocks: list[DraftBlock] = field(default_factory=list)
@@ -55,11 +57,11 @@ class Draft:
 
     @property
     def folder(self) -> Path:
-        """Where it is made."""
+        """The folder of the unfinished file."""
         return folder_of(self.target)
 
     def append(self, content: bytes | memoryview, about: dict[str, Any]) -> None:
-        """Add a block; when this returns, it outlives a kill and a power loss."""
+        """Add a block and flush it to disk; once this returns, it survives a kill and a power loss."""
         view = memoryview(content)
         with self._errors():
             write_all(self._content, view)
@@ -69,7 +71,7 @@ class Draft:
         self._end += len(view)
 
     def finish(self, tail: bytes) -> None:
-        """Add the end, and let the file take its place; the folder goes."""
+        """Add the end of the file, move the file to the target, and remove the folder."""
         with self._errors():
             write_all(self._content, tail)
             os.fsync(self._content)
@@ -85,12 +87,12 @@ class Draft:
             try:
                 os.link(content, self.target)
                 return
-            except (OSError, AttributeError):  # something is there, or there are no links on this file system
+            except (OSError, AttributeError):  # the target exists, or the file system has no hard links
                 _refuse_target(self.target, overwrite=False)
         os.replace(content, self.target)
 
     def remove(self) -> None:
-        """Remove what is left of the folder."""
+        """Remove the folder and its files."""
         for name in (_CONTENT, _JOURNAL):
             with suppress(OSError):
                 os.unlink(self.folder / name)
@@ -103,13 +105,13 @@ class Draft:
         os.fsync(self._journal.fileno())
 
     def _errors(self) -> AbstractContextManager[None]:
-        done = f"the {len(self.blocks):,} blocks that are finished stay in '{self.folder}', and the same call goes on"
-        return storage_errors(f"could not write '{self.target}'", f"{done} from there")
+        kept = f"'{self.folder}' has the {count(len(self.blocks), 'finished block')}; run the same call again to resume"
+        return storage_errors(f"could not write '{self.target}'", kept)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def _read(self, head: bytes, identity: dict[str, Any], derived: Collection[str]) -> None:
-        """Go on with what is there, or begin."""
+        """Resume from the journal if it has lines, else start."""
         assert self._journal is not None
         lines, end = _lines(self._journal.read())
         self._new = not lines
@@ -121,27 +123,27 @@ class Draft:
         first, *rest = lines
         if different := _differences(first.get("identity"), identity, derived):
             raise StorageError(
-                f"'{self.folder}' holds the beginning of another file: {different}; go on as it was begun, or {_ANEW}"
+                f"'{self.folder}' is the draft of another file: {different}; use the original settings, or {_RESTART}"
             )
         self._end = len(head)
-        for one in rest:
-            if "complete" not in one:
-                self.blocks.append(DraftBlock(self._end, one["size"], one["about"]))
-                self._end += one["size"]
+        for line in rest:
+            if "complete" not in line:
+                self.blocks.append(DraftBlock(self._end, line["size"], line["about"]))
+                self._end += line["size"]
         content = self.folder / _CONTENT
         if not content.exists():
-            sizes = [one["complete"] for one in rest if "complete" in one]
+            sizes = [line["complete"] for line in rest if "complete" in line]
             self.complete = bool(sizes) and self.target.is_file() and self.target.stat().st_size == sizes[-1]
             if not self.complete:
-                raise StorageError(f"'{content}' is gone; {_ANEW}")
+                raise StorageError(f"'{content}' is missing; {_RESTART}")
             return
         if content.stat().st_nlink > 1:
-            self.complete = self.target.exists() and self.target.samefile(content)  # a kill came before the folder went
+            self.complete = self.target.exists() and self.target.samefile(content)  # killed before the cleanup
             if not self.complete:
-                raise StorageError(f"'{content}' has another name, under which it must not change; {_ANEW}")
+                raise StorageError(f"'{content}' has a second hard link, which must not change; {_RESTART}")
             return
         self._open()
-        self._verify(head, [one["sha256"] for one in rest if "complete" not in one])
+        self._verify(head, [line["sha256"] for line in rest if "complete" not in line])
         os.ftruncate(self._content, self._end)
         os.lseek(self._content, self._end, os.SEEK_SET)
 
@@ -161,25 +163,25 @@ class Draft:
         self._content = os.open(path, os.O_RDWR | flags | getattr(os, "O_BINARY", 0), 0o666)
 
     def _verify(self, head: bytes, digests: list[str]) -> None:
-        """Refuse content that is not what the journal says."""
-        good = _digest(self._content, len(head)) == hashlib.sha256(head).hexdigest()
+        """Raise StorageError if the content does not match the journal."""
+        intact = _digest(self._content, len(head)) == hashlib.sha256(head).hexdigest()
         for block, expected in zip(self.blocks, digests):
-            good = good and _digest(self._content, block.size) == expected
-        if not good:
-            raise StorageError(f"'{self.folder / _CONTENT}' is not what was written there; {_ANEW}")
+            intact = intact and _digest(self._content, block.size) == expected
+        if not intact:
+            raise StorageError(f"'{self.folder / _CONTENT}' was altered; {_RESTART}")
 
     def _is_empty(self) -> bool:
-        """Whether it is ours, and nobody would miss it."""
+        """Return whether this process has locked the draft and it has nothing worth keeping."""
         if self._journal is None:
             return False
         return not self.blocks and (self._new or not os.fstat(self._journal.fileno()).st_size)
 
     def close(self) -> None:
-        """Let go of the files; what is finished stays."""
+        """Close the files; the finished blocks stay on disk."""
         if self._content >= 0:
             os.close(self._content)
         if self._journal is not None:
-            self._journal.close()  # and with it the lock goes
+            self._journal.close()  # this also releases the lock
 
 
 @contextmanager
@@ -192,33 +194,34 @@ def opened(
     restart: bool,
     derived: Collection[str] = (),
 ) -> Iterator[Draft]:
-    """The draft of a file, nobody else's as long as it is open: as far as it was made before, or a new one.
+    """Open the draft of a file and lock it: resume an existing draft or start a new one.
 
     Args:
-        target: the file to be.
-        head: what it begins with.
-        identity: JSON that says what is made. A draft of anything else is refused.
-        overwrite: whether a file that is there already may be replaced.
-        restart: whether to throw away what was made before.
-        derived: names in the identity that follow from others: a refusal speaks of them where nothing else changed.
+        target: the path of the finished file.
+        head: the first bytes of the file.
+        identity: JSON that identifies the work. A draft with another identity is refused.
+        overwrite: whether an existing target may be replaced.
+        restart: whether to discard an existing draft.
+        derived: keys of the identity that follow from other keys. An error message lists them only if no other key
+            has changed.
     """
     draft = Draft(target, _overwrite=overwrite)
-    folder, made = draft.folder, False
+    folder, created = draft.folder, False
     identity = json.loads(json.dumps(identity))
     try:
-        with storage_errors(f"cannot write to '{target}'", "name another file"):
+        with storage_errors(f"cannot write to '{target}'", "choose another file"):
             if not folder.is_dir():
                 _refuse_target(target, overwrite)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileExistsError):  # somebody is faster; the lock decides
+                with suppress(FileExistsError):  # another process was faster; the lock decides
                     folder.mkdir()
-                    made = True
-            elif strange := sorted(set(os.listdir(folder)) - {_CONTENT, _JOURNAL}):
+                    created = True
+            elif foreign := sorted(set(os.listdir(folder)) - {_CONTENT, _JOURNAL}):
                 raise StorageError(
-                    f"'{folder}' is the folder to work in, and holds other things ('{strange[0]}'); move them away, or "
-                    "name another file"
+                    f"'{folder}' is needed for the unfinished file but contains other files ('{foreign[0]}'); "
+                    "move them away, or choose another file"
                 )
-            busy = f"'{target}' is being made by another process; wait for it, or name another file"
+            busy = f"'{target}' is being written by another process; wait until it is finished, or choose another file"
             draft._journal = open_locked(folder / _JOURNAL, busy)
             if restart:
                 _refuse_target(target, overwrite)
@@ -226,7 +229,7 @@ def opened(
             try:
                 draft._read(head, identity, derived)
             except (KeyError, TypeError, ValueError) as error:
-                raise StorageError(f"'{folder}' is not usable: its journal is not as written; {_ANEW}") from error
+                raise StorageError(f"'{folder}' cannot be used: its journal is damaged; {_RESTART}") from error
             if not draft.complete:
                 _refuse_target(target, overwrite)
         yield draft
@@ -234,61 +237,61 @@ def opened(
         if draft._is_empty():
             draft.remove()
         draft.close()
-        if made:
+        if created:
             with suppress(OSError):
-                folder.rmdir()  # where nothing is in it
+                folder.rmdir()  # only succeeds if it is empty
 
 
 def folder_of(target: Path) -> Path:
-    """Where a file is made."""
+    """Return the folder of the draft of a file."""
     return target.with_name(target.name + SUFFIX)
 
 
 def _refuse_target(target: Path, overwrite: bool) -> None:
     if target.is_dir():
-        raise StorageError(f"'{target}' is a directory; name a file")
+        raise StorageError(f"'{target}' is a directory; expected a file")
     if os.path.lexists(target) and not overwrite:
-        raise StorageError(f"'{target}' is there already; pass overwrite=True to replace it, or name another file")
+        raise StorageError(f"'{target}' already exists; pass overwrite=True to replace it, or choose another file")
 
 
 def _line(content: dict[str, Any]) -> bytes:
-    """A line of the journal, which begins with a digest of itself."""
+    """Return a line of the journal, which starts with its own digest."""
     return f"{canonical_sha256(content)[:16]} {json.dumps(content)}\n".encode()
 
 
 def _lines(raw: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines of a journal, and where the last one ends: what is behind it was cut off by a kill."""
+    """Return the complete lines of a journal and the end of the last one; a kill may leave part of a line after it."""
     end = raw.rfind(b"\n") + 1
-    found = []
+    lines = []
     for line in raw[:end].splitlines():
         digest, _, text = line.partition(b" ")
         content = parse_json(text)
         if not isinstance(content, dict) or canonical_sha256(content)[:16].encode() != digest:
-            raise ValueError("a line is not what was written")
-        found.append(content)
-    return found, end
+            raise ValueError("a line does not match its digest")
+        lines.append(content)
+    return lines, end
 
 
 def _digest(fd: int, size: int) -> str:
-    """The sha256 of the next bytes, as many of them as there are."""
+    """Return the sha256 of the next `size` bytes, or of fewer at the end of the file."""
     digest = hashlib.sha256()
     while size:
-        got = os.read(fd, min(size, _READ))
-        if not got:
+        block = os.read(fd, min(size, _READ))
+        if not block:
             break
-        digest.update(got)
-        size -= len(got)
+        digest.update(block)
+        size -= len(block)
     return digest.hexdigest()
 
 
 def _differences(before: Any, now: dict[str, Any], derived: Collection[str]) -> str:
-    """What is not the same; long digests are not shown, nor what follows from the rest."""
+    """Describe the changed keys of an identity, without long digests and without keys that follow from others."""
     if not isinstance(before, dict):
-        raise TypeError("it does not say what it is of")
-    found = {}
+        raise TypeError("it has no identity")
+    changes = {}
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
         if old != new:
-            shown = [one for one in (old, new) if not isinstance(one, str) or len(one) < 64]
-            found[name] = f"{name} was {old!r:.80} and is {new!r:.80}" if len(shown) == 2 else f"{name} changed"
-    return ", ".join([text for name, text in found.items() if name not in derived] or found.values())
+            short = all(not isinstance(value, str) or len(value) < 64 for value in (old, new))
+            changes[name] = f"{name} was {old!r:.80} and is {new!r:.80}" if short else f"{name} changed"
+    return ", ".join([text for name, text in changes.items() if name not in derived] or changes.values())

@@ -1,7 +1,7 @@
-"""File names, and who they belong to.
+"""Names of the files in a model directory.
 
-Every save takes a ticket and puts it into the name of every file it writes, so no two saves ever write the same file,
-and a file that no manifest names still tells whether its writer may be at work.
+Every save has a unique ticket and puts it into the name of every file that it writes. So two saves never write the same
+file, and for a file that no manifest lists, the ticket tells whether its writer may still be running.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ _TABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _TICKET = r"(?P<place>[0-9a-f]{8})-(?P<pid>[0-9]{1,10})-(?P<nonce>[0-9a-f]{16})"
 _OURS = re.compile(rf"(?:arrays|manifest|table-{_TABLE.pattern})-(?P<ticket>{_TICKET})\.(?:safetensors|arrow|tmp)")
 
-# Where the writer's process cannot be asked after (another host, another container, Windows), its unfinished files
-# are taken for abandoned after a day.
+# If the writer's process cannot be checked (another host, another container, Windows), its unfinished files count as
+# abandoned after a day.
 _ABANDONED_AFTER_S = 24 * 3600.0
 
-_active: set[str] = set()  # tickets of saves now running in this process
+_active: set[str] = set()  # tickets of the saves that are running in this process
 
 
 def is_plain(name: str) -> bool:
-    """Whether `name` is a bare file name: no separator, no dot in front, no drive, no device."""
+    """Return whether `name` is a plain file name: no separator, no leading dot, no drive, no device."""
     return _PLAIN.fullmatch(name) is not None
 
 
 def is_table_name(name: str) -> bool:
-    """Whether `name` can name a table: short enough to become part of a file's name."""
+    """Return whether `name` is a valid name of a table: short enough to be part of a file name."""
     return _TABLE.fullmatch(name) is not None
 
 
 def is_ours(name: str) -> bool:
-    """Whether a save, and nobody else, gives a file such a name (the manifest itself apart)."""
+    """Return whether a file name has the form that only a save of Shortlist gives; the manifest does not count."""
     return _OURS.fullmatch(name) is not None
 
 
 def arrays_file(ticket: str) -> str:
-    """The name of the file of arrays that the save with this ticket writes."""
+    """Return the name of the arrays file of the save with this ticket."""
     return f"arrays-{ticket}.safetensors"
 
 
 def table_file(table: str, ticket: str) -> str:
-    """The name of the file that the save with this ticket writes for a table."""
+    """Return the file name of a table of the save with this ticket."""
     return f"table-{table}-{ticket}.arrow"
 
 
 def manifest_draft(ticket: str) -> str:
-    """The name under which a manifest waits until it replaces the one that counts."""
+    """Return the temporary name of a new manifest, until it replaces the old one."""
     return f"manifest-{ticket}.tmp"
 
 
 def staging_directory(target: Path, ticket: str) -> Path:
-    """A hidden sibling of `target` in which a first save is put together."""
+    """Return the hidden sibling of `target` in which a first save is prepared."""
     return target.parent / f"{_staging_prefix(target)}{ticket}.tmp"
 
 
 @contextmanager
 def take_ticket() -> Iterator[str]:
-    """A ticket no other save has, marked as in use until the block ends."""
+    """Return a unique ticket, marked as in use until the block ends."""
     ticket = f"{_place()}-{os.getpid()}-{secrets.token_hex(8)}"
     _active.add(ticket)
     try:
@@ -81,12 +81,12 @@ def take_ticket() -> Iterator[str]:
 
 
 def abandoned_files(directory: Path) -> list[str]:
-    """Names of files in `directory` that a save wrote and whose writer is gone: finished, dead or long silent."""
+    """Return the names of files in `directory` that a save wrote and whose writer is no longer running."""
     return [name for name in os.listdir(directory) if (m := _OURS.fullmatch(name)) and _gone(m, directory / name)]
 
 
 def abandoned_staging(target: Path) -> list[Path]:
-    """Staging directories of `target` whose writer is gone."""
+    """Return the staging directories of `target` whose writer is no longer running."""
     pattern = re.compile(rf"{re.escape(_staging_prefix(target))}(?P<ticket>{_TICKET})\.tmp")
     return [
         target.parent / name
@@ -96,7 +96,7 @@ def abandoned_staging(target: Path) -> list[Path]:
 
 
 def _staging_prefix(target: Path) -> str:
-    # A hash, because a long name with something added may be too long for the file system.
+    # A hash, because a long name plus a suffix may be too long for the file system.
     return f".shortlist-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
 
 
@@ -112,7 +112,7 @@ def _gone(match: re.Match[str], path: Path) -> bool:
 
 def _alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)  # asks only; on Windows it would end the process, so it is not called there
+        os.kill(pid, 0)  # only checks; on Windows it would end the process, so it is not called there
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
@@ -122,7 +122,7 @@ def _alive(pid: int) -> bool:
 
 @cache
 def _place() -> str:
-    """Where a process id means something: the host, and on Linux the namespace of process ids."""
+    """Return a hash of the scope of a process id: the host, and on Linux the PID namespace."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:

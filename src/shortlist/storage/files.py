@@ -1,4 +1,4 @@
-"""Bytes to disk and back: each file is written once, made durable, and read once."""
+"""Reading and writing of files: each file is written once, flushed to disk, and read once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_BLOCK = 8 << 20  # large enough that calls cost nothing, small enough to be hashed while still in the cache
+_BLOCK = 8 << 20  # large enough for a negligible cost per call, small enough to be hashed from the CPU cache
 _BINARY = getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for someone to write
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for a writer
 
 
 def write_file(path: Path, chunks: Iterable[memoryview]) -> tuple[int, str]:
-    """Create `path` from byte views, without copying them, and make its content durable; its size and sha256."""
+    """Create a file from byte views, without copying them, and flush it to disk; return its size and sha256."""
     size, digest = 0, hashlib.sha256()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY, 0o666)
     try:
@@ -45,30 +45,30 @@ def write_file(path: Path, chunks: Iterable[memoryview]) -> tuple[int, str]:
 
 
 def open_locked(path: Path, busy: str) -> BufferedRandom:
-    """A file to read and write, made where there is none, and nobody else's as long as it is open.
+    """Open a file for reading and writing, create it if it is missing, and lock it for as long as it is open.
 
-    Where another process has it, StorageError with the message `busy`; the lock of a killed process goes with it. What
-    cannot be locked at all is refused too, and is not left behind if it was made here.
+    Raise StorageError with the message `busy` if another process has locked it. The lock of a killed process is
+    released by the system. A file that cannot be locked at all is refused too, and removed if it was created here.
     """
-    made = not os.path.lexists(path)
+    created = not os.path.lexists(path)
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666), "r+b")
     try:
         _lock(file.fileno())
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file
-        raise BlockingIOError  # whoever had it has just removed it
+        raise BlockingIOError  # the process that had locked it has just removed it
     except BlockingIOError:
         file.close()
         raise StorageError(busy) from None
     except OSError as error:
         file.close()
-        if made:
+        if created:
             with suppress(OSError):
                 os.unlink(path)
         raise StorageError(
-            f"'{path}' cannot be locked against other processes: {error.strerror or error}; name a file on a file "
-            "system that has locks"
+            f"'{path}' cannot be locked against other processes: {error.strerror or error}; choose a file on a "
+            "file system that supports locks"
         ) from error
 
 
@@ -80,15 +80,15 @@ def _lock(fd: int) -> None:
 
 
 def write_all(fd: int, content: bytes | memoryview) -> None:
-    """Write everything where the file stands."""
+    """Write all bytes at the current position."""
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view[:_BLOCK]) :]
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    if os.name == "nt":  # directories cannot be opened there; the file system journals names by itself
+    """Flush the entries of a directory to disk."""
+    if os.name == "nt":  # directories cannot be opened there; the file system journals its entries
         return
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -98,28 +98,28 @@ def sync_directory(path: Path) -> None:
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a regular file for reading; links, pipes, devices and directories are refused."""
+    """Open a regular file for reading; refuse links, pipes, devices and directories."""
     try:
         fd = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise StorageError(
-                f"'{path}' is a symbolic link; a model is made of regular files only: copy the file it points to"
+                f"'{path}' is a symbolic link; a model must have regular files only: copy the file that it points to"
             ) from error
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise StorageError(f"'{path}' is not a regular file; a model is made of regular files only")
+        raise StorageError(f"'{path}' is not a regular file; a model must have regular files only")
     return open(fd, "rb", buffering=0)
 
 
 def file_size(file: FileIO) -> int:
-    """How many bytes an open file has."""
+    """Return the size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def machine_memory() -> int:
-    """How many bytes of memory this machine has, or a number beyond all machines where it does not say."""
+    """Return the memory of this machine in bytes, or 2⁶² if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -127,17 +127,17 @@ def machine_memory() -> int:
 
 
 def read_exactly(file: FileIO, size: int) -> tuple[NDArray[np.uint8], str]:
-    """The first `size` bytes of an open file and their sha256, taken from the same single pass.
+    """Return the first `size` bytes of an open file and their sha256, read in a single pass.
 
-    Memory is reserved before reading, so the caller first compares `size` with `file_size`.
+    Memory is allocated before reading, so callers must compare `size` with `file_size` first.
     """
     buffer = np.empty(size, dtype=np.uint8)
     digest = hashlib.sha256()
     view, done = buffer.data, 0
     while done < size:
-        got = file.readinto(view[done : done + _BLOCK])
-        if not got:
-            raise EOFError(f"it ends after {done} bytes, {size} were expected")
-        digest.update(view[done : done + got])
-        done += got
+        n_read = file.readinto(view[done : done + _BLOCK])
+        if not n_read:
+            raise EOFError(f"it ends after {done} bytes, expected {size}")
+        digest.update(view[done : done + n_read])
+        done += n_read
     return buffer, digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Tables of ids in Arrow files, uncompressed, so that what is read can be no larger than the file."""
+"""Tables of ids in Arrow files, uncompressed, so that their content cannot be larger than the file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DTYPES: dict[str, type[pl.DataType]] = {
         *("UInt8", "UInt16", "UInt32", "UInt64", "UInt128"),
         "String",
     )
-    if hasattr(pl, name)  # 128 bits came to polars one by one
+    if hasattr(pl, name)  # polars added the 128-bit types in different versions
 }
 
 
 def check_table(name: str, frame: object) -> None:
-    """Raise ValueError unless the table can be written and read back the same."""
+    """Raise ValueError unless the table can be written and read back unchanged."""
     if not isinstance(frame, pl.DataFrame):
         raise ValueError(f"table {name!r} is of type {type(frame).__name__}; expected a polars DataFrame")
     if not frame.width:
@@ -34,14 +34,14 @@ def check_table(name: str, frame: object) -> None:
         if str(column.dtype) not in DTYPES:
             raise ValueError(
                 f"column {column.name!r} of table {name!r} has dtype {column.dtype}; "
-                "ids are kept as integers or strings: cast it to one of these"
+                "ids are stored as integers or strings: cast it to one of these"
             )
         if column.null_count():
             raise ValueError(f"column {column.name!r} of table {name!r} has {column.null_count()} nulls; ids have none")
 
 
 def encode(frame: pl.DataFrame) -> memoryview:
-    """The Arrow file of a table. Strings as LargeUtf8, which every Arrow reader knows, and not as views."""
+    """Return the Arrow file of a table. Strings are LargeUtf8, not views, because every Arrow reader supports it."""
     require_polars_threads("writing a table of ids")
     out = BytesIO()
     frame.rechunk().write_ipc(out, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
@@ -49,7 +49,7 @@ def encode(frame: pl.DataFrame) -> memoryview:
 
 
 def decode(entry: TableEntry, raw: bytes) -> pl.DataFrame:
-    """The table in an Arrow file; ValueError when it is not the one that `entry` describes."""
+    """Return the table in an Arrow file; raise ValueError if it does not match `entry`."""
     require_polars_threads("reading a table of ids")
     check_layout(raw, entry.rows, [name for name, _ in entry.columns])
     _check_schema(entry, pl.Schema(pl.read_ipc_schema(BytesIO(raw))))
@@ -62,7 +62,7 @@ def decode(entry: TableEntry, raw: bytes) -> pl.DataFrame:
     return frame
 
 
-def _check_schema(entry: TableEntry, found: pl.Schema) -> None:
-    columns = tuple((name, str(dtype)) for name, dtype in found.items())
+def _check_schema(entry: TableEntry, schema: pl.Schema) -> None:
+    columns = tuple((name, str(dtype)) for name, dtype in schema.items())
     if columns != entry.columns:
         raise ValueError(f"it has the columns {columns}, the manifest says {entry.columns}")

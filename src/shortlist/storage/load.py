@@ -1,4 +1,4 @@
-"""Reading a model: believe nothing, allocate nothing on the word of a lie, read each file once."""
+"""Loading of models: check everything, allocate no memory before a file's size is checked, read each file once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _RESTORE = "restore it from a copy, or save the model again"
 
 
 def load_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Read the model at `path`, or raise StorageError: what comes back is exactly what was saved.
+    """Return the model at `path`, exactly as it was saved, or raise StorageError.
 
-    Every file is read once and checked against the manifest: length before it is read, then sha256, names, dtypes,
-    shapes, rows. Arrays come back read-only, as views of one buffer.
+    Every file is read once and checked against the manifest: the size before it is read, then sha256, names, dtypes,
+    shapes and number of rows. Arrays are read-only views of one buffer.
     """
     directory = as_directory(path)
     with storage_errors(f"cannot load the model at '{directory}'"), ExitStack() as files:
@@ -48,14 +48,14 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """What the model at `path` says of itself, checked against its own sha256; arrays and ids are not read."""
+    """Return the manifest of the model at `path`, checked against its own sha256; do not read arrays and ids."""
     directory = as_directory(path)
     with storage_errors(f"cannot read '{directory / MANIFEST}'"):
         return from_bytes(manifest_bytes(directory))
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is a directory whose manifest says it is a Shortlist model; `load_model` tells if it is whole."""
+    """Return whether `path` has a manifest of a Shortlist model; only `load_model` checks that the model is intact."""
     try:
         with storage_errors(""):
             parse_ours(manifest_bytes(Path(path)))
@@ -65,18 +65,18 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 
 def manifest_bytes(directory: Path) -> bytes:
-    """The bytes of the manifest in `directory`; StorageError says what is there instead."""
+    """Return the bytes of the manifest in `directory`; raise StorageError if there is none."""
     try:
         file = open_regular(directory / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not directory.exists():
-            found = "there is nothing of that name"
+            problem = "it does not exist"
         elif not directory.is_dir():
-            found = "that is a file"
+            problem = "it is a file"
         else:
-            found = f"the directory has no {MANIFEST}"
+            problem = f"the directory has no {MANIFEST}"
         raise StorageError(
-            f"no model at '{directory}': {found}; expected a directory written by `save`, with a {MANIFEST} in it"
+            f"no model at '{directory}': {problem}; expected a directory written by `save`, with a {MANIFEST}"
         ) from error
     with file:
         size = file_size(file)
@@ -86,21 +86,22 @@ def manifest_bytes(directory: Path) -> bytes:
 
 
 def _open(directory: Path, files: ExitStack) -> tuple[Manifest, dict[str, FileIO]]:
-    """The manifest with all of its files open, which a save that replaces the model can no longer take away.
+    """Return the manifest and all its files, open, so that a save can no longer remove them.
 
-    A save may replace the model between our reading its manifest and opening its files: then there is a new manifest.
+    A save may replace the model after its manifest is read and before its files are open. The new manifest is read
+    then.
     """
-    seen = ""
+    previous = ""
     for _ in range(_ATTEMPTS):
         manifest = read_manifest(directory)
         try:
             return manifest, {name: files.enter_context(open_regular(directory / name)) for name in manifest.files}
         except FileNotFoundError as error:
-            if manifest.sha256 == seen:
+            if manifest.sha256 == previous:
                 raise StorageError(
                     f"'{error.filename}' is missing from the model at '{directory}'; {_RESTORE}"
                 ) from error
-            seen = manifest.sha256
+            previous = manifest.sha256
             files.close()
     raise StorageError(f"the model at '{directory}' was replaced {_ATTEMPTS} times while being read; try again")
 
@@ -109,8 +110,8 @@ def _content(path: Path, manifest: Manifest, opened: dict[str, FileIO]) -> NDArr
     expected, size = manifest.files[path.name], file_size(opened[path.name])
     if size != expected.bytes:
         raise ValueError(f"it has {size:,} bytes, the manifest says {expected.bytes:,}")
-    if size > machine_memory():  # such a file may hold nothing and take no room on the disk
-        raise ValueError(f"it has {size:,} bytes, and this machine {machine_memory():,} bytes of memory")
+    if size > machine_memory():  # a sparse file can claim any size and take no space on the disk
+        raise ValueError(f"it has {size:,} bytes, but this machine has {machine_memory():,} bytes of memory")
     content, sha256 = read_exactly(opened[path.name], size)
     if sha256 != expected.sha256:
         raise ValueError(f"it was altered: its sha256 is {sha256}, the manifest says {expected.sha256}")

@@ -1,4 +1,4 @@
-"""The manifest: what a model directory holds, and the proof that it holds it."""
+"""The manifest: a list of the contents of a model directory, with checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shortlist.storage.strict_json import canonical_sha256, check_json, parse_js
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 1
-MAX_BYTES = 1 << 20  # a few KB are usual; JSON may take twenty times its length in memory
+MAX_BYTES = 1 << 20  # usually a few KB; parsed JSON can take 20 times its length in memory
 
 _KEYS = {
     *("format", "format_version", "shortlist_version", "created", "kind", "settings", "extra"),
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """An array: the name of its numpy dtype, and its shape."""
+    """The name of an array's NumPy dtype, and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class ArrayEntry:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A table of ids: the file it is in, its rows, and its columns as (name, polars dtype) in order."""
+    """A table of ids: its file, its number of rows, and its columns in order as (name, polars dtype)."""
 
     file: str
     rows: int
@@ -44,7 +44,7 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file of the model: its length in bytes and the sha256 of its content."""
+    """A file of the model: its size in bytes and its sha256."""
 
     bytes: int
     sha256: str
@@ -52,20 +52,20 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `manifest.json` says.
+    """The content of `manifest.json`.
 
     Attributes:
         shortlist_version: The version of Shortlist that saved the model.
-        created: When, in UTC, as ISO 8601.
+        created: The time of the save, in UTC, as ISO 8601.
         kind: The registered name of the model's class.
-        settings: Its settings.
-        extra: Small facts besides.
-        arrays_file: The safetensors file that all arrays are in.
+        settings: The model's settings.
+        extra: Other small JSON data.
+        arrays_file: The safetensors file with all arrays.
         arrays: The arrays by name.
         tables: The tables of ids by name.
-        files: Every file besides the manifest, by name.
-        format_version: The version of this layout.
-        sha256: Of the canonical JSON of all the above; it names this very version of the model.
+        files: All files except the manifest, by name.
+        format_version: The version of the file format.
+        sha256: The sha256 of the canonical JSON of all the above; it identifies this version of the model.
     """
 
     shortlist_version: str
@@ -82,12 +82,12 @@ class Manifest:
 
     @property
     def total_bytes(self) -> int:
-        """The length of all files besides the manifest."""
+        """The total size of all files except the manifest."""
         return sum(entry.bytes for entry in self.files.values())
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """`manifest.json`, readable and with its own sha256; ValueError when it is larger than could be read back."""
+    """Return `manifest.json`, indented and with its own sha256; raise ValueError if it is too large to be read back."""
     plain = {
         "format": FORMAT,
         "format_version": manifest.format_version,
@@ -110,55 +110,55 @@ def to_bytes(manifest: Manifest) -> bytes:
     raw = text.encode("ascii") + b"\n"
     if len(raw) > MAX_BYTES:
         raise ValueError(
-            f"{MANIFEST} would have {len(raw):,} bytes, at most {MAX_BYTES:,} are read back; "
-            "keep large things in arrays or tables, not in settings or extra"
+            f"{MANIFEST} would have {len(raw):,} bytes, expected at most {MAX_BYTES:,}; "
+            "put large data into arrays or tables, not into settings or extra"
         )
     return raw
 
 
 def parse_ours(raw: bytes) -> dict[str, Any]:
-    """The JSON object in a manifest that says it is ours, whether whole or not; ValueError when it does not."""
-    found = parse_json(raw)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        shown = repr(found.get("format")) if isinstance(found, dict) else f"a {type(found).__name__}"
+    """Return the JSON object of a Shortlist manifest, intact or not; raise ValueError if it is something else."""
+    content = parse_json(raw)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        shown = repr(content.get("format")) if isinstance(content, dict) else f"a {type(content).__name__}"
         raise ValueError(f"it does not describe a Shortlist model: its format is {shown:.80}, expected {FORMAT!r}")
-    return found
+    return content
 
 
-def check_version(found: dict[str, Any]) -> None:
-    """Raise ValueError unless this version of Shortlist knows the layout."""
-    version, writer = found.get("format_version"), found.get("shortlist_version")
+def check_version(content: dict[str, Any]) -> None:
+    """Raise ValueError unless this version of Shortlist can read the file format."""
+    version, writer = content.get("format_version"), content.get("shortlist_version")
     if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
-            f"it was written by Shortlist {writer!s:.40} in format version {version}, this is Shortlist {__version__}, "
-            f"which reads version {FORMAT_VERSION}; upgrade Shortlist to read it"
+            f"it was written by Shortlist {writer!s:.40} in format version {version}, but this is Shortlist "
+            f"{__version__}, which reads version {FORMAT_VERSION}; upgrade Shortlist to read it"
         )
     if type(version) is not int or version != FORMAT_VERSION:
         raise ValueError(f"its format_version is {version!r:.40}, expected {FORMAT_VERSION}")
 
 
 def from_bytes(raw: bytes) -> Manifest:
-    """Parse and check `manifest.json`, every type and its own sha256 included; ValueError says what is wrong."""
-    found = parse_ours(raw)
-    check_version(found)
-    if found.keys() != _KEYS:
-        odd = sorted(found.keys() ^ _KEYS)
-        raise ValueError(f"its keys are not those of format version {FORMAT_VERSION}: {odd!r:.200}")
-    claimed = _typed(found.pop("sha256"), str, "sha256")
-    check_json(found, "the manifest")  # 1e999 is a number to the parser, and infinity to us
-    if canonical_sha256(found) != claimed:
-        raise ValueError("it was altered: its content does not fit its own sha256; restore it from a copy")
-    holder = _object(found["arrays"], "arrays", {"file", "entries"})
+    """Parse `manifest.json` and check all types and its sha256; raise ValueError if anything is wrong."""
+    content = parse_ours(raw)
+    check_version(content)
+    if content.keys() != _KEYS:
+        wrong = sorted(content.keys() ^ _KEYS)
+        raise ValueError(f"its keys are not those of format version {FORMAT_VERSION}: {wrong!r:.200}")
+    claimed = _typed(content.pop("sha256"), str, "sha256")
+    check_json(content, "the manifest")  # the parser accepts 1e999, which becomes infinity
+    if canonical_sha256(content) != claimed:
+        raise ValueError("it was altered: its content does not match its own sha256; restore it from a copy")
+    arrays = _object(content["arrays"], "arrays", {"file", "entries"})
     manifest = Manifest(
-        shortlist_version=_typed(found["shortlist_version"], str, "shortlist_version"),
-        created=_typed(found["created"], str, "created"),
-        kind=_typed(found["kind"], str, "kind"),
-        settings=_object(found["settings"], "settings"),
-        extra=_object(found["extra"], "extra"),
-        arrays_file=_typed(holder["file"], str, "arrays.file"),
-        arrays={name: _array(name, e) for name, e in _object(holder["entries"], "arrays.entries").items()},
-        tables={name: _table(name, e) for name, e in _object(found["tables"], "tables").items()},
-        files={name: _file(name, e) for name, e in _object(found["files"], "files").items()},
+        shortlist_version=_typed(content["shortlist_version"], str, "shortlist_version"),
+        created=_typed(content["created"], str, "created"),
+        kind=_typed(content["kind"], str, "kind"),
+        settings=_object(content["settings"], "settings"),
+        extra=_object(content["extra"], "extra"),
+        arrays_file=_typed(arrays["file"], str, "arrays.file"),
+        arrays={name: _array(name, e) for name, e in _object(arrays["entries"], "arrays.entries").items()},
+        tables={name: _table(name, e) for name, e in _object(content["tables"], "tables").items()},
+        files={name: _file(name, e) for name, e in _object(content["files"], "files").items()},
         sha256=claimed,
     )
     _check_files(manifest)
@@ -166,21 +166,21 @@ def from_bytes(raw: bytes) -> Manifest:
 
 
 def check_array_name(name: object) -> None:
-    """Raise ValueError unless `name` can name an array."""
+    """Raise ValueError unless `name` is a valid array name."""
     if not isinstance(name, str) or not is_plain(name) or name == "__metadata__":
         raise ValueError(f"{name!r:.80} cannot name an array; use at most 200 letters, digits, '_', '.' and '-'")
 
 
 def check_table_name(name: object) -> None:
-    """Raise ValueError unless `name` can name a table."""
+    """Raise ValueError unless `name` is a valid table name."""
     if not isinstance(name, str) or not is_table_name(name):
         raise ValueError(f"{name!r:.80} cannot name a table; use at most 64 letters, digits, '_', '.' and '-'")
 
 
-def _array(name: str, found: object) -> ArrayEntry:
+def _array(name: str, value: object) -> ArrayEntry:
     where = f"arrays.entries[{name!r:.80}]"
     check_array_name(name)
-    entry = _object(found, where, {"dtype", "shape"})
+    entry = _object(value, where, {"dtype", "shape"})
     dtype = _typed(entry["dtype"], str, f"{where}.dtype")
     if dtype not in array_files.CODES:
         raise ValueError(f"{where}.dtype is {dtype!r:.40}, expected one of {', '.join(array_files.CODES)}")
@@ -190,10 +190,10 @@ def _array(name: str, found: object) -> ArrayEntry:
     return ArrayEntry(dtype, shape)
 
 
-def _table(name: str, found: object) -> TableEntry:
+def _table(name: str, value: object) -> TableEntry:
     where = f"tables[{name!r:.80}]"
     check_table_name(name)
-    entry = _object(found, where, {"file", "rows", "columns"})
+    entry = _object(value, where, {"file", "rows", "columns"})
     columns = []
     for column in _typed(entry["columns"], list, f"{where}.columns"):
         if not isinstance(column, list) or len(column) != 2 or not all(isinstance(part, str) for part in column):
@@ -203,14 +203,15 @@ def _table(name: str, found: object) -> TableEntry:
         columns.append((column[0], column[1]))
     if not columns:
         raise ValueError(f"{where} has no columns")
-    return TableEntry(_typed(entry["file"], str, f"{where}.file"), _count(entry["rows"], where), tuple(columns))
+    file, rows = _typed(entry["file"], str, f"{where}.file"), _count(entry["rows"], f"{where}.rows")
+    return TableEntry(file, rows, tuple(columns))
 
 
-def _file(name: str, found: object) -> FileEntry:
+def _file(name: str, value: object) -> FileEntry:
     where = f"files[{name!r:.80}]"
     if not is_plain(name) or name == MANIFEST:
-        raise ValueError(f"it names the file {name!r:.80}, which is not a plain file name")
-    entry = _object(found, where, {"bytes", "sha256"})
+        raise ValueError(f"it lists the file {name!r:.80}, which is not a plain file name")
+    entry = _object(value, where, {"bytes", "sha256"})
     sha256 = _typed(entry["sha256"], str, f"{where}.sha256")
     if not _SHA256.fullmatch(sha256):
         raise ValueError(f"{where}.sha256 is {sha256!r:.80}, expected 64 hexadecimal digits")
@@ -220,7 +221,7 @@ def _file(name: str, found: object) -> FileEntry:
 def _check_files(manifest: Manifest) -> None:
     named = [manifest.arrays_file, *(table.file for table in manifest.tables.values())]
     if sorted(named) != sorted(manifest.files):
-        raise ValueError("the files it lists are not the files that its arrays and tables name")
+        raise ValueError("the files it lists are not the files of its arrays and tables")
     needed = len(array_files.header(manifest.arrays)) + sum(map(array_files.byte_count, manifest.arrays.values()))
     listed = manifest.files[manifest.arrays_file].bytes
     if needed != listed:
@@ -235,12 +236,12 @@ def _typed(value: object, kind: type[_T], where: str) -> _T:
 
 def _count(value: object, where: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"{where} has {value!r:.40} where a whole number from 0 to 2⁶³ − 1 was expected")
+        raise ValueError(f"{where} has the value {value!r:.40}, expected an integer from 0 to 2⁶³ − 1")
     return value
 
 
 def _object(value: object, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = _typed(value, dict, where)
-    if keys is not None and found.keys() != keys:
-        raise ValueError(f"{where} has the keys {sorted(found)!r:.200}, expected {sorted(keys)}")
-    return found
+    members: dict[str, Any] = _typed(value, dict, where)
+    if keys is not None and members.keys() != keys:
+        raise ValueError(f"{where} has the keys {sorted(members)!r:.200}, expected {sorted(keys)}")
+    return members

@@ -1,8 +1,8 @@
-"""Writing a model: a crash at any moment leaves the old one or the new one, whole.
+"""Saving of models: a crash at any moment leaves either the complete old model or the complete new one.
 
-Where there is no directory yet, everything is written into a hidden sibling, made durable, and renamed. In a directory
-that is a model already, new files join the old ones under names of their own, and the renaming of the new manifest over
-the old one is the moment at which the model changes; only after that has become durable are the old files deleted.
+If the directory does not exist, everything is written to a hidden sibling directory, flushed to disk, and renamed. If
+it already has a model, the new files are written next to the old ones under unique names. Renaming the new manifest
+over the old one switches to the new model. The old files are deleted after the rename is flushed to disk.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ from shortlist.storage.wrap_errors import as_directory, storage_errors
 if TYPE_CHECKING:
     from shortlist.storage.stored_model import StoredModel
 
-_ELSEWHERE = "save to another path, or remove it first"
-_NO_SHA256, _LONGEST = "0" * 64, (1 << 63) - 1  # stand for what only the written file tells
+_ADVICE = "save to another path, or remove it first"
+_NO_SHA256, _LONGEST = "0" * 64, (1 << 63) - 1  # placeholders until the files are written
 
 
 def save_model(path: str | os.PathLike[str], model: StoredModel) -> None:
-    """Write `model` to the directory `path`, replacing the Shortlist model there if there is one.
+    """Save a model to the directory `path`, replacing an existing Shortlist model.
 
-    Missing parent directories are made. A directory that holds something else is refused. When this returns, the model
-    is on the disk. When it raises StorageError, what was there before is there still, or, if only the disk's last
-    confirmation failed, the new model is, and the message says so. Of several saves to one path at once the last wins.
+    Missing parent directories are created. A directory with other content is refused. When this returns, the model is
+    on disk. If it raises StorageError, nothing was changed, with one exception: if only the final flush to disk
+    failed, the new model is there, and the message says so. If several saves to one path run at once, the last wins.
     """
-    target = Path(os.path.abspath(as_directory(path)))  # not resolved: a link to a model directory may be saved through
+    target = Path(os.path.abspath(as_directory(path)))  # not resolved: a symbolic link to a model directory is allowed
     with take_ticket() as ticket:
         with storage_errors(f"cannot save this model to '{target}'"):
             _check(model, ticket)
-        with storage_errors(f"could not save the model to '{target}'", "what was there before is unchanged"):
+        with storage_errors(f"could not save the model to '{target}'", "nothing was changed"):
             if os.path.lexists(target) or not _save_new(target, model, ticket):
                 _save_over(target, model, ticket)
     with suppress(OSError):
@@ -73,13 +73,13 @@ def save_model(path: str | os.PathLike[str], model: StoredModel) -> None:
 
 
 def _check(model: StoredModel, ticket: str) -> None:
-    """Raise ValueError unless `load_model` will read all of this; nothing on disk is touched."""
+    """Raise ValueError unless `load_model` will be able to read the model; do not touch the disk."""
     if not isinstance(model.kind, str) or not model.kind:
-        raise ValueError(f"its kind is {model.kind!r:.80}, expected the name of a class")
+        raise ValueError(f"its kind is {model.kind!r:.80}, expected a class name")
     for name, value in (("settings", model.settings), ("extra", model.extra)):
         if not isinstance(value, dict):
             raise ValueError(f"{name} is of type {type(value).__name__}, expected a dict")
-        check_json(value, name, depth=1)  # one level down in the manifest
+        check_json(value, name, depth=1)  # it is nested one level deep in the manifest
     for name, array in model.arrays.items():
         check_array_name(name)
         array_files.check_array(name, array)
@@ -90,16 +90,16 @@ def _check(model: StoredModel, ticket: str) -> None:
     size = len(array_files.header(entries)) + sum(map(array_files.byte_count, entries.values()))
     files = {arrays_file(ticket): FileEntry(size, _NO_SHA256)}
     files |= {table_file(name, ticket): FileEntry(_LONGEST, _NO_SHA256) for name in model.tables}
-    from_bytes(to_bytes(_manifest(model, ticket, files)))  # as long as the real one, or a few digits longer
+    from_bytes(to_bytes(_manifest(model, ticket, files)))  # as long as the final manifest, or a few digits longer
 
 
 def _save_new(target: Path, model: StoredModel, ticket: str) -> bool:
-    """Save to a path where nothing is; False when another save was faster and made the directory."""
-    made: list[Path] = []
+    """Save to a path that does not exist; return False if another save has created it in the meantime."""
+    created: list[Path] = []
     staging = staging_directory(target, ticket)
     first = True
     try:
-        _make_parents(target, made)
+        _make_parents(target, created)
         os.mkdir(staging)
         write_file(staging / MANIFEST, [memoryview(_write_parts(staging, model, ticket))])
         sync_directory(staging)
@@ -109,35 +109,35 @@ def _save_new(target: Path, model: StoredModel, ticket: str) -> bool:
             if not target.is_dir():
                 raise
             shutil.rmtree(staging, ignore_errors=True)
-            first = False  # the parents may still be ours to confirm
+            first = False  # this save may have created the parents, which must be flushed to disk
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         with suppress(OSError):
-            for parent in reversed(made):
+            for parent in reversed(created):
                 os.rmdir(parent)
         raise
-    _confirm(target, [target.parent, *(parent.parent for parent in reversed(made))])
+    _flush(target, [target.parent, *(parent.parent for parent in reversed(created))])
     return first
 
 
 def _save_over(target: Path, model: StoredModel, ticket: str) -> None:
-    """Save into a directory that is empty or a model already."""
-    _files_standing(target)
+    """Save to a directory that is empty or has a model."""
+    _existing_files(target)
     draft = target / manifest_draft(ticket)
     try:
         write_file(draft, [memoryview(_write_parts(target, model, ticket))])
         sync_directory(target)
-        replaced = _files_standing(target)  # once more: another save may have come first
+        replaced = _existing_files(target)  # again: another save may have finished in the meantime
         os.replace(draft, target / MANIFEST)
     except BaseException:
         _withdraw(target, ticket)
         raise
-    _confirm(target, [target])
+    _flush(target, [target])
     _sweep(target, ticket, replaced)
 
 
 def _write_parts(directory: Path, model: StoredModel, ticket: str) -> bytes:
-    """Write arrays and tables; the manifest that describes them."""
+    """Write arrays and tables; return the bytes of their manifest."""
     name = arrays_file(ticket)
     files = {name: FileEntry(*write_file(directory / name, array_files.encode(_array_entries(model), model.arrays)))}
     for table, frame in model.tables.items():
@@ -168,52 +168,52 @@ def _manifest(model: StoredModel, ticket: str, files: dict[str, FileEntry]) -> M
     )
 
 
-def _files_standing(target: Path) -> frozenset[str]:
-    """Names of the files of the model at `target`, none in an empty directory; StorageError when it is something else.
+def _existing_files(target: Path) -> frozenset[str]:
+    """Return the file names of the model at `target`; raise StorageError if it is neither a model nor empty.
 
-    A damaged model may be replaced, as long as its manifest still says that it is one.
+    A damaged model can be replaced if its manifest can still be recognised.
     """
     if not target.is_dir():
-        raise StorageError(f"cannot save a model to '{target}': that is not a directory; {_ELSEWHERE}")
+        raise StorageError(f"cannot save a model to '{target}': it is not a directory; {_ADVICE}")
     names = os.listdir(target)
     if MANIFEST not in names:
-        foreign = sorted(name for name in names if not is_ours(name))  # ours: left behind by a save into an empty one
+        foreign = sorted(name for name in names if not is_ours(name))  # an interrupted save may have left other files
         if foreign:
             raise StorageError(
                 f"cannot save a model to '{target}': the directory is not empty and not a Shortlist model "
-                f"(it has {foreign[0]!r}{', ...' if len(foreign) > 1 else ''} and no {MANIFEST}); {_ELSEWHERE}"
+                f"(it has {foreign[0]!r}{', ...' if len(foreign) > 1 else ''} and no {MANIFEST}); {_ADVICE}"
             )
         return frozenset()
     raw = manifest_bytes(target)
-    with storage_errors(f"cannot save a model to '{target}', as its {MANIFEST} is not a known one", _ELSEWHERE):
-        found = parse_ours(raw)
-        check_version(found)
-        files = found.get("files")
+    with storage_errors(f"cannot save a model to '{target}', because its {MANIFEST} is not one of Shortlist", _ADVICE):
+        content = parse_ours(raw)
+        check_version(content)
+        files = content.get("files")
         return frozenset(files if isinstance(files, dict) else ())
 
 
-def _make_parents(target: Path, made: list[Path]) -> None:
-    """Make the directories above `target` that are missing, and note them in `made`, outermost first."""
+def _make_parents(target: Path, created: list[Path]) -> None:
+    """Create the missing parent directories of `target`; append them to `created`, outermost first."""
     for parent in reversed(target.parents):
         if not parent.exists():
-            with suppress(FileExistsError):  # another save needs it too
+            with suppress(FileExistsError):  # another save has just created it
                 os.mkdir(parent)
-                made.append(parent)
+                created.append(parent)
 
 
-def _confirm(target: Path, directories: list[Path]) -> None:
+def _flush(target: Path, directories: list[Path]) -> None:
     try:
         for directory in directories:
             sync_directory(directory)
     except OSError as error:
         raise StorageError(
-            f"the model at '{target}' is saved and can be loaded, but the disk did not confirm it: {error}; "
-            "save again to be sure that it outlives a power loss"
+            f"the model at '{target}' is saved and can be loaded, but flushing it to disk failed: {error}; "
+            "save again to make sure that it survives a power loss"
         ) from error
 
 
 def _withdraw(target: Path, ticket: str) -> None:
-    """Delete what an interrupted save wrote, unless the interruption came just after its manifest took its place."""
+    """Delete the files of an interrupted save, unless its manifest is already in place."""
     with suppress(OSError):
         if (target / MANIFEST).exists() and ticket.encode() in manifest_bytes(target):
             return
@@ -224,10 +224,11 @@ def _withdraw(target: Path, ticket: str) -> None:
 
 
 def _sweep(target: Path, ticket: str, replaced: frozenset[str]) -> None:
-    """Delete what no longer belongs to the model: the files it had before, and what dead saves left.
+    """Delete the files of the old model and of crashed saves.
 
-    Files are judged before the manifest is read. A writer gone by then has committed before, or never will; so a file
-    of it that the manifest does not name is needed by nobody. Files of a save still at work are left alone.
+    The files of crashed saves are found before the manifest is read. A writer that has ended by then has either
+    written its manifest before or never will, so nobody needs a file of it that the manifest does not list. Files of
+    saves that are still running are kept.
     """
     with suppress(OSError, ValueError):
         old = {name for name in os.listdir(target) if is_ours(name) and (name in replaced or ticket in name)}
@@ -237,5 +238,5 @@ def _sweep(target: Path, ticket: str, replaced: frozenset[str]) -> None:
             return
         for name in old:
             if name not in needed:
-                with suppress(OSError):  # in use on Windows, or another save was faster
+                with suppress(OSError):  # in use (Windows), or another save has deleted it
                     os.unlink(target / name)

@@ -1,4 +1,4 @@
-"""What is kept of a model."""
+"""The parts of a model that are stored."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StoredModel:
-    """A model taken apart into what can be written down.
+    """A model as plain data that can be written to disk.
 
     Attributes:
-        kind: The registered name of the class that can put it together again, such as "IALS".
+        kind: The registered name of the model's class, such as "IALS".
         settings: JSON values only: None, bool, int, finite float, str, and lists and string-keyed dicts of these.
-        arrays: Numbers by name: bool, int8 to int64, uint8 to uint64, float16 to float64, any shape, floats finite.
-            `load_model` returns them read-only, as views of one buffer: keep a copy of the one you need if the
-            others should be freed.
-        tables: Ids of contexts and items by name: integer or string columns without nulls; a context that is a tuple
-            is several columns.
-        extra: Small JSON facts besides the settings, such as a summary of the training.
+        arrays: NumPy arrays by name: bool, int8 to int64, uint8 to uint64 or float16 to float64, of any shape; floats
+            must be finite. `load_model` returns read-only views of one buffer. To free the rest, copy the array that
+            you need.
+        tables: Tables of context and item ids by name, with integer or string columns without nulls. Contexts that are
+            tuples take several columns.
+        extra: Other small JSON data, such as a summary of the training.
     """
 
     kind: str

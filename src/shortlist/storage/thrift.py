@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, as far as the footer of a Parquet file needs it: bytes to a tree and back.
+"""Parsing and serializing of Thrift's compact protocol, as far as footers of Parquet files need it.
 
-Nothing is known here of what the fields mean, so whatever a writer put into a footer comes out again as it was.
+This module does not interpret the fields, so parsing and serializing a footer preserves everything in it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
-_DEEPEST = 64
+_MAX_DEPTH = 64
 
 
 class ThriftField(NamedTuple):
-    """A value with its type; of lists the value is `ThriftList`, of structs a dictionary by field number."""
+    """A value with its type; the value of a list is a `ThriftList`, of a struct a dict by field number."""
 
     kind: int
     value: Any
@@ -29,24 +29,24 @@ Struct: TypeAlias = dict[int, ThriftField]
 
 
 def parse(raw: bytes | memoryview) -> Struct:
-    """The struct that these bytes are; ValueError where they are something else, or go on behind it."""
+    """Return the struct in these bytes; raise ValueError if they are not exactly one struct."""
     reader = _Reader(bytes(raw))
     try:
-        found = reader.struct(0)
+        struct = reader.struct(0)
     except IndexError:
         raise ValueError("it ends too early") from None
     if reader.at != len(reader.raw):
-        raise ValueError(f"{len(reader.raw) - reader.at} bytes are left behind its end")
-    return found
+        raise ValueError(f"{len(reader.raw) - reader.at} bytes follow after its end")
+    return struct
 
 
 def serialize(struct: Struct) -> bytes:
-    """The bytes of a struct, fields in the order of their numbers.
+    """Return the bytes of a struct, with its fields ordered by number.
 
-    >>> serialize({1: Field(I32, 2), 3: Field(BINARY, b"ab")}).hex()
+    >>> serialize({1: ThriftField(I32, 2), 3: ThriftField(BINARY, b"ab")}).hex()
     '15042802616200'
     >>> parse(bytes.fromhex("15042802616200"))
-    {1: Field(kind=5, value=2), 3: Field(kind=8, value=b'ab')}
+    {1: ThriftField(kind=5, value=2), 3: ThriftField(kind=8, value=b'ab')}
     """
     out = bytearray()
     _write_struct(out, struct)
@@ -68,29 +68,29 @@ class _Reader:
         return self.raw[self.at - size : self.at]
 
     def varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
-            one = self.byte()
-            found |= (one & 0x7F) << shift
-            if one < 0x80:
-                return found
+            byte = self.byte()
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
             shift += 7
             if shift > 63:
                 raise ValueError("a number in it is longer than 64 bits")
 
     def zigzag(self) -> int:
-        found = self.varint()
-        return (found >> 1) ^ -(found & 1)
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
 
     def struct(self, depth: int) -> Struct:
-        if depth > _DEEPEST:
-            raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
         fields: Struct = {}
         number = 0
         while head := self.byte():
             number = number + (head >> 4) if head >> 4 else self.zigzag()
             if number in fields:
-                raise ValueError(f"field {number} is there twice")
+                raise ValueError(f"field {number} occurs twice")
             kind = head & 0x0F
             fields[number] = ThriftField(kind, None if kind in (TRUE, FALSE) else self.value(kind, depth))
         return fields
@@ -105,7 +105,7 @@ class _Reader:
         if kind in (LIST, SET):
             head = self.byte()
             size = self.varint() if head >> 4 == 15 else head >> 4
-            if size > len(self.raw) - self.at:  # each takes a byte at least
+            if size > len(self.raw) - self.at:  # each value takes at least one byte
                 raise IndexError
             return ThriftList(head & 0x0F, [self.value(head & 0x0F, depth + 1) for _ in range(size)])
         if kind == DOUBLE:
@@ -142,8 +142,8 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:
         out.append(min(size, 15) << 4 | value.kind)
         if size >= 15:
             _write_varint(out, size)
-        for one in value.values:
-            _write_value(out, value.kind, one)
+        for element in value.values:
+            _write_value(out, value.kind, element)
     else:
         out += value
 

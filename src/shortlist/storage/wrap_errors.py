@@ -1,4 +1,4 @@
-"""One place where whatever goes wrong below becomes a StorageError."""
+"""Conversion of any error during storage into a `StorageError`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from shortlist.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MOST = 500  # characters
+_MAX_LENGTH = 500  # characters
 
 
 @contextmanager
-def storage_errors(what: str, way_out: str = "") -> Iterator[None]:
-    """Turn any failure inside the block into a StorageError that opens with `what` and ends with `way_out`."""
+def storage_errors(what: str, advice: str = "") -> Iterator[None]:
+    """Turn any error inside the block into a StorageError that starts with `what` and ends with `advice`."""
     try:
         yield
     except StorageError:
         raise
-    except (Exception, PanicException) as error:  # a panic inside polars derives from BaseException
-        raise StorageError(f"{what}: {reason(error)}{way_out and '; ' + way_out}") from error
+    except (Exception, PanicException) as error:  # polars' PanicException derives from BaseException
+        raise StorageError(f"{what}: {reason(error)}{advice and '; ' + advice}") from error
 
 
 def as_directory(path: object) -> Path:
-    """The path of a model's directory; StorageError where it is no path."""
+    """Return the path of a model directory; raise StorageError if it is not a path."""
     if not isinstance(path, str | PathLike):
         raise StorageError(f"expected the path of a directory for a model, got {path!r:.80}")
     with storage_errors(f"{str(path)!r:.200} is not the path of a directory"):
@@ -37,6 +37,6 @@ def as_directory(path: object) -> Path:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, cut where it quotes at length what was found."""
+    """Return the message of an error, cut after 500 characters."""
     text = f"{error}".strip() or type(error).__name__
-    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text):,} characters in all)"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}… ({len(text):,} characters in total)"

@@ -1,7 +1,8 @@
-"""Tuning: settings that are found, not guessed.
+"""Search for good settings of recommenders.
 
-`tune` searches the settings of one recommender on a validation split; every recommender says by its `space()` where to
-look. The search itself is Optuna's (extra `tune`), loaded when it is needed.
+`tune` searches the settings of one recommender on a validation split. `compare_tuned` tunes several recommenders and
+compares them on a test split. Each recommender defines its search space in `space()`. The search uses Optuna (extra
+`tune`), which is imported on first use.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Optuna, where it is installed: its words for our spaces, and silence."""
+"""Access to Optuna: import, log level, and conversion of search spaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def optuna() -> Any:
-    """Optuna, or an error that says how to get it."""
+    """Import Optuna; raise an error with installation advice if it is missing."""
     try:
         return import_module("optuna")
     except ImportError:
@@ -24,7 +24,7 @@ def optuna() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna from telling what we tell ourselves."""
+    """Silence Optuna's log messages inside the block; errors are still logged."""
     logging = optuna().logging
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
@@ -35,17 +35,17 @@ def quiet() -> Iterator[None]:
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The space in Optuna's words."""
+    """Return the search space as Optuna distributions."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    found: dict[str, BaseDistribution] = {}
-    for name, one in space.items():
-        if isinstance(one, Choice):
-            found[name] = CategoricalDistribution(one.options)
-        elif isinstance(one, Increasing):
-            found[name] = CategoricalDistribution(one.values)
-        elif isinstance(one, Real):
-            found[name] = FloatDistribution(one.low, one.high, log=one.log)
+    result: dict[str, BaseDistribution] = {}
+    for name, dimension in space.items():
+        if isinstance(dimension, Choice):
+            result[name] = CategoricalDistribution(dimension.options)
+        elif isinstance(dimension, Increasing):
+            result[name] = CategoricalDistribution(dimension.values)
+        elif isinstance(dimension, Real):
+            result[name] = FloatDistribution(dimension.low, dimension.high, log=dimension.log)
         else:
-            found[name] = IntDistribution(one.low, one.high, log=one.log)
-    return found
+            result[name] = IntDistribution(dimension.low, dimension.high, log=dimension.log)
+    return result

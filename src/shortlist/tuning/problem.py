@@ -1,4 +1,4 @@
-"""One recommender on one validation split: what a trial does."""
+"""One recommender on one validation split, and how a trial fits and evaluates it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.search_space import Choice, Dimension, Space
 from shortlist.recommenders.unused_settings import defaults
 from shortlist.solvers.epochs import Epoch
-from shortlist.tuning.validation import sampled, validation_of
+from shortlist.tuning.validation import sample_contexts, validation_split
 
-WHOLE = 10  # times the sample: so many contexts of the validation are asked for at the end of a trial, at most
-_CHECKPOINTS = 0.05  # of the time
+FINAL_FACTOR = 10  # a finished trial is evaluated on at most this many times the contexts of the sample
+_CHECKPOINT_SHARE = 0.05  # of the time
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Whose settings are searched, on what, judged by what."""
+    """The recommender to tune, its data and its metric."""
 
-    template: Recommender  # its settings are those of every trial, but for what is searched
-    data: Interactions | Split  # all that there is, for the best settings to be fitted to at the end
+    template: Recommender  # the settings of all trials, except those that are searched
+    data: Interactions | Split  # all events, for the final fit with the best settings
     split: Split
-    sample: Split  # what is asked for after each epoch
+    sample: Split  # the part of `split` for the evaluation after each epoch
     metric: str
     patience: int
     threads: int | None
@@ -56,66 +56,68 @@ class Problem:
         context_features: Features | None = None,
         item_features: Features | None = None,
     ) -> Problem:
-        """From what a user gives."""
+        """Return the problem for the arguments of `tune`, after checking them."""
         features = {"context_features": context_features, "item_features": item_features}
-        options = FitOptions(metric=metric, patience=patience, **features)  # type: ignore[arg-type]  # refuses what makes no sense
+        # The options check the arguments.
+        options = FitOptions(metric=metric, patience=patience, **features)  # type: ignore[arg-type]
         if not template._described:
             options.refuse_features(type(template).__name__)
         if not isinstance(data, Interactions | Split):
             raise DataError(
                 f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
             )
-        split = data if isinstance(data, Split) else validation_of(data, seed)
+        split = data if isinstance(data, Split) else validation_split(data, seed)
         if not split.truth.n_contexts:
-            raise DataError("the validation asks for no context; take a larger part of the events for it")
+            raise DataError("the validation part has no contexts; make it larger")
         if sample is not None:
-            split = sampled(split, WHOLE * sample, seed)
-        few = split if sample is None else sampled(split, sample, seed)
-        return cls(template, data, split, few, str(parse_metric(metric)), patience, threads, **features)
+            split = sample_contexts(split, FINAL_FACTOR * sample, seed)
+        part = split if sample is None else sample_contexts(split, sample, seed)
+        return cls(template, data, split, part, str(parse_metric(metric)), patience, threads, **features)
 
     def identity(self) -> dict[str, Any]:
-        """What makes it this problem and no other."""
+        """Return what identifies this problem: model, metric and digests of the data."""
         split = self.split
-        parts = [part for one in (split.train, split.history, split.truth) for part in (one.contexts, one.items)]
-        rows = [one.by_context for one in (split.train, split.history, split.truth)]
+        events = (split.train, split.history, split.truth)
+        vocabularies = [vocabulary for part in events for vocabulary in (part.contexts, part.items)]
+        rows = [part.by_context for part in events]
         return {
             "model": type(self.template).__name__,
             "metric": self.metric,
             "patience": self.patience,
             "sample": self.sample.truth.n_contexts,
             "repeats": split.repeats,
-            "the data": digest(*parts, *rows),
+            "the data": digest(*vocabularies, *rows),
             **{
-                name: digest(one.vocabulary, one.rows)
-                for name, one in (
+                name: digest(features.vocabulary, features.rows)
+                for name, features in (
                     ("the features of contexts", self.context_features),
                     ("the features of items", self.item_features),
                 )
-                if one is not None
+                if features is not None
             },
         }
 
     def recommender(self, settings: Mapping[str, Any]) -> Recommender:
-        """With these settings, not fitted."""
-        return type(self.template)(**self.completed(settings))
+        """Return an unfitted recommender with these settings."""
+        return type(self.template)(**self.all_settings(settings))
 
-    def completed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """These settings and the template's others; the default of those that change nothing beside them."""
+    def all_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return these settings with the template's other ones; settings without an effect get their defaults."""
         model = copy(self.template)
         vars(model).update(settings)
-        usual = defaults(model)
-        return {**model._given(), **{name: usual[name] for name in model._unused()}}
+        default = defaults(model)
+        return {**model._given(), **{name: default[name] for name in model._unused()}}
 
-    def usual(self) -> dict[str, Any]:
-        """The template's settings, with those that follow from the data."""
+    def resolved_settings(self) -> dict[str, Any]:
+        """Return the template's settings, including those that are derived from the data."""
         model = copy(self.template)
         model._settle(self.split.train, FitOptions())
         return model.settings()
 
     def start(self, settings: Mapping[str, Any]) -> Recommender:
-        """A model with these settings to begin others from, at its best epoch."""
+        """Fit a model that other trials start from, and return it at its best epoch."""
         model = self.recommender(settings)
-        return model._learn(self.split.train, self._plan(None, None), "tune", (), False, self.threads)
+        return model._learn(self.split.train, self._fit_options(None, None), "tune", (), False, self.threads)
 
     def attempt(
         self,
@@ -125,28 +127,28 @@ class Problem:
         report: Callable[[int, float], object],
         step: Step,
     ) -> tuple[float, int | None]:
-        """Fit and judge: the metric on the validation, and the best epoch where there are epochs.
+        """Fit and evaluate; return the score on the validation split, and the best epoch if the fit has epochs.
 
-        `report` is told the metric on the sample after each epoch, `step` now and then how far a fit without epochs
-        is; both may raise whatever ends the trial.
+        `report` is called after each epoch with the score on the sample. `step` is called from time to time in a fit
+        without epochs, with the progress. Both may raise an exception to end the trial.
         """
         model = self.recommender(settings)
         if not model._in_epochs:
             model._learn(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
             return validation_score(model, self.split, self.metric, self.threads), None
 
-        def tell(epoch: Epoch) -> None:
+        def report_epoch(epoch: Epoch) -> None:
             if epoch.validation is not None:
                 report(epoch.number, epoch.validation)
 
-        model._learn(self.split.train, self._plan(start, checkpoint), "tune", tell, False, self.threads)
+        model._learn(self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads)
         best: int = model.best_epoch_  # type: ignore[attr-defined]
         if self.sample is self.split:
             return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]
         return validation_score(model, self.split, self.metric, self.threads), best
 
-    def _plan(self, start: Recommender | None, checkpoint: Path | None) -> FitOptions:
-        share = None if checkpoint is None else _CHECKPOINTS
+    def _fit_options(self, start: Recommender | None, checkpoint: Path | None) -> FitOptions:
+        share = None if checkpoint is None else _CHECKPOINT_SHARE
         return FitOptions(
             self.sample,
             self.metric,
@@ -159,17 +161,17 @@ class Problem:
             checkpoint_share=share,
         )
 
-    def final(
+    def fit_final(
         self,
         settings: Mapping[str, Any],
         start: Mapping[str, Any] | None,
         progress: bool | None,
         threads: int | None,
     ) -> Recommender:
-        """Fitted to all events, the validation's included; from a model with the settings `start`, if any."""
+        """Fit to all events, including the validation part; start from a model with the settings `start`, if any."""
         return self.recommender(settings).fit(
             self.data.events() if isinstance(self.data, Split) else self.data,
-            start=None if start is None else self.final(start, None, progress, threads),
+            start=None if start is None else self.fit_final(start, None, progress, threads),
             context_features=self.context_features,
             item_features=self.item_features,
             progress=progress,
@@ -177,38 +179,47 @@ class Problem:
         )
 
 
-def made(model: str | type[Recommender] | Recommender) -> Recommender:
-    """A recommender, from its name, its class or one that has settings."""
+def as_recommender(model: str | type[Recommender] | Recommender) -> Recommender:
+    """Return an unfitted recommender, given its name, its class or an instance with settings."""
     if isinstance(model, str):
         model = recommender_class(model)
     if isinstance(model, type) and issubclass(model, Recommender):
         return model()
     if isinstance(model, Recommender):
         model._check_settings()
-        return type(model)(**model._given())  # theirs to change meanwhile
+        return type(model)(**model._given())  # a copy: the caller may change theirs
     raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
 
 
-def searched(template: Recommender, given: Mapping[str, Dimension | None] | None, weighted: bool) -> Space:
-    """The recommender's own space without what its settings say already, and with what is given.
+def effective_space(template: Recommender, given: Mapping[str, Dimension | None] | None, weighted: bool) -> Space:
+    """Return the space to search: the recommender's own space, changed by `given`.
 
-    Where pairs have weights, whether these count is searched too.
+    Settings of the template that differ from their defaults are not searched unless they are in `given`. If the events
+    have weights, `weighting` is searched too.
     """
-    own: dict[str, Dimension | None] = dict(type(template).space())
+    space: dict[str, Dimension | None] = dict(type(template).space())
     if weighted:
-        own["weighting"] = Choice("binary", "log")
+        space["weighting"] = Choice("binary", "log")
     settings = template.settings()
-    usual, unused = defaults(template), template._unused()
-    own = {name: one for name, one in own.items() if name in settings and settings[name] == usual.get(name)}
-    own = {name: one for name, one in own.items() if name not in unused or getattr(one, "when", None)}
+    default, unused = defaults(template), template._unused()
+    space = {
+        name: dimension
+        for name, dimension in space.items()
+        if name in settings and settings[name] == default.get(name)
+        if name not in unused or getattr(dimension, "when", None)
+    }
     given = {} if given is None else given
     if not isinstance(given, Mapping):
-        raise SettingError(f"space is {given!r:.80}; expected a mapping from settings to Real, Whole, Choice or Grows")
-    for name, one in given.items():
+        raise SettingError(
+            f"space is {given!r:.80}; expected a mapping from settings to Real, Integer, Choice or Increasing"
+        )
+    for name, dimension in given.items():
         if name not in settings:
             raise SettingError(
-                f"{type(template).__name__} has no setting {name!r}; there are {', '.join(map(str, settings))}"
+                f"{type(template).__name__} has no setting {name!r}; it has {', '.join(map(str, settings))}"
             )
-        if one is not None and not isinstance(one, Dimension):
-            raise SettingError(f"space: {name} is {one!r:.80}; expected Real, Whole, Choice or Grows, or None")
-    return {name: one for name, one in {**own, **given}.items() if one is not None}
+        if dimension is not None and not isinstance(dimension, Dimension):
+            raise SettingError(
+                f"space: {name} is {dimension!r:.80}; expected Real, Integer, Choice or Increasing, or None"
+            )
+    return {name: dimension for name, dimension in {**space, **given}.items() if dimension is not None}

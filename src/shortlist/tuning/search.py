@@ -1,4 +1,4 @@
-"""Round after round of trials, until the budget is spent."""
+"""The search loop: rounds of trials until the budget is spent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shortlist._checks import number, whole
+from shortlist._checks import integer, number
 from shortlist._clock import working_seconds
 from shortlist._signals import HeldSignals
 from shortlist.errors import DataError, ShortlistError, StorageError
@@ -18,36 +18,36 @@ from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.search_space import Increasing, Space, Value
 from shortlist.tuning.journal import ATTEMPTS, Journal
 from shortlist.tuning.problem import Problem
-from shortlist.tuning.proposals import MedianPruning, Proposals, growing
+from shortlist.tuning.proposals import MedianPruning, Proposals, increasing_setting
 from shortlist.tuning.search_progress import SearchProgress
 from shortlist.tuning.tuning_result import State, Trial
 
-TRIALS = 40  # where no budget is given
-LAST = 0.5  # of the budget, for the largest value of a setting that grows
-AGAIN = 0.25  # of the budget, for doing from nothing what began from another model
-MOST = 0.25  # of the time, for one trial without epochs: such a fit leaves nothing to go on from
-_HOPELESS = 4  # the first trials; where all of them fail, so will the others
+TRIALS = 40  # the budget if none is given
+LARGEST_SHARE = 0.5  # of the budget, for the largest value of the increasing setting
+COLD_SHARE = 0.25  # of the budget, for repeating warm-started settings from a random start
+TRIAL_SHARE = 0.25  # of the time, the limit for one trial without epochs: such a fit cannot be resumed
+_MAX_FAILURES = 4  # if this many first trials all fail, the search stops with an error
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a study may take, in all."""
+    """The limits of a study: number of trials and time, over all calls."""
 
     trials: int | None
     seconds: float | None
 
     @classmethod
     def of(cls, trials: int | None, seconds: float | None) -> Budget:
-        """From what a user gives."""
+        """Return the budget for the arguments of `tune`, after checking them."""
         if trials is None and seconds is None:
             trials = TRIALS
         return cls(
-            None if trials is None else whole("trials", trials),
+            None if trials is None else integer("trials", trials),
             None if seconds is None else number("seconds", seconds, above=True),
         )
 
-    def share(self, trials: int, seconds: float) -> float:
-        """How much of it is spent."""
+    def spent_fraction(self, trials: int, seconds: float) -> float:
+        """Return the fraction of the budget that is spent."""
         return max(
             0.0 if self.trials is None else trials / self.trials,
             0.0 if self.seconds is None else seconds / self.seconds,
@@ -55,26 +55,26 @@ class Budget:
 
 
 class _OutOfTimeError(Exception):
-    """The study's time is over, or someone wants it to end."""
+    """The time of the study is up, or the search was interrupted."""
 
 
-class _GivenUpError(Exception):
-    """The trial is not worth going on with."""
+class _PrunedError(Exception):
+    """The trial is pruned."""
 
 
 class Search:
-    """Proposes trials and does them.
+    """A search: it proposes trials and runs them.
 
     Args:
-        problem: what a trial does.
-        space: what is searched.
-        journal: where it is written down; what it has of earlier calls is gone on with.
-        watch: whom to tell.
-        budget: how much it may take.
-        proposals: draws the settings.
-        workers: how many trials run at a time.
-        warm: whether trials at larger dimensions begin from the best model of the smaller ones.
-        checkpoints: beside which file trials keep their state; None: nowhere.
+        problem: fits and evaluates the settings of a trial.
+        space: the space to search.
+        journal: the record of all trials; the search resumes from it.
+        watch: the progress display.
+        budget: the limits of the study.
+        proposals: the generator of settings.
+        workers: the number of trials that run at a time.
+        warm: whether trials at larger dimensions start from the best smaller model.
+        checkpoints: the path of the study; checkpoints of trials are stored next to it. None: no checkpoints.
     """
 
     def __init__(
@@ -93,159 +93,170 @@ class Search:
         self._problem, self._space, self._journal, self._watch = problem, space, journal, watch
         self._budget, self._proposals, self._workers = budget, proposals, workers
         self._warm, self._checkpoints = warm, checkpoints
-        self._before, self._began = journal.seconds, working_seconds()
-        self._enough = threading.Event()  # someone wants it to end
-        self._writing = threading.Lock()
-        self._grows = growing(space)
-        self._start: tuple[int, Recommender] | None = None  # the model that trials begin from, by its number
-        self._starting = threading.Lock()
+        self._before, self._start_time = journal.seconds, working_seconds()
+        self._stop = threading.Event()  # set when the search is interrupted
+        self._journal_lock = threading.Lock()
+        self._increasing = increasing_setting(space)
+        self._start: tuple[int, Recommender] | None = None  # the model that trials start from, and its trial number
+        self._start_lock = threading.Lock()
 
     @property
     def spent(self) -> float:
-        """Seconds, over all calls. That kernels are compiled on a fresh machine is no part of the budget."""
-        return self._before + working_seconds() - self._began
+        """The time of the study in seconds, over all calls, without compilation of kernels."""
+        return self._before + working_seconds() - self._start_time
 
     def run(self) -> None:
-        """Until the budget is spent, or no new settings are left."""
+        """Run trials until the budget is spent or no new settings are left."""
         size = self._proposals.size
         try:
-            done = [one for one in self._journal.trials() if one.ended]
+            done = [trial for trial in self._journal.trials() if trial.ended]
             self._watch.before(done, self._before)
-            for one in done:  # a kill may have come just before it was removed
-                self._remove(self._checkpoint(one))
-            for place in range(0, 2**62, size):
+            for trial in done:  # a kill may have left its checkpoint
+                self._remove(self._checkpoint(trial))
+            for first in range(0, 2**62, size):  # the number of the round's first trial
                 trials = self._journal.trials()
-                if not self._propose(place, trials):
+                if not self._propose(first, trials):
                     return
-                end = place + size if self._budget.trials is None else min(place + size, self._budget.trials)
-                wanted = [one for one in self._journal.trials()[place:end] if not one.ended]
-                self._all(wanted, trials[:place])
-                self._refuse_hopeless()
-                if not all(one.ended for one in self._journal.trials()[place : place + size]):
+                end = first + size if self._budget.trials is None else min(first + size, self._budget.trials)
+                pending = [trial for trial in self._journal.trials()[first:end] if not trial.ended]
+                self._run_trials(pending, trials[:first])
+                self._check_failures()
+                if not all(trial.ended for trial in self._journal.trials()[first : first + size]):
                     return  # out of time, or out of trials
         finally:
             self._journal.seconds = self.spent
 
-    def _propose(self, place: int, trials: Sequence[Trial]) -> bool:
-        """Fill the round that begins at this place; whether there is anything in it."""
+    def _propose(self, first: int, trials: Sequence[Trial]) -> bool:
+        """Fill the round whose first trial has the number `first`; return whether it has any trials."""
         size, budget = self._proposals.size, self._budget
-        most = size if budget.trials is None else max(0, min(size, budget.trials - place))
-        there = len(trials) - place
-        if there < 0:
-            return False  # the round before this one was not full: no new settings are left
-        if there < most and budget.share(0, self.spent) < 1:
-            before = trials[:place]
-            value = trials[place].settings.get(self._grows or "") if there else self._stage(place, before)
-            if self._last(place):
-                start, found = None, self._again(before)
-                if len(found) < size:
-                    found += self._proposals.round(place // size, before, value, found)
+        limit = size if budget.trials is None else max(0, min(size, budget.trials - first))
+        n_existing = len(trials) - first
+        if n_existing < 0:
+            return False  # the previous round was not full: no new settings are left
+        if n_existing < limit and budget.spent_fraction(0, self.spent) < 1:
+            before = trials[:first]
+            value = trials[first].settings.get(self._increasing or "") if n_existing else self._stage(first, before)
+            if self._is_final_phase(first):
+                start, proposals = None, self._cold_repeats(before)
+                if len(proposals) < size:
+                    proposals += self._proposals.round(first // size, before, value, proposals)
             else:
-                start, found = self._begins(before, value), self._proposals.round(place // size, before, value)
-            here = [one.settings for one in trials[place:]]
-            self._journal.propose([one for one in found if one not in here][: most - there], start)
-        return place < len(self._journal.trials())
+                start = self._start_trial(before, value)
+                proposals = self._proposals.round(first // size, before, value)
+            existing = [trial.settings for trial in trials[first:]]
+            new = [settings for settings in proposals if settings not in existing]
+            self._journal.propose(new[: limit - n_existing], start)
+        return first < len(self._journal.trials())
 
-    def _stage(self, place: int, before: Sequence[Trial]) -> Value | None:
-        """The value of the setting that grows: larger as the budget is spent, as long as larger is better."""
-        if self._grows is None:
+    def _stage(self, first: int, before: Sequence[Trial]) -> Value | None:
+        """Return the value of the increasing setting: larger as more budget is spent, if larger is better."""
+        if self._increasing is None:
             return None
-        grows = self._space[self._grows]
-        assert isinstance(grows, Increasing)
-        steps = len(grows.values) - 1
-        share = self._budget.share(place, self.spent)
-        k = steps if not steps or share >= 1 - LAST else min(steps - 1, int(share / (1 - LAST) * steps))
+        dimension = self._space[self._increasing]
+        assert isinstance(dimension, Increasing)
+        steps = len(dimension.values) - 1
+        spent = self._budget.spent_fraction(first, self.spent)
+        growth = 1 - LARGEST_SHARE
+        k = steps if not steps or spent >= growth else min(steps - 1, int(spent / growth * steps))
         best: dict[Value, float] = {}
-        for value in grows.values[: k + 1]:
-            merits = [one.merit for one in before if one.settings[self._grows] == value]
+        for value in dimension.values[: k + 1]:
+            merits = [trial.merit for trial in before if trial.settings[self._increasing] == value]
             tried = len(merits) >= 2 * self._proposals.size
             if tried and best and max(merits) <= max(best.values()):
-                return max(best, key=lambda one: best[one])
+                return max(best, key=lambda smaller: best[smaller])
             if merits:
                 best[value] = max(merits)
-        return grows.values[k]
+        return dimension.values[k]
 
-    def _begins(self, before: Sequence[Trial], value: Value | None) -> int | None:
-        """The best trial at a smaller value, for those at this one to begin from."""
+    def _start_trial(self, before: Sequence[Trial], value: Value | None) -> int | None:
+        """Return the number of the best trial at a smaller value, for trials at this value to start from."""
         if not self._warm or not isinstance(value, int):
             return None
-        smaller = [one for one in before if one.state == "complete" and one.settings[self._grows or ""] < value]
-        return max(smaller, key=lambda one: one.merit).number if smaller else None
+        smaller = [
+            trial for trial in before if trial.state == "complete" and trial.settings[self._increasing or ""] < value
+        ]
+        return max(smaller, key=lambda trial: trial.merit).number if smaller else None
 
-    def _last(self, place: int) -> bool:
-        """Whether the budget comes to its end: what counts then begins from nothing."""
+    def _is_final_phase(self, first: int) -> bool:
+        """Return whether the last part of the budget is reached, in which all trials have a random start."""
         trials, seconds = self._budget.trials, self._budget.seconds
-        few = trials is not None and trials - place <= max(self._proposals.size, AGAIN * trials)
-        return few or (seconds is not None and self.spent >= (1 - AGAIN) * seconds)
+        few_left = trials is not None and trials - first <= max(self._proposals.size, COLD_SHARE * trials)
+        return few_left or (seconds is not None and self.spent >= (1 - COLD_SHARE) * seconds)
 
-    def _again(self, before: Sequence[Trial]) -> list[dict[str, Any]]:
-        """Of the best trials that began from another model and beat it, settings not done from nothing yet."""
-        cold = [one.settings for one in before if one.start is None]
-        ended = [one for one in before if one.state == "complete"]
-        warm = [one for one in ended if one.start is not None and one.merit > before[one.start].merit]
-        best = sorted(warm, key=lambda one: -one.merit)[: self._proposals.size]
-        return [dict(one.settings) for one in best if one.settings not in cold]
+    def _cold_repeats(self, before: Sequence[Trial]) -> list[dict[str, Any]]:
+        """Return the best settings that have improved on their start model and were never tried from a random start."""
+        cold = [trial.settings for trial in before if trial.start is None]
+        improved = [
+            trial
+            for trial in before
+            if trial.state == "complete" and trial.start is not None and trial.merit > before[trial.start].merit
+        ]
+        best = sorted(improved, key=lambda trial: -trial.merit)[: self._proposals.size]
+        return [dict(trial.settings) for trial in best if trial.settings not in cold]
 
-    def _model(self, trial: Trial) -> Recommender | None:
-        """The model that a trial begins from."""
+    def _start_model(self, trial: Trial) -> Recommender | None:
+        """Return the model that a trial starts from, or None."""
         if trial.start is None:
             return None
-        with self._starting:
+        with self._start_lock:
             if self._start is None or self._start[0] != trial.start:
                 settings = self._journal.trials()[trial.start].settings
                 self._start = (trial.start, self._problem.start(settings))
             model = self._start[1]
-        with self._writing:
+        with self._journal_lock:
             self._journal.begin_from(trial.number, model.best_epoch_)  # type: ignore[attr-defined]
         return model
 
-    def _all(self, wanted: Sequence[Trial], before: Sequence[Trial]) -> None:
-        """Do these trials, some at a time."""
+    def _run_trials(self, pending: Sequence[Trial], before: Sequence[Trial]) -> None:
+        """Run these trials with all workers."""
         if self._workers == 1:
-            for trial in wanted:
-                self._one(trial, before)
+            for trial in pending:
+                self._run_trial(trial, before)
             return
         with HeldSignals() as held, ThreadPoolExecutor(self._workers, "tune", initializer=held.join) as pool:
-            futures = [pool.submit(self._one, trial, before) for trial in wanted]
+            futures = [pool.submit(self._run_trial, trial, before) for trial in pending]
             while wait(futures, timeout=0.1).not_done:
-                if held.error is not None:  # Ctrl-C: the trials end with the epoch they are at
-                    self._enough.set()
+                if held.error is not None:  # Ctrl-C: the trials end after the current epoch
+                    self._stop.set()
             for future in futures:
                 future.result()
 
-    def _one(self, trial: Trial, before: Sequence[Trial]) -> None:
-        if self._over():
+    def _run_trial(self, trial: Trial, before: Sequence[Trial]) -> None:
+        if self._should_stop():
             return
-        began = working_seconds()
-        alike = [
-            one for one in before
-            if one.curve and (one.start is None) == (trial.start is None)
-            and one.settings.get(self._grows or "") == trial.settings.get(self._grows or "")
+        start_time = working_seconds()
+        comparable = [
+            other for other in before
+            if other.curve and (other.start is None) == (trial.start is None)
+            and other.settings.get(self._increasing or "") == trial.settings.get(self._increasing or "")
         ]  # fmt: skip
-        pruning = MedianPruning(alike)
+        pruning = MedianPruning(comparable)
         checkpoint = self._checkpoint(trial)
-        with self._writing:
+        with self._journal_lock:
             attempts = self._journal.begin(trial.number)
         if not trial.curve:
-            self._remove(checkpoint)  # of another study, or of a first epoch that nobody was told of
-        curve = dict(zip(trial.epochs, trial.curve))  # of a trial that was cut off, as far as it came
+            self._remove(checkpoint)  # of another study, or of a first epoch that was not reported
+        curve = dict(zip(trial.epochs, trial.curve))  # the part that an interrupted trial has already
         epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 
         def report(epoch: int, value: float) -> None:
             curve[epoch] = value
-            with self._writing:
+            with self._journal_lock:
                 self._journal.report(trial.number, epoch, value)
             self._watch.epoch(trial.number, epoch, epochs, value)
-            if pruning.hopeless({one: figure for one, figure in curve.items() if one <= epoch}):
-                raise _GivenUpError
-            if self._over() and epoch < epochs:
+            if pruning.should_prune({number: score for number, score in curve.items() if number <= epoch}):
+                raise _PrunedError
+            if self._should_stop() and epoch < epochs:
                 raise _OutOfTimeError
 
         def step(done: int, total: int) -> None:
-            if self._over() and done < total:
+            if self._should_stop() and done < total:
                 raise _OutOfTimeError
-            if self._budget.seconds is not None and working_seconds() - began > MOST * self._budget.seconds:
-                raise DataError(f"it took longer than {MOST * self._budget.seconds:.0f} s, a quarter of all the time")
+            if self._budget.seconds is None:
+                return
+            limit = TRIAL_SHARE * self._budget.seconds
+            if working_seconds() - start_time > limit:
+                raise DataError(f"it took longer than {limit:.0f} s, a quarter of the time budget")
 
         state: State = "complete"
         value: float | None = None
@@ -253,27 +264,27 @@ class Search:
         reason: str | None = None
         try:
             if attempts >= ATTEMPTS:
-                raise DataError(f"it was cut off {attempts} times, maybe for want of memory")
-            value, epoch = self._problem.attempt(trial.settings, self._model(trial), checkpoint, report, step)
+                raise DataError(f"it was interrupted {attempts} times, possibly because it ran out of memory")
+            value, epoch = self._problem.attempt(trial.settings, self._start_model(trial), checkpoint, report, step)
         except _OutOfTimeError:
-            self._leave(trial, began)
+            self._suspend(trial, start_time)
             return
-        except _GivenUpError:
-            state, epoch = "pruned", max(curve, key=lambda one: curve[one])
-        except (StorageError, OSError):  # a full disk, for one, is not the settings' fault
-            self._leave(trial, began)
+        except _PrunedError:
+            state, epoch = "pruned", max(curve, key=lambda number: curve[number])
+        except (StorageError, OSError):  # for example a full disk: not caused by the settings
+            self._suspend(trial, start_time)
             raise
         except Exception as error:
-            state, reason = "failed", _reason(error)
+            state, reason = "failed", _describe(error)
         except BaseException:  # Ctrl-C
-            self._leave(trial, began)
+            self._suspend(trial, start_time)
             raise
-        seconds = trial.seconds + working_seconds() - began
-        with self._writing:
-            self._journal.end(trial.number, state, seconds, value=value, epoch=epoch, reason=reason)
+        seconds = trial.seconds + working_seconds() - start_time
+        with self._journal_lock:
+            self._journal.finish(trial.number, state, seconds, value=value, epoch=epoch, reason=reason)
             self._journal.seconds = self.spent
             done = self._journal.trials()
-        self._watch.ended(done[trial.number], sum(one.ended for one in done), self.spent)
+        self._watch.ended(done[trial.number], sum(other.ended for other in done), self.spent)
         self._remove(checkpoint)
 
     def _checkpoint(self, trial: Trial) -> Path | None:
@@ -286,21 +297,21 @@ class Search:
         if checkpoint is not None:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
-    def _leave(self, trial: Trial, began: float) -> None:
-        with self._writing:
-            self._journal.leave(trial.number, trial.seconds + working_seconds() - began)
+    def _suspend(self, trial: Trial, start_time: float) -> None:
+        with self._journal_lock:
+            self._journal.suspend(trial.number, trial.seconds + working_seconds() - start_time)
 
-    def _over(self) -> bool:
-        return self._enough.is_set() or (self._budget.seconds is not None and self.spent >= self._budget.seconds)
+    def _should_stop(self) -> bool:
+        return self._stop.is_set() or (self._budget.seconds is not None and self.spent >= self._budget.seconds)
 
-    def _refuse_hopeless(self) -> None:
-        ended = [one for one in self._journal.trials() if one.ended]
-        if len(ended) >= _HOPELESS and all(one.state == "failed" for one in ended):
-            raise DataError(f"all of the first {len(ended)} trials failed, the last one thus: {ended[-1].reason}")
+    def _check_failures(self) -> None:
+        ended = [trial for trial in self._journal.trials() if trial.ended]
+        if len(ended) >= _MAX_FAILURES and all(trial.state == "failed" for trial in ended):
+            raise DataError(f"all of the first {len(ended)} trials failed; the last error: {ended[-1].reason}")
 
 
-def _reason(error: BaseException) -> str:
-    """A line that tells what happened."""
+def _describe(error: BaseException) -> str:
+    """Return the error as one line of text."""
     text = " ".join(str(error).split()) or ("not enough memory" if isinstance(error, MemoryError) else "")
     name = "" if isinstance(error, ShortlistError) else type(error).__name__
     return ": ".join(part for part in (name, text) if part)[:300]

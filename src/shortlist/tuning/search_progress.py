@@ -1,4 +1,4 @@
-"""How far a search is, and what is the best so far."""
+"""Progress of a search, with the best trial so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shortlist.tuning.tuning_result import Trial
 
 
 class SearchProgress:
-    """Tells of trials as they go; from any thread."""
+    """Display of the progress of trials; can be called from any thread. This base class shows nothing."""
 
     def __init__(self, metric: str, trials: int | None, seconds: float | None) -> None:
         self._metric, self._trials, self._seconds = metric, trials, seconds
@@ -23,47 +23,47 @@ class SearchProgress:
         self._lock = threading.Lock()
 
     def _show(self, progress: float, line: str) -> None:
-        """Show how far it is, from 0 to 1, and what is going on."""
+        """Show the progress, from 0 to 1, and a status line; a negative progress means unchanged."""
 
-    def _tell(self, line: str) -> None:
-        """Tell of a trial that has ended."""
+    def _log(self, line: str) -> None:
+        """Write a line about a finished trial."""
 
     def before(self, trials: Sequence[Trial], spent: float) -> None:
-        """These trials ended in earlier calls."""
+        """Take note of the finished trials of earlier calls."""
         with self._lock:
             for trial in trials:
                 self._compare(trial)
             if trials:
-                self._show(self._share(len(trials), spent), f"{count(len(trials), 'trial')} before")
+                self._show(self._fraction(len(trials), spent), f"{count(len(trials), 'trial')} from earlier calls")
 
     def epoch(self, number: int, epoch: int, epochs: int, value: float) -> None:
-        """A trial has come so far."""
+        """Show the score of a trial after an epoch."""
         with self._lock:
             self._show(-1.0, f"trial {number}: {epoch}/{epochs} {value:.4f}")
 
     def ended(self, trial: Trial, done: int, spent: float) -> None:
-        """A trial has ended; `done` trials in `spent` seconds so far."""
+        """Show a finished trial; `done` trials are finished after `spent` seconds."""
         with self._lock:
             self._compare(trial)
             of = "" if self._trials is None else f"/{self._trials}"
-            figure = trial.reason if trial.value is None else f"{self._metric} {trial.value:.4f}"
+            result = trial.reason if trial.value is None else f"{self._metric} {trial.value:.4f}"
             at = "" if trial.epoch is None else f" at epoch {trial.epoch}"
-            found = f": {figure}{at}" if figure else ""
+            result = f": {result}{at}" if result else ""
             settings = ", ".join(f"{name}={value}" for name, value in trial.settings.items())
             if trial.start is not None:
                 settings += f", from trial {trial.start}"
-            self._show(self._share(done, spent), f"{done}{of} trials")
-            self._tell(f"trial {trial.number} {trial.state}{found}  ({settings}; {trial.seconds:.1f} s)")
+            self._show(self._fraction(done, spent), f"{done}{of} trials")
+            self._log(f"trial {trial.number} {trial.state}{result}  ({settings}; {trial.seconds:.1f} s)")
 
     def _compare(self, trial: Trial) -> None:
         if trial.counts and (self._best is None or trial.place > self._best.place):
             self._best = trial
 
-    def _share(self, done: int, spent: float) -> float:
-        """How much of the budget is spent."""
-        shares = [] if self._trials is None else [done / self._trials]
-        shares += [] if self._seconds is None else [spent / self._seconds]
-        return min(1.0, max(shares))
+    def _fraction(self, done: int, spent: float) -> float:
+        """Return the fraction of the budget that is spent."""
+        fractions = [] if self._trials is None else [done / self._trials]
+        fractions += [] if self._seconds is None else [spent / self._seconds]
+        return min(1.0, max(fractions))
 
     def _best_line(self) -> str:
         if self._best is None:
@@ -72,17 +72,17 @@ class SearchProgress:
 
 
 class _Lines(SearchProgress):
-    """A line a trial, where there is no terminal."""
+    """One line per trial, for output that is not a terminal."""
 
     title = ""
 
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         best = self._best_line()
         sys.stderr.write(f"{self.title}: {line}{'; ' if best else ''}{best}\n")
 
 
 class _Bar(SearchProgress):
-    """A bar on a terminal."""
+    """A progress bar on a terminal."""
 
     bar: Any = None
     task: Any = None
@@ -94,19 +94,19 @@ class _Bar(SearchProgress):
 
 
 @contextmanager
-def watched(
+def search_progress(
     title: str, metric: str, trials: int | None, seconds: float | None, progress: bool | None
 ) -> Iterator[SearchProgress]:
-    """Shows a bar on a terminal; elsewhere, and only where `progress` is True, a line a trial."""
+    """Show a bar on a terminal. Elsewhere, print one line per trial if `progress` is True, else nothing."""
     shown = is_shown(progress)
-    plain = nullcontext(SearchProgress(metric, trials, seconds))
-    shower = _watched(title, metric, trials, seconds) if shown else plain
-    with silent(progress is not None and not shown), shower as watch:
+    silent_progress = nullcontext(SearchProgress(metric, trials, seconds))
+    display = _display(title, metric, trials, seconds) if shown else silent_progress
+    with silent(progress is not None and not shown), display as watch:
         yield watch
 
 
 @contextmanager
-def _watched(title: str, metric: str, trials: int | None, seconds: float | None) -> Iterator[SearchProgress]:
+def _display(title: str, metric: str, trials: int | None, seconds: float | None) -> Iterator[SearchProgress]:
     if not sys.stderr.isatty():
         lines = _Lines(metric, trials, seconds)
         lines.title = title

@@ -1,4 +1,4 @@
-"""The search for good settings."""
+"""`tune`: the search for good settings of a recommender."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from shortlist._checks import flag, whole
+from shortlist._checks import flag, integer
 from shortlist._clock import working_seconds
+from shortlist._phrases import count
 from shortlist._threads import thread_count
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -20,12 +21,12 @@ from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.fit_options import FitOptions, refuse_epochs
 from shortlist.recommenders.search_space import Dimension
-from shortlist.tuning.journal import opened
+from shortlist.tuning.journal import open_journal
 from shortlist.tuning.optuna_adapter import optuna
-from shortlist.tuning.problem import Problem, made, searched
+from shortlist.tuning.problem import Problem, as_recommender, effective_space
 from shortlist.tuning.proposals import ROUND, Proposals, importance
 from shortlist.tuning.search import Budget, Search
-from shortlist.tuning.search_progress import watched
+from shortlist.tuning.search_progress import search_progress
 from shortlist.tuning.tuning_result import Trial, Tuned
 
 
@@ -49,53 +50,56 @@ def tune(
     item_features: Features | None = None,
     progress: bool | None = None,
 ) -> Tuned:
-    """Search the settings of a recommender, and fit the best to all the events.
+    """Search for the best settings of a recommender, then fit it with them to all events.
 
-    The first trial has the settings as they are, or the nearest that the space has; the next ones are drawn from the
-    recommender's `space()`, at random and then where it was good so far (Optuna's TPE, over all settings at once).
-    Where a setting grows, as `dim` does, the search begins at its smallest value and takes the best settings on to the
-    next larger one, as long as that is better; its trials begin from the embeddings of the best smaller model, and the
-    best of them are done again from nothing at the end. Every trial that is complete can be the best. Where the best
-    one began from a smaller model, `start` of the result has the settings of that model, and `model` is fitted the same
-    way.
+    The first trial uses the recommender's current settings, or the nearest ones in the space. Later trials are drawn
+    from the recommender's `space()`: at first at random, then by Optuna's TPE sampler, jointly over all settings.
 
-    Ctrl-C without a `study` ends the search with the best so far, not fitted to all the events; with a `study` it is
-    raised, and a later call goes on.
+    If a setting is `Increasing`, as `dim` is, the search starts at its smallest value. It moves on to the next larger
+    value with the best settings, for as long as larger is better. Trials at a larger `dim` start from the embeddings
+    of the best smaller model (`warm_start`). At the end, the best of these settings are tried again from a random
+    start. Any complete trial can win. If the winner started from a smaller model, `start` of the result has the
+    settings of that model, and the final `model` is fitted in the same two steps.
 
-    Recommenders that learn in epochs are judged after each of them, or every fifth where they learn by sampling; a
-    trial is given up when its curve is below the median of those that came as far, and stops at its best epoch
-    otherwise. A trial that fails, for want of memory or because numbers overflow, is written down as such, and the
-    search goes on.
+    Recommenders that learn in epochs are evaluated after each epoch, or after every fifth if they learn from sampled
+    pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Other trials stop at
+    their best epoch. If a trial fails, for example because it runs out of memory or numbers overflow, its error is
+    recorded and the search continues.
+
+    Ctrl-C without a `study` ends the search: the result has the best settings so far, but no fitted model. With a
+    `study`, Ctrl-C raises `KeyboardInterrupt`, and a later call resumes the search.
 
     Args:
-        model: a name such as `"ials"`, a class, or a recommender: settings of it that are not the class's defaults
-            stay as they are, and so do those that nobody searches.
-        data: a split whose truth is the validation; or events, of which the newest tenth (a random one where they have
-            no times) is taken for validation.
-        metric: of accuracy, the higher the better.
-        trials: how many there shall be in the study, over all calls that share its file; 40 where nothing is said.
-        seconds: how long the study may be worked on, likewise. What is then running stays unfinished. Of a recommender
-            without epochs, a trial that takes more than a quarter of it has failed. The time in which kernels are
-            compiled, once on a machine, does not count.
-        space: instead of the recommender's own, setting by setting; None keeps a setting as it is. Where pairs have
-            weights, `weighting` is searched too.
-        study: a file that every trial is written to at once, in the format of Optuna's journal. A later call with the
-            same arguments goes on where it was: a trial that a kill has cut off is done from its last checkpoint,
-            which lies beside the file while the trial runs, and no trial is done twice.
-        seed: the same seed, data and number of trials give the same trials, however many workers there are, and whether
-            it was interrupted or not. With `seconds` it depends on the machine how far it gets.
-        workers: how many trials run at a time, in threads of this process: four at most, and no more than `threads`.
-        threads: how many to use, over all workers; all CPUs by default.
-        sample: so many contexts of the validation are asked for after each epoch, and ten times as many at the end of
-            a trial; None: all of them.
-        patience: a trial stops when it was judged so often without a better epoch.
-        warm_start: whether trials at larger dimensions begin from the best model of the smaller ones; False: all from
-            nothing.
-        refit: fit the best settings to training and validation part together at the end; it is `model` of the result.
-        context_features: what is known of contexts, for recommenders that learn from it, as in `fit`.
-        item_features: likewise of items.
-        progress: show a bar with the best so far; by default where standard error is a terminal. Elsewhere True prints
-            a line a trial.
+        model: a recommender's name such as `"ials"`, its class, or an instance. Settings of an instance that differ
+            from the defaults are kept fixed, unless they are in `space`.
+        data: a split whose truth is the validation part; or events: then the newest tenth is the validation part, or a
+            random tenth if the events have no times.
+        metric: an accuracy metric to maximise.
+        trials: the total number of trials of the study, over all calls with the same file; 40 if neither `trials` nor
+            `seconds` is given.
+        seconds: the total time of the study, over all calls with the same file. Trials that are running when the time
+            is up stay unfinished. For recommenders without epochs, a trial fails if it takes more than a quarter of
+            the time. The time for compiling kernels, once per machine, does not count.
+        space: dimensions that replace those of the recommender's own space, by setting; None keeps a setting fixed. If
+            the events have weights, `weighting` is searched too.
+        study: a file to which every trial is written at once, in the format of Optuna's journal. A later call with the
+            same arguments resumes the search: finished trials are not repeated, and an interrupted trial resumes from
+            its last checkpoint, which is stored next to the file while the trial runs.
+        seed: the same seed, data and number of trials give the same trials, with any number of workers, interrupted or
+            not. With `seconds`, the number of trials depends on the machine.
+        workers: the number of trials that run at a time, in threads of this process; at most 4 and at most `threads`.
+        threads: the number of threads of all workers together; all CPUs by default.
+        sample: the number of validation contexts for the evaluation after each epoch; ten times as many are used at
+            the end of a trial. None uses all contexts.
+        patience: a trial stops after this many evaluations without improvement.
+        warm_start: whether trials at larger dimensions start from the best smaller model; if False, all trials have a
+            random start.
+        refit: whether to fit the best settings to the training and validation parts together at the end. The fitted
+            model is `model` of the result.
+        context_features: features of contexts, for recommenders that use them, as in `fit`.
+        item_features: features of items, for recommenders that use them, as in `fit`.
+        progress: whether to show a progress bar with the best score so far; by default only if standard error is a
+            terminal. If it is not a terminal, True prints one line per trial.
 
     >>> import shortlist as sl
     >>> events = sl.datasets.load("online-retail").interactions
@@ -105,16 +109,16 @@ def tune(
     """
     optuna()
     budget = Budget.of(trials, seconds)
-    seed, workers = whole("seed", seed, least=0), whole("workers", workers)
+    seed, workers = integer("seed", seed, least=0), integer("workers", workers)
     if sample is not None:
-        sample = whole("sample", sample)
+        sample = integer("sample", sample)
     flag("refit", refit)
     flag("warm_start", warm_start)
-    template = made(model)
+    template = as_recommender(model)
     if not template._in_epochs and patience != FitOptions.patience:
         refuse_epochs(type(template).__name__, patience=patience)
     workers = min(workers, ROUND, thread_count(threads))
-    each = thread_count(threads) // workers if workers > 1 else threads
+    threads_per_trial = thread_count(threads) // workers if workers > 1 else threads
     problem = Problem.of(
         template,
         data,
@@ -122,22 +126,24 @@ def tune(
         sample=sample,
         patience=patience,
         seed=seed,
-        threads=each,
+        threads=threads_per_trial,
         context_features=context_features,
         item_features=item_features,
     )
-    chosen = searched(template, space, problem.split.train.by_context.values is not None)
+    chosen = effective_space(template, space, problem.split.train.by_context.values is not None)
     identity = {
         **problem.identity(),
         "seed": seed,
         "warm_start": warm_start,
-        "the space": {name: {"kind": type(one).__name__, **asdict(one)} for name, one in chosen.items()},
-        "settings": {name: one for name, one in template.settings().items() if name not in chosen},
+        "the space": {
+            name: {"kind": type(dimension).__name__, **asdict(dimension)} for name, dimension in chosen.items()
+        },
+        "settings": {name: value for name, value in template.settings().items() if name not in chosen},
     }
     interrupted = False
     with (
-        opened(study, chosen, identity) as journal,
-        watched(type(template).__name__, problem.metric, budget.trials, budget.seconds, progress) as watch,
+        open_journal(study, chosen, identity) as journal,
+        search_progress(type(template).__name__, problem.metric, budget.trials, budget.seconds, progress) as watch,
     ):
         search = Search(
             problem,
@@ -145,7 +151,7 @@ def tune(
             journal,
             watch,
             budget,
-            Proposals(chosen, problem.usual(), seed),
+            Proposals(chosen, problem.resolved_settings(), seed),
             workers=workers,
             warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
             checkpoints=None if study is None else Path(study),
@@ -153,34 +159,33 @@ def tune(
         try:
             search.run()
         except KeyboardInterrupt:
-            if study is not None or not any(one.counts for one in journal.trials()):
+            if study is not None or not any(trial.counts for trial in journal.trials()):
                 raise
             interrupted = True
-        found, spent = journal.trials(), journal.seconds
-    best = _best(found, problem.metric)
+        all_trials, spent = journal.trials(), journal.seconds
+    best = _best(all_trials, problem.metric)
     settings = _settings(problem, best.settings, best.epoch)
-    start = None if best.start is None else _settings(problem, found[best.start].settings, best.start_epoch)
+    start = None if best.start is None else _settings(problem, all_trials[best.start].settings, best.start_epoch)
     if interrupted:
-        ended = sum(one.ended for one in found)
+        finished = count(sum(trial.ended for trial in all_trials), "finished trial")
         warnings.warn(
-            f"the search was interrupted: the result is the best of the {ended:,} trials that ended, not fitted to all "
-            "the events",
+            f"the search was interrupted: the result is the best of {finished}, and no model is fitted to all events",
             ShortlistWarning,
             stacklevel=2,
         )
         refit = False
-    began = working_seconds()
-    fitted = problem.final(settings, start, progress, threads) if refit else None
+    start_time = working_seconds()
+    fitted = problem.fit_final(settings, start, progress, threads) if refit else None
     return Tuned(
         recommender=type(template).__name__,
         metric=problem.metric,
         settings=settings,
         best=best,
-        trials=found,
-        importance=importance(chosen, found),
+        trials=all_trials,
+        importance=importance(chosen, all_trials),
         seconds=spent,
         model=fitted,
-        refit_seconds=working_seconds() - began if refit else None,
+        refit_seconds=working_seconds() - start_time if refit else None,
         searched=tuple(chosen),
         start=start,
         interrupted=interrupted,
@@ -188,14 +193,14 @@ def tune(
 
 
 def _settings(problem: Problem, chosen: Mapping[str, Any], epoch: int | None) -> dict[str, Any]:
-    """All settings of a recommender with these chosen, to end with what was its best epoch, if it has epochs."""
-    settings = problem.completed(chosen)
+    """Return all settings of the recommender, with the chosen ones; if it has epochs, they end at the best one."""
+    settings = problem.all_settings(chosen)
     return settings if epoch is None else settings | problem.recommender(settings)._ending_at(epoch)
 
 
 def _best(trials: Sequence[Trial], metric: str) -> Trial:
-    if complete := [one for one in trials if one.counts]:
-        return max(complete, key=lambda one: one.place)
-    if failed := [one for one in trials if one.state == "failed"]:
-        raise DataError(f"no trial has a {metric}: {len(failed)} failed, the last one thus: {failed[-1].reason}")
-    raise DataError("no trial came to its end; give it more time")
+    if complete := [trial for trial in trials if trial.counts]:
+        return max(complete, key=lambda trial: trial.place)
+    if failed := [trial for trial in trials if trial.state == "failed"]:
+        raise DataError(f"no trial has a {metric}: {len(failed)} failed; the last error: {failed[-1].reason}")
+    raise DataError("no trial was completed; allow more time")

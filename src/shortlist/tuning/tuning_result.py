@@ -1,4 +1,4 @@
-"""What a search has found."""
+"""The result of a search: its trials and the best settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
+from shortlist._phrases import format_settings
 from shortlist.recommenders.base import Recommender
 
 State: TypeAlias = Literal["complete", "pruned", "failed", "unfinished", "not started"]
@@ -16,22 +17,23 @@ State: TypeAlias = Literal["complete", "pruned", "failed", "unfinished", "not st
 
 @dataclass(frozen=True)
 class Trial:
-    """Some settings, and how good they were.
+    """One combination of settings, and its score.
 
     Args:
-        number: from 0, in the order in which they were proposed.
-        settings: of those settings that are searched.
-        state: `"complete"`; `"pruned"`: given up since others were better by then; `"failed"`: `reason` tells why;
-            `"unfinished"`: interrupted; `"not started"`: proposed only. A later call with the same study does the
-            last two.
-        value: the metric on the validation split, of a complete trial.
-        epoch: the best one, where it learns in epochs.
-        curve: the metric after each evaluation, on a sample of the validation's contexts where there are many.
-        epochs: after which epochs these were.
-        seconds: how long it took.
-        reason: why it failed.
-        start: the number of the trial from whose embeddings it began, None where it began from nothing.
-        start_epoch: the best epoch of a fit with the settings of that trial from nothing, which it began from.
+        number: the number of the trial, from 0, in the order in which trials are proposed.
+        settings: the values of the searched settings.
+        state: `"complete"`; `"pruned"`: stopped early because others were better at the same epoch; `"failed"`: see
+            `reason`; `"unfinished"`: interrupted; `"not started"`: only proposed. A later call with the same study
+            runs unfinished and not started trials.
+        value: the metric on the validation split, for complete trials.
+        epoch: the best epoch, if the recommender learns in epochs.
+        curve: the metric after each evaluation, on a sample of the validation contexts if there are many.
+        epochs: the epochs of the values in `curve`.
+        seconds: the time that the trial took.
+        reason: the error message of a failed trial.
+        start: the number of the trial with the settings of the smaller model that this trial starts from; None for a
+            random start.
+        start_epoch: the best epoch of that smaller model.
     """
 
     number: int
@@ -48,34 +50,44 @@ class Trial:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it is left to do."""
+        """Whether the trial is over: complete, pruned or failed."""
         return self.state in ("complete", "pruned", "failed")
 
     @property
     def counts(self) -> bool:
-        """Whether it can be the best: it is complete, and what is known of it is enough to repeat it."""
+        """Whether the trial can be the best: it is complete and can be repeated."""
         return self.state == "complete" and (self.start is None or self.start_epoch is not None)
 
     @property
     def place(self) -> tuple[float, bool, int]:
-        """What trials that count are ordered by. Of equal ones the best began from nothing, then came first."""
+        """The sort key of trials that count: by score, then trials with a random start first, then by number."""
         return self.value or 0.0, self.start is None, -self.number
 
     @property
     def merit(self) -> float:
-        """What can be compared with trials that were given up: the best of the curve where there is one."""
+        """The score that can be compared with pruned trials: the best value of the curve, if there is one."""
         return max(self.curve) if self.curve else self.value or 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The best settings, every trial, and the model that was fitted with the best to all events.
+    """The result of `tune`: the best settings, all trials, and a model fitted with the best settings.
 
-    `settings` are the constructor's; `epochs` among them is the best epoch. Where the best trial began from the
-    embeddings of a smaller model, `start` are the settings of that one: `Model(**settings).fit(events,
-    start=Model(**start).fit(events))` repeats it. `importance` says for each setting how much of what tells the best
-    tenth of the trials from the others is due to it; it is empty where there are few. `interrupted` says that Ctrl-C
-    ended the search, so that there is no `model`.
+    Attributes:
+        recommender: the class name of the recommender.
+        metric: the metric that was maximised.
+        settings: the best settings, for the constructor. `epochs` is the best epoch.
+        best: the best trial.
+        trials: all trials, ordered by number.
+        importance: for each setting, how much it matters for reaching the best tenth of the trials; empty if there are
+            fewer than ten trials.
+        seconds: the time of the search, over all calls with the same study.
+        model: the model fitted to all events with the best settings; None with `refit=False` or if interrupted.
+        refit_seconds: the time of that fit.
+        searched: the names of the searched settings.
+        start: the settings of the smaller model that the best trial starts from; None for a random start. Repeat the
+            fit with `Model(**settings).fit(events, start=Model(**start).fit(events))`.
+        interrupted: whether Ctrl-C ended the search.
     """
 
     recommender: str
@@ -84,7 +96,7 @@ class Tuned:
     best: Trial
     trials: list[Trial]
     importance: dict[str, float]
-    seconds: float  # of the whole search
+    seconds: float
     model: Recommender | None = None
     refit_seconds: float | None = None
     searched: tuple[str, ...] = field(default=())
@@ -93,16 +105,16 @@ class Tuned:
 
     @property
     def value(self) -> float:
-        """The metric on the validation split, of the best settings."""
+        """The metric of the best settings on the validation split."""
         assert self.best.value is not None
         return self.best.value
 
     def states(self) -> dict[State, int]:
-        """How many trials ended how."""
+        """Return the number of trials in each state."""
         return dict(Counter(trial.state for trial in self.trials))
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each trial: number, start, settings, state, epoch, the metric, seconds, reason."""
+        """Return one row per trial: number, start, settings, state, epoch, metric, seconds, reason."""
         rows = [
             {"trial": trial.number, "start": trial.start}
             | {name: trial.settings.get(name) for name in self.searched}
@@ -125,22 +137,24 @@ class Tuned:
         return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None)
 
     def __repr__(self) -> str:
-        found = {name: self.settings[name] for name in self.searched if name in self.best.settings}
+        settings = {name: self.settings[name] for name in self.searched if name in self.best.settings}
         if self.best.epoch is not None:
-            found["epochs"] = self.best.epoch
+            settings["epochs"] = self.best.epoch
         if self.settings.get("schedule_epochs"):
-            found["schedule_epochs"] = self.settings["schedule_epochs"]
-        shown = ", ".join(f"{name}={value!r}" for name, value in found.items())
+            settings["schedule_epochs"] = self.settings["schedule_epochs"]
         states = ", ".join(f"{count} {state}" for state, count in self.states().items())
         which = f"trial {self.best.number} of {len(self.trials)} ({states})"
         rule = "; only complete trials can be the best" if len(self.states()) > 1 else ""
-        lines = [f"{self.recommender}({shown})", f"  {self.metric} {self.value:.4f} on validation, {which}{rule}"]
+        lines = [
+            f"{self.recommender}({format_settings(settings)})",
+            f"  {self.metric} {self.value:.4f} on validation, {which}{rule}",
+        ]
         if self.start is not None:
-            smaller = ", ".join(f"{name}={self.start[name]!r}" for name in [*self.searched, "epochs"])
-            lines.append(f"  it began from {self.recommender}({smaller}), as `start` says")
+            smaller = format_settings({name: self.start[name] for name in [*self.searched, "epochs"]})
+            lines.append(f"  started from {self.recommender}({smaller}), see `start`")
         if self.interrupted:
-            lines.append("  the search was interrupted; nothing was fitted to all the events")
+            lines.append("  the search was interrupted; no model was fitted to all events")
         if self.importance:
             parts = ", ".join(f"{name} {share:.0%}" for name, share in self.importance.items())
-            lines.append(f"  what mattered: {parts}")
+            lines.append(f"  importance: {parts}")
         return "\n".join(lines)

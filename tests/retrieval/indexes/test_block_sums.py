@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.retrieval.indexes.block_sums import BLOCK, LARGEST, block_sums_numpy, register_bytes, sums_for
-from shortlist.retrieval.indexes.scan import from_line
+from shortlist.retrieval.indexes.scan import cache_aligned
 
 WIDTHS = [width for width in (64, 32, 0) if width <= register_bytes()]
 
@@ -27,14 +27,14 @@ CALLS = {width: compiled(width) for width in WIDTHS}
 @given(pairs=st.integers(1, 40), seed=st.integers(0, 10**6), full=st.booleans())
 def test_sums_of_any_register_width_are_those_of_numpy(width, pairs, seed, full):
     rng = np.random.default_rng(seed)
-    codes = from_line(3 * pairs * BLOCK)
+    codes = cache_aligned(3 * pairs * BLOCK)
     codes[:] = rng.integers(0, 256, len(codes))
     tables = np.full((2 * pairs, 16), LARGEST, np.uint8)
     if not full:
         tables = rng.integers(0, LARGEST + 1, (2 * pairs, 16), dtype=np.uint8)
-    room = from_line(2 * pairs * BLOCK)
+    room = cache_aligned(2 * pairs * BLOCK)
     room[:] = np.tile(tables, (1, 4)).reshape(-1)
-    out = from_line(2 * BLOCK).view(np.uint16)
+    out = cache_aligned(2 * BLOCK).view(np.uint16)
     for block in range(3):
         at = block * pairs * BLOCK
         expected = block_sums_numpy(codes[at : at + pairs * BLOCK].reshape(pairs, BLOCK), tables)

@@ -1,1 +1,1 @@
-"""`shortlist doctor`: the command, what it checks, and what it tries out in processes of their own."""
+"""`shortlist doctor`: the command, its checks, and the probes that run in separate processes."""

@@ -1,9 +1,10 @@
-"""`shortlist doctor`: what is installed, what the machine gives, and whether Shortlist works here."""
+"""`shortlist doctor`: check the packages, the machine, and whether Shortlist works."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
+from shortlist._phrases import count
 from shortlist.cli import options as opt
 from shortlist.cli.output import Output
 
@@ -17,9 +18,9 @@ def doctor(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Check this installation: versions, threads, compiler, memory, GPU, extras, and a small job from end to end.
+    """Check this installation: packages, threads, CPU, memory, GPU, compiler, extras, and a self-test.
 
-    The exit code is 1 if something is broken; what to do about it is said.
+    Prints how to fix each problem. The exit code is 1 if something is broken.
 
     For example:
 
@@ -33,42 +34,42 @@ def doctor(
     from shortlist.cli.doctor import checks
     from shortlist.cli.doctor.packages import requirements
 
-    say = Output(ctx, as_json=as_json, quiet=quiet)
+    output = Output(ctx, as_json=as_json, quiet=quiet)
     report = checks.Report()
     base, extras = requirements()
-    say.note("trying out the packages")
+    output.note("checking packages")
     checks.check_packages(report, base)
-    say.note("looking at the machine")
+    output.note("checking the machine")
     threads = checks.check_threads(report)
     checks.check_processor(report, threads)
     checks.check_memory(report)
     checks.check_gpu(report)
-    say.note("compiling a kernel")
+    output.note("compiling a kernel")
     checks.check_compiler(report)
     checks.check_extras(report, extras)
-    say.note("doing a small job")
+    output.note("running the self-test")
     checks.check_work(report)
-    failed = report.those("failed")
-    if say.json:
-        chapters = {name.lower(): [asdict(one) for one in findings] for name, findings in report.chapters.items()}
-        say.document({"ok": not failed, "shortlist": __version__, **chapters})
+    failed = report.with_state("failed")
+    if output.json:
+        chapters = {name.lower(): [asdict(result) for result in results] for name, results in report.chapters.items()}
+        output.document({"ok": not failed, "shortlist": __version__, **chapters})
     else:
-        _show(report, say)
+        _show(report, output)
     if failed:
         raise typer.Exit(1)
 
 
-def _show(report: "Report", say: Output) -> None:
+def _show(report: "Report", output: Output) -> None:
     marks = {"ok": "", "note": "(!) ", "failed": "FAILED: "}
-    for chapter, findings in report.chapters.items():
-        say.title(chapter)
-        say.facts([(f"  {one.name}", marks[one.state] + one.found) for one in findings])
-        say.line()
-    failed, notes = report.those("failed"), report.those("note")
+    for chapter, results in report.chapters.items():
+        output.title(chapter)
+        output.facts([(f"  {result.name}", marks[result.state] + result.found) for result in results])
+        output.line()
+    failed, notes = report.with_state("failed"), report.with_state("note")
     if failed:
-        say.line(f"{len(failed)} thing{'s' if len(failed) > 1 else ''} must be mended:")
+        output.line(f"{count(len(failed), 'problem')} to fix:")
     else:
-        say.line("All is well." if not notes else "Everything works; still,")
-    for one in [*failed, *notes]:
-        if one.advice:
-            say.line(f"  {one.name}: {one.advice}")
+        output.line("Everything works." if not notes else "Everything works. Suggestions:")
+    for result in [*failed, *notes]:
+        if result.advice:
+            output.line(f"  {result.name}: {result.advice}")

@@ -1,6 +1,6 @@
-"""What `shortlist doctor` tries out, each in a process of its own: a package that crashes takes nothing else with it.
+"""The probes of `shortlist doctor`. Each runs in its own process, so a crashing package cannot crash the command.
 
-A probe prints what it found as lines of JSON, each with a mark in front, since packages print too. It is run as
+A probe prints its results as lines of JSON. Each line starts with a mark, because packages may print too. It runs as
 `python -c "from shortlist.cli.doctor.probes import main; main()" NAME [ARGUMENT …]`.
 """
 
@@ -14,18 +14,18 @@ from typing import Any
 
 _MARK = "shortlist-probe "
 _START = "from shortlist.cli.doctor.probes import main; main()"
-_SECONDS = 300.0  # a first job compiles much, and a machine may be slow
+_SECONDS = 300.0  # the first run compiles many kernels, and the machine may be slow
 
 
 class ProbeError(Exception):
-    """A probe ended before its work was done."""
+    """A probe ended early."""
 
 
 def probe(name: str, *arguments: str, seconds: float = _SECONDS) -> Iterator[dict[str, Any]]:
-    """Run a probe and give what it found, line by line; ProbeError, after the last line, says why there are no more."""
-    command = [sys.executable, "-P", "-c", _START, name, *arguments]  # -P: not what lies about in the current folder
-    home = str(Path(__file__).parents[3])  # where this very package is, installed or not
-    paths = os.pathsep.join(one for one in (os.environ.get("PYTHONPATH"), home) if one)
+    """Run a probe and yield its results. If it ends early, raise ProbeError after the last result."""
+    command = [sys.executable, "-P", "-c", _START, name, *arguments]  # -P: do not import from the current folder
+    home = str(Path(__file__).parents[3])  # the folder of this package, installed or not
+    paths = os.pathsep.join(path for path in (os.environ.get("PYTHONPATH"), home) if path)
     reason = ""
     try:
         done = subprocess.run(
@@ -38,13 +38,13 @@ def probe(name: str, *arguments: str, seconds: float = _SECONDS) -> Iterator[dic
         )
         out, err = done.stdout, done.stderr
         if done.returncode < 0:
-            reason = f"the process was ended by signal {-done.returncode}"
+            reason = f"the process was killed by signal {-done.returncode}"
         elif done.returncode:
             reason = (err.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired as error:
-        out, reason = error.stdout or b"", f"no answer within {seconds:g} s"
+        out, reason = error.stdout or b"", f"timed out after {seconds:g} s"
     except OSError as error:
-        out, reason = b"", f"no process could be started: {error.strerror or error}"
+        out, reason = b"", f"cannot start a process: {error.strerror or error}"
     for line in out.decode(errors="replace").splitlines():
         if line.startswith(_MARK):
             yield json.loads(line.removeprefix(_MARK))
@@ -53,55 +53,55 @@ def probe(name: str, *arguments: str, seconds: float = _SECONDS) -> Iterator[dic
 
 
 def main() -> None:
-    """Be the probe that the first argument names."""
+    """Run the probe named by the first argument."""
     probes: dict[str, Callable[..., None]]
     probes = {"imports": _imports, "blas": _blas, "numba": _numba, "torch": _torch, "work": _work}
     probes[sys.argv[1]](*sys.argv[2:])
 
 
-def _tell(**found: Any) -> None:
-    sys.stdout.write(_MARK + json.dumps(found) + "\n")
+def _emit(**result: Any) -> None:
+    sys.stdout.write(_MARK + json.dumps(result) + "\n")
     sys.stdout.flush()
 
 
 def _imports(*modules: str) -> None:
-    """Import packages in turn; the one that a crash is the fault of has a first line and no second one."""
+    """Import packages one by one. A package that crashes has a first line but no second one."""
     from importlib import import_module
 
     for name in modules:
-        _tell(name=name)
+        _emit(name=name)
         try:
             module = import_module(name)
         except BaseException as error:
-            _tell(name=name, error=f"{type(error).__name__}: {error}")
+            _emit(name=name, error=f"{type(error).__name__}: {error}")
         else:
-            _tell(name=name, error=None, path=getattr(module, "__file__", None))
+            _emit(name=name, error=None, path=getattr(module, "__file__", None))
 
 
 def _blas() -> None:
-    """The threads of Shortlist and of every BLAS and OpenMP library that NumPy and SciPy bring."""
-    import scipy.linalg.cython_blas  # noqa: F401  (so that SciPy's BLAS is loaded and found too)
+    """Report the threads of Shortlist and of all BLAS and OpenMP libraries loaded by NumPy and SciPy."""
+    import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS of SciPy)
     from threadpoolctl import threadpool_info
 
     from shortlist._threads import thread_count
     from shortlist.errors import SettingError
 
     try:
-        _tell(threads=thread_count())
+        _emit(threads=thread_count())
     except SettingError as error:
-        _tell(threads=None, error=str(error))
-    for one in threadpool_info():
-        _tell(
-            library=one.get("internal_api"),
-            version=one.get("version"),
-            threads=one.get("num_threads"),
-            layer=one.get("threading_layer"),
-            path=one.get("filepath"),
+        _emit(threads=None, error=str(error))
+    for library in threadpool_info():
+        _emit(
+            library=library.get("internal_api"),
+            version=library.get("version"),
+            threads=library.get("num_threads"),
+            layer=library.get("threading_layer"),
+            path=library.get("filepath"),
         )
 
 
 def _numba() -> None:
-    """Compile a kernel of our own, or take it from the cache; and count those that the cache has."""
+    """Compile a kernel or load it from the cache, and count the cached kernels."""
     import time
     from contextlib import suppress
     from importlib import import_module
@@ -109,19 +109,19 @@ def _numba() -> None:
     import numba
     import numpy as np
 
-    from shortlist._kernel_cache import compiled_ahead, folders, kernel_modules, writable
+    from shortlist._kernel_cache import count_cached, folders, kernel_modules, writable
     from shortlist._random import mixed
 
     start = time.perf_counter()
     mixed(np.uint64(1))
     seconds = time.perf_counter() - start
-    stats = getattr(mixed, "stats", None)  # without it, compiling is switched off
+    stats = getattr(mixed, "stats", None)  # missing if compilation is disabled
     for name in kernel_modules():
-        with suppress(ImportError):  # of an extra
+        with suppress(ImportError):  # the module needs an extra that is not installed
             import_module(name)
-    kept, kernels = compiled_ahead()
+    kept, kernels = count_cached()
     folder, first = writable(), folders()[0]
-    _tell(
+    _emit(
         compiles=stats is not None,
         seconds=seconds,
         cache=str(folder or first),
@@ -135,7 +135,7 @@ def _numba() -> None:
 
 
 def _torch() -> None:
-    """What torch sees; it is imported here and nowhere else."""
+    """Report the GPUs that torch finds. Only this probe imports torch."""
     from importlib import import_module
 
     torch: Any = import_module("torch")
@@ -145,17 +145,17 @@ def _torch() -> None:
     mps = getattr(torch.backends, "mps", None)
     if mps is not None and mps.is_available():
         names.append("Apple GPU (mps)")
-    _tell(version=torch.__version__, devices=names)
+    _emit(version=torch.__version__, devices=names)
 
 
 def _work(folder: str) -> None:
-    """Do what a user does, small: read, fit, recommend, save, load."""
+    """Run a small job: read, fit, recommend, save, load."""
     place = Path(folder)
     source = place / "events.csv"
     source.write_text("user,product\nann,tea\nann,jam\nbob,tea\nbob,jam\ncy,tea\n", encoding="utf-8")
 
     def step(name: str) -> None:
-        _tell(step=name)
+        _emit(step=name)
 
     step("read")
     from shortlist.data.interactions import Interactions
@@ -175,5 +175,5 @@ def _work(folder: str) -> None:
     from shortlist.recommenders.registry import load
 
     if load(place / "model").recommend(["cy"], n=1).ids != answer:
-        raise AssertionError("the loaded model answers otherwise")
+        raise AssertionError("the loaded model recommends other items")
     step("done")

@@ -1,1 +1,1 @@
-"""What is known about contexts and items, as sparse matrices with named fields."""
+"""Features of contexts and items: sparse matrices with named fields."""

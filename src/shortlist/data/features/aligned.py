@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 class AlignedFeatures:
     """Features in the order of a vocabulary: row c of `rows` belongs to the id with code c.
 
-    Ids without features have a row in which every field is missing. Rows of ids that are not in the vocabulary, such as
-    items nobody has had yet, are in `cold`: `cold.ids`, `cold.rows`, `cold.rows_for(["new-1"])`.
+    An id without features has a row in which every field is missing. Features of ids that are not in the vocabulary,
+    such as new items, are in `cold`: `cold.ids`, `cold.rows`, `cold.rows_for(["new-1"])`.
 
     Attributes:
         vocabulary: the ids of the rows.
         fields: the fields, with `n_missing` counted over these rows.
         rows: the matrix.
-        cold: the features of all other ids.
-        places: where each row stands in the features it was taken from; −1 where there are none.
+        cold: the features of the ids that are not in the vocabulary.
+        places: for each row its position in the original features; −1 for ids without features.
     """
 
     vocabulary: Vocabulary
@@ -39,31 +39,31 @@ class AlignedFeatures:
     places: Codes
 
     def __len__(self) -> int:
-        """The number of rows, which is that of the vocabulary's ids."""
+        """The number of rows: one per id of the vocabulary."""
         return self.rows.n_rows
 
     @property
     def n_features(self) -> int:
-        """How many columns the matrix has."""
+        """The number of columns."""
         return self.rows.n_columns
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What each column is called."""
+        """The names of the columns."""
         return self.cold.feature_names
 
     @property
     def n_without(self) -> int:
-        """How many ids of the vocabulary have no features."""
-        return int(self._lacking.sum())
+        """The number of ids without features."""
+        return int(self._is_without.sum())
 
     @property
     def without(self) -> list[Id]:
-        """The ids of the vocabulary that have no features."""
-        return self.vocabulary.ids(np.flatnonzero(self._lacking))
+        """The ids without features."""
+        return self.vocabulary.ids(np.flatnonzero(self._is_without))
 
     @property
-    def _lacking(self) -> npt.NDArray[np.bool_]:
+    def _is_without(self) -> npt.NDArray[np.bool_]:
         return self.places < 0
 
     def __repr__(self) -> str:

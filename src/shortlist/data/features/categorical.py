@@ -1,4 +1,4 @@
-"""Fields of values: categories, and cells that hold several of them."""
+"""Categorical and multi-valued fields."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from shortlist.data.sparse_rows import LATEST, rows_of
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError
 
-# White space as Unicode defines it, which is what polars strips.
+# The white space that polars strips: Unicode's.
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_WHOLE_BELOW = 2.0**53  # floats below it that are whole are these whole numbers and no others
+_WHOLE_BELOW = 2.0**53  # below it, each integer has a float of its own
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ValuesField(Field):
-    """A feature for each value: 1 for the value of a cell, or 1/k (1/√k) for each of its k values.
+    """A field with one feature per value. A cell's value has weight 1; each of its k values 1/k, 1/√k or 1.
 
     Attributes:
-        values: every value as text, sorted: `value`, its `column` in the field, the `count` of rows it was in.
-        n_rare: how many of them share the one feature for rare values.
+        values: all values as text, sorted: `value`, its `column` in the field, the `count` of rows that have it.
+        n_rare: the number of rare values; they share one feature.
         many: whether a cell may hold several values.
-        separator: what stands between them where cells are text.
-        normalize: `"sum"`: the weights of a cell sum to 1; `"norm"`: their squares do; None: each is 1.
+        separator: the text between the values of a cell, if cells are text.
+        normalize: `"sum"`: the weights of a cell sum to 1; `"norm"`: their squares sum to 1; None: each weight is 1.
     """
 
     values: pl.DataFrame
@@ -48,7 +48,7 @@ class ValuesField(Field):
         normalize: Normalize | None = None,
         origin: str = "the frame",
     ) -> ValuesField:
-        """Learn the values of a column; those in fewer than `min_count` rows share one feature."""
+        """Learn the values of a column. Values in fewer than `min_count` rows share one feature."""
         cells = _cells(column, many, separator, origin)
         values = _sorted_values(cells.value)
         codes = Vocabulary(values.to_frame()).encode(cells.value)
@@ -62,36 +62,35 @@ class ValuesField(Field):
 
     @property
     def kind(self) -> Kind:
-        """`"multi_valued"` where a cell may hold several values, else `"categorical"`."""
+        """`"multi_valued"` if a cell may hold several values, else `"categorical"`."""
         return "multi_valued" if self.many else "categorical"
 
     @property
     def n_values(self) -> int:
-        """How many values have a feature of their own."""
+        """The number of values with a feature of their own (rare values share one)."""
         return self.values.height - self.n_rare
 
     @property
     def n_columns(self) -> int:
-        """A feature for each value, one for rare ones if there are any, one for "missing"."""
+        """One column per frequent value, one for rare values if there are any, one for "missing"."""
         return self.n_values + (self.n_rare > 0) + 1
 
     @property
     def labels(self) -> list[str]:
-        """`=Drama`, and at the end ` (rare)` where there are rare values."""
-        own = self.values["value"].filter(self.values["column"] < self.n_values).to_list()
-        return [f"={value}" for value in own] + [" (rare)"] * (self.n_rare > 0)
+        """`=Drama` and so on, then ` (rare)` if there are rare values."""
+        frequent = self.values["value"].filter(self.values["column"] < self.n_values).to_list()
+        return [f"={value}" for value in frequent] + [" (rare)"] * (self.n_rare > 0)
 
     def encode(self, column: pl.Series, *, from_text: bool, unknown: Unknown, origin: str) -> Entries:
-        """One entry a cell and value; several rare values, or several unknown ones, of a cell count once."""
+        """Return one entry per cell and value. Several rare values of a cell give one entry; so do unknown ones."""
         cells = _cells(column, self.many, self.separator, origin)
         codes = Vocabulary(self.values["value"].to_frame()).encode(cells.value, unknown="mark")
         new = np.flatnonzero(codes < 0)
         n_new = len(np.unique(cells.rows[new]))
         if len(new) and unknown == "raise":
             raise DataError(
-                f"{origin}: column {self.name!r}: {n_new:,} of {len(column):,} rows hold a value that "
-                f"was not there when these features were made (first: {cells.value[int(new[0])]!r:.80}); "
-                "pass unknown='missing' to take them as missing"
+                f"{origin}: column {self.name!r}: {n_new:,} of {len(column):,} rows hold an unknown value "
+                f"(first: {cells.value[int(new[0])]!r:.80}); pass unknown='missing' to treat unknown values as missing"
             )
         rows, columns = cells.rows, np.append(_int32(self.values["column"]), np.int32(self.n_columns - 1))[codes]
         if self.many:
@@ -112,9 +111,9 @@ class ValuesField(Field):
 
 
 def refuse_vectors(column: pl.Series, origin: str, *, named: bool) -> None:
-    """Refuse lists of floats, which are vectors: each distinct number would become a feature of its own.
+    """Refuse lists of floats (dense vectors): each distinct number would become a feature.
 
-    Where the user `named` the column's kind, lists of whole floats pass: gaps turn integers into floats.
+    If the user `named` the column's type, lists of whole floats pass: missing values turn integers into floats.
     """
     dtype = column.dtype
     if not isinstance(dtype, pl.List | pl.Array) or not (dtype.inner.is_float() or dtype.inner.is_decimal()):
@@ -128,56 +127,56 @@ def refuse_vectors(column: pl.Series, origin: str, *, named: bool) -> None:
     split = f"[{part}.get(k).alias({column.name!r} + str(k)) for k in range({width})]"
     raise DataError(
         f"{origin}: column {column.name!r} holds lists of floats; dense vectors are not supported. Split them into "
-        f"numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or leave the column out "
+        f"numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or drop the column "
         f"with ignore={column.name!r}"
     )
 
 
 class _Cells(NamedTuple):
-    """The values of all cells as text: repeats included, nothing for empty cells."""
+    """The row and text of each value of each cell, repeats included. Empty cells have none."""
 
     rows: Ints
     value: pl.Series
 
 
 def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) -> _Cells:
-    """Take cells apart, as lists, by a separator, or, unless `many`, as they are."""
+    """Return the values of the cells. With `many`, a cell is a list or a text to split by `separator`."""
     rows = np.arange(len(column), dtype=np.int32)
     split = many and column.dtype == pl.String
     if split:
         if separator is None:
             raise DataError(
-                f"{origin}: column {column.name!r} is text; expected lists. To split it, say where: "
+                f"{origin}: column {column.name!r} is text; expected lists. To split it, name the separator: "
                 f"multi_valued={{{column.name!r}: '|'}}"
             )
         column = _split(column, separator)
     elif many and not (isinstance(column.dtype, pl.List | pl.Array) or column.dtype == pl.Null):
         raise DataError(
-            f"{origin}: column {column.name!r} has type {column.dtype}; a multi-valued one holds lists, or text that "
-            "is to be split"
+            f"{origin}: column {column.name!r} has type {column.dtype}; a multi-valued column holds lists, or text to "
+            "split"
         )
     if many and isinstance(column.dtype, pl.List | pl.Array):
         lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
         sizes = lists.list.len().cast(pl.Float64).to_numpy()  # NaN for null
-        full = sizes > 0  # what becomes of empty lists is not the same everywhere in polars
+        full = sizes > 0  # exploding empty lists differs between polars versions
         rows = np.repeat(rows[full], sizes[full].astype(np.int64))
         column = lists.filter(pl.Series(full)).explode()
         if split:
             column = _stripped(column)
-    text = _spelled(column, origin)
+    text = _as_text(column, origin)
     present = text.is_not_null()
     return _Cells(rows[present.to_numpy()], text.filter(present).alias("value"))
 
 
 def _sorted_values(value: pl.Series) -> pl.Series:
-    """Each value once, in order."""
+    """Return the distinct values, sorted."""
     if polars_threads():
         return value.unique().sort()
     return pl.Series(value.name, sorted(set(value.to_list())), pl.String)
 
 
 def _split(column: pl.Series, separator: str) -> pl.Series:
-    """Text as lists of its parts; polars splits it with threads that a forked process does not have."""
+    """Split texts into lists. polars uses threads for it, which a forked process does not have."""
     if polars_threads():
         return column.str.split(separator)
     parts = [None if cell is None else cell.split(separator) for cell in column.to_list()]
@@ -185,32 +184,33 @@ def _split(column: pl.Series, separator: str) -> pl.Series:
 
 
 def _stripped(text: pl.Series) -> pl.Series:
-    """Text without blanks around it."""
+    """Strip white space."""
     if polars_threads():
         return text.str.strip_chars()
-    return pl.Series(text.name, [None if one is None else one.strip(_BLANKS) for one in text.to_list()], pl.String)
+    stripped = [None if cell is None else cell.strip(_BLANKS) for cell in text.to_list()]
+    return pl.Series(text.name, stripped, pl.String)
 
 
 def _int32(column: pl.Series) -> Ints:
-    return column.to_numpy().astype(np.int32)  # a copy that may be written: kernels are compiled for such
+    return column.to_numpy().astype(np.int32)  # a writable copy: kernels are compiled for writable arrays
 
 
 def _distinct(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> tuple[Ints, Ints]:
-    """Every pair once, by rows and columns."""
-    found = rows_of(rows, columns, None, None, n_rows, n_columns, LATEST)
-    return np.repeat(np.arange(n_rows, dtype=np.int32), found.lengths), found.indices
+    """Return each (row, column) pair once, sorted by row and column."""
+    pairs = rows_of(rows, columns, None, None, n_rows, n_columns, LATEST)
+    return np.repeat(np.arange(n_rows, dtype=np.int32), pairs.lengths), pairs.indices
 
 
-def _spelled(column: pl.Series, origin: str) -> pl.Series:
-    """Values as text, null where there is none: null, NaN or empty.
+def _as_text(column: pl.Series, origin: str) -> pl.Series:
+    """Convert values to text; null, NaN and empty text become null.
 
-    Whole floats are spelled as integers: where some numbers are missing, pandas makes 3.0 of 3.
+    Whole floats are written as integers: pandas turns 3 into 3.0 if other numbers are missing.
     """
     dtype = column.dtype
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration):
         raise DataError(
-            f"{origin}: column {column.name!r} has type {dtype}; a categorical one holds text, numbers, booleans or "
-            "dates" + ("; name lists as multi_valued" if isinstance(dtype, pl.List | pl.Array) else "")
+            f"{origin}: column {column.name!r} has type {dtype}; a categorical column holds text, numbers, booleans or "
+            "dates" + ("; for lists use multi_valued=" if isinstance(dtype, pl.List | pl.Array) else "")
         )
     text = column.cast(pl.String)
     if dtype.is_float():

@@ -1,7 +1,7 @@
-"""From one column of a table to the entries of a sparse matrix: what a field is, how it is learnt and applied.
+"""Fields: each encodes one column of a table into entries of a sparse matrix.
 
-A field has a feature for each of its values (or one, for a number), one for rare values where some were folded, and
-always, as its last, one for "missing": what is not known has a place of its own, when a field is made and later on.
+A categorical field has one feature per value and, if there are rare values, one for all of them. A numeric field has
+one feature for the number. The last feature of every field stands for "missing".
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Scale: TypeAlias = Literal["standard", "log", "raw"]
 Unknown: TypeAlias = Literal["raise", "missing"]
 Ints: TypeAlias = npt.NDArray[np.int32]
 
-NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$"  # as numbers are written; 007 is not one
+NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$"  # numbers in their usual spelling; 007 is text
 
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The entries of one field: rows of the table, columns counted from the field's first, values."""
+    """The entries of one field: rows, columns (from 0 within the field) and values."""
 
     rows: npt.NDArray[np.int32]
     columns: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
-    n_unknown: int = 0  # rows with a value that was not there when the field was made
+    n_unknown: int = 0  # rows with a value that the field has not learned
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Field:
-    """A named group of features that come from one column of a table.
+    """A named group of features, made from one column of a table.
 
     Attributes:
         name: the column's name.
-        start: the first of its columns in the matrix.
-        n_missing: rows that the field's last feature marks: there is nothing in this column, or nothing known.
+        start: the field's first column in the matrix.
+        n_missing: the number of rows marked as missing: the value is missing or unknown.
     """
 
     name: str
@@ -53,31 +53,31 @@ class Field:
 
     @property
     def labels(self) -> list[str]:
-        """What its features but the last stand for, behind the field's name: `=Drama`, ` (rare)`; of a number, ``."""
+        """Name suffixes of all features but the last: `=Drama`, ` (rare)`; empty for a number."""
         raise NotImplementedError
 
     @property
     def n_columns(self) -> int:
-        """How many features it has, the one for "missing" included."""
+        """The number of features, including the one for "missing"."""
         raise NotImplementedError
 
     @property
     def columns(self) -> slice:
-        """Its columns in the matrix."""
+        """The field's columns in the matrix."""
         return slice(self.start, self.start + self.n_columns)
 
     @property
     def missing(self) -> int:
-        """The column that says "missing"."""
+        """The column for "missing"."""
         return self.start + self.n_columns - 1
 
     @property
     def feature_names(self) -> list[str]:
-        """What its columns are called: `genre=Drama`, `genre (rare)`, `genre (missing)`; of a number, `price`."""
+        """Names of the columns: `genre=Drama`, `genre (rare)`, `genre (missing)`; for a number, `price`."""
         return [self.name + label for label in [*self.labels, " (missing)"]]
 
     def encode(self, column: pl.Series, *, from_text: bool, unknown: Unknown, origin: str) -> Entries:
-        """The entries of a column of this field; `from_text`: it comes from a file in which everything is text."""
+        """Encode a column. With `from_text` it comes from a text file, where every column is text."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -85,10 +85,10 @@ class Field:
 
 
 def inferred_kind(column: pl.Series, *, from_text: bool) -> Kind | None:
-    """What a column is taken for whose kind nobody says; None where that cannot be told.
+    """Infer the type of field for a column; None if it is unclear.
 
-    Numbers are numeric; text, categories, booleans and dates are categorical; lists are multi-valued. In a file in
-    which everything is text, a column is numeric where every cell that is not empty is written as a number is.
+    Numbers are numeric; text, categories, booleans and dates are categorical; lists are multi-valued. A column of a
+    text file is numeric if all cells that are not empty are numbers in their usual spelling, else categorical.
     """
     dtype = column.dtype
     if from_text:
@@ -111,11 +111,11 @@ def with_missing(
     column: int,
     n_unknown: int = 0,
 ) -> Entries:
-    """These entries, and one in `column` for each missing row."""
-    more = np.flatnonzero(missing)
+    """Return the entries with one more, in `column`, for each missing row."""
+    missing_rows = np.flatnonzero(missing)
     return Entries(
-        np.concatenate([rows, more]).astype(np.int32),
-        np.concatenate([columns, np.full(len(more), column)]).astype(np.int32),
-        np.concatenate([values, np.ones(len(more))]).astype(np.float32),
+        np.concatenate([rows, missing_rows]).astype(np.int32),
+        np.concatenate([columns, np.full(len(missing_rows), column)]).astype(np.int32),
+        np.concatenate([values, np.ones(len(missing_rows))]).astype(np.float32),
         n_unknown,
     )

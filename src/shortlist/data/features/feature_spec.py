@@ -1,4 +1,4 @@
-"""Which column of a table becomes which kind of field: what a user says about it, checked, or what can be inferred."""
+"""Decide which type of field each column becomes: as the user specifies, or inferred."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from shortlist._checks import one_of, whole
+from shortlist._checks import integer, one_of
 from shortlist.data.features.categorical import ValuesField, refuse_vectors
 from shortlist.data.features.feature_fields import Field, Kind, Normalize, Scale, inferred_kind
 from shortlist.data.features.feature_tables import ColumnChoice, IdTable, id_columns
@@ -19,9 +19,9 @@ Names: TypeAlias = str | Sequence[str]
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a user says about a table: the columns of the id, the kind of others, and how they are encoded.
+    """The user's specification of a feature table: id columns, types of other columns, and how to encode them.
 
-    Columns that `kinds` does not name get the kind that is inferred from the table.
+    The type of a column that is not in `kinds` is inferred.
     """
 
     ids: tuple[str, ...]
@@ -43,31 +43,29 @@ class FeatureSpec:
         min_count: int | Mapping[str, int],
         normalize: Normalize | None,
     ) -> FeatureSpec:
-        """Check what the user says."""
+        """Check the arguments of a user and build the specification."""
         ids = id_columns(id)
         kinds: dict[str, Kind] = {}
-        given: list[tuple[Kind, Any]] = [
+        arguments: list[tuple[Kind, Any]] = [
             ("categorical", categorical),
             ("multi_valued", multi_valued),
             ("numeric", numeric),
         ]
-        for kind, columns in given:
+        for kind, columns in arguments:
             for name in _names(kind, columns):
                 if name in kinds:
-                    raise SettingError(
-                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}; once is enough"
-                    )
+                    raise SettingError(f"column {name!r} is named twice, as {kinds[name]} and as {kind}; name it once")
                 if ids == (name,):
                     raise SettingError(
-                        f"column {name!r} is the id and is named as {kind}; recommenders learn an embedding of the id "
-                        "by themselves"
+                        f"column {name!r} is both the id and {kind}; remove it from {kind}=: recommenders always learn "
+                        "an embedding of the id"
                     )
                 kinds[name] = kind
         ignored = tuple(dict.fromkeys(_names("ignore", ignore)))
         for name in ignored:
             if name in kinds or name in ids:
                 role = "the id" if name in ids else kinds[name]
-                raise SettingError(f"column {name!r} is named in ignore and as {role}; take it out of one of them")
+                raise SettingError(f"column {name!r} is named in ignore and as {role}; remove it from one of them")
         separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
         for name, separator in separators.items():
             if separator is not None and (not isinstance(separator, str) or not separator):
@@ -78,31 +76,31 @@ class FeatureSpec:
         for name, scale in scales.items():
             one_of(f"numeric[{name!r}]", scale, ("standard", "log", "raw"))
         for name, count in min_count.items() if isinstance(min_count, Mapping) else [("", min_count)]:
-            whole(f"min_count[{name!r}]" if name else "min_count", count)
+            integer(f"min_count[{name!r}]" if name else "min_count", count)
         if normalize is not None:
             one_of("normalize", normalize, ("sum", "norm"))
         return cls(ids, kinds, ignored, separators, scales, min_count, normalize)
 
     @property
     def wanted(self) -> ColumnChoice:
-        """The columns to read: those that are named, and all others but the ignored ones."""
+        """The columns to read: all but the ignored ones."""
         return ColumnChoice(tuple(self.kinds), self.ignore)
 
     def fit(self, table: IdTable) -> list[Field]:
-        """The fields of a table."""
+        """Learn the fields of a table."""
         kinds = {**self.kinds, **_inferred(table, self.kinds)}
         if not kinds:
-            raise DataError(f"{table.origin}: there is no column beside the id; expected what is known about it")
+            raise DataError(f"{table.origin}: there are no columns besides the id; expected features")
         if isinstance(self.min_count, Mapping):
             for name in self.min_count:
                 if kinds.get(name, "numeric") == "numeric":
-                    raise SettingError(f"min_count names {name!r}, which is no categorical or multi-valued column")
+                    raise SettingError(f"min_count names {name!r}, which is not a categorical or multi-valued column")
         elif self.min_count > 1 and set(kinds.values()) == {"numeric"}:
             raise SettingError(
-                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns; leave it out"
+                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns; omit it"
             )
         if self.normalize != "sum" and "multi_valued" not in kinds.values():
-            raise SettingError(f"normalize is {self.normalize!r}, but there are no multi-valued columns; leave it out")
+            raise SettingError(f"normalize is {self.normalize!r}, but there are no multi-valued columns; omit it")
         refuse_like_names(list(kinds))
         return [self._field(name, kind, table) for name, kind in kinds.items()]
 
@@ -133,7 +131,7 @@ def _names(kind: str, columns: Any) -> list[str]:
 
 
 def _inferred(table: IdTable, named: Mapping[str, Kind]) -> dict[str, Kind]:
-    """The kinds of the columns that nobody named."""
+    """Infer the types of all columns that the user did not name."""
     kinds: dict[str, Kind] = {}
     for name, column in table.columns.items():
         if name in table.ids.names or name in named:
@@ -141,19 +139,21 @@ def _inferred(table: IdTable, named: Mapping[str, Kind]) -> dict[str, Kind]:
         kind = inferred_kind(column, from_text=table.from_text)
         if kind is None:
             raise DataError(
-                f"{table.origin}: column {name!r} has type {column.dtype}, which says nothing about its kind; say it "
-                f"with categorical=, multi_valued= or numeric=, or leave the column out with ignore={name!r}"
+                f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}; name it "
+                f"in categorical=, multi_valued= or numeric=, or drop it with ignore={name!r}"
             )
         kinds[name] = kind
     return kinds
 
 
 def refuse_like_names(names: list[str]) -> None:
-    """Refuse fields of which features could be called the same, as the value b=c of 'a' and the value c of 'a=b'."""
+    """Refuse fields whose features could have the same name: value b=c of 'a' and value c of 'a=b' are both a=b=c."""
     known = set(names)
-    for other in names:
-        begins = [other[: found.start()] for found in re.finditer("=", other)]
-        begins += [other.removesuffix(end) for end in (" (rare)", " (missing)") if other.endswith(end)]
-        for one in begins:
-            if one in known:
-                raise DataError(f"columns {one!r} and {other!r} could give features of one name; rename one of them")
+    for name in names:
+        prefixes = [name[: match.start()] for match in re.finditer("=", name)]
+        prefixes += [name.removesuffix(end) for end in (" (rare)", " (missing)") if name.endswith(end)]
+        for prefix in prefixes:
+            if prefix in known:
+                raise DataError(
+                    f"features of columns {prefix!r} and {name!r} could have the same name; rename one of the columns"
+                )

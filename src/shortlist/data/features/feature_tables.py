@@ -1,4 +1,4 @@
-"""Tables with a row for each id, from a frame or from files: which columns there are, and whether the ids are sound."""
+"""Read tables with one row per id from frames or files, and check their columns and ids."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _FRAMES = "a frame with named columns (polars, pandas, Arrow, a mapping)"
 
 @dataclass(frozen=True, eq=False)
 class IdTable:
-    """A table with a row for each id.
+    """A table with one row per id.
 
     Attributes:
-        ids: the ids, a row each.
-        columns: the other columns that were asked for, by name.
-        unused: the columns that were left out.
-        from_text: whether it comes from a file in which everything is text.
-        origin: what to call it in messages.
-        dropped: rows that could not be used and were left out, by cause.
+        ids: the ids, one per row.
+        columns: the requested columns, by name.
+        unused: the names of the other columns.
+        from_text: whether the table comes from a text file, where every column is text.
+        origin: what messages call the table.
+        dropped: the number of dropped rows, by cause.
     """
 
     ids: Vocabulary
@@ -49,46 +49,46 @@ class IdTable:
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """Which columns to take beside the ids.
+    """The columns to read besides the ids.
 
     Attributes:
-        names: columns that must be there.
-        ignore: columns to leave out; all others are taken. None: no others are taken.
+        names: required columns.
+        ignore: columns to drop; all other columns are read too. None: read only `names`.
     """
 
     names: Sequence[str] = ()
     ignore: Sequence[str] | None = None
 
 
-def id_columns(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Check the name of the column of ids, or the names of several."""
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+def id_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Check the name or names of the id columns."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"id is {given!r}; expected the name of a column, or a list of names")
+        raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names")
     if len(set(names)) < len(names):
-        raise SettingError(f"id is {given!r}; each column must be there once")
+        raise SettingError(f"id is {columns!r}; name each column once")
     return names
 
 
 def table_of(frame: Any, ids: tuple[str, ...], wanted: ColumnChoice, on_bad: OnBad) -> IdTable:
-    """The wanted columns of whatever frame the user has, beside its ids."""
+    """Return the ids and the wanted columns of a frame of any library."""
     origin = "the frame"
     make: Callable[[Any, list[str], tuple[str, ...]], pl.DataFrame]
     if isinstance(frame, Mapping):
-        found, make = list(frame), _from_mapping
+        names, make = list(frame), _from_mapping
     elif isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read")
     elif type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
-        found, make = list(frame.columns), _from_pandas
+        names, make = list(frame.columns), _from_pandas
     else:
         if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
             if not hasattr(frame, "__arrow_c_stream__"):
-                raise DataError(f"cannot take features from {type(frame).__name__}; expected {_FRAMES}")
+                raise DataError(f"cannot read features from {type(frame).__name__}; expected {_FRAMES}")
             frame = stream(frame)
         with polars_errors(origin):
-            found = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
+            names = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
             make = _from_polars
-    needed, unused = _needed(found, ids, wanted, origin, getattr(getattr(frame, "index", None), "names", ()))
+    needed, unused = _needed(names, ids, wanted, origin, getattr(getattr(frame, "index", None), "names", ()))
     with polars_errors(origin):
         return _checked(make(frame, needed, ids), ids, unused, on_bad, origin)
 
@@ -101,11 +101,11 @@ def read_table(
     format: Format | None = None,  # noqa: A002
     separator: str | None = None,
 ) -> IdTable:
-    """The wanted columns of a file, a folder or a pattern, beside its ids."""
+    """Return the ids and the wanted columns of a file, a folder or a pattern."""
     require_polars_threads("reading features from a file")
     files = find_files(path, format, separator)
-    # The ids are read as those of interactions are: in the same types, and with the same eye for what is wrong with a
-    # file. Null ones, and lines with too few fields, are counted here.
+    # Read the ids once like those of interactions, to get the same types and the same errors for broken files. Null
+    # ids and ragged lines are dropped here and counted below.
     types = build_from_files(files, Columns(ids, ids[0]), "drop").contexts.frame.schema
     needed, unused = _needed(column_names(files), ids, wanted, files.name)
     with polars_errors(files.name):
@@ -124,26 +124,25 @@ def _read_text(
 ) -> IdTable:
     width = len(needed) + len(unused)
     surveys = [survey(path, files.separator, width) for path in files.paths]
-    n_ragged = sum(one.n_ragged for one in surveys)
+    n_ragged = sum(counts.n_ragged for counts in surveys)
     sources: list[Any] = list(files.paths)
     if n_ragged:
         if on_bad == "raise":
-            build_from_files(files, Columns(ids, ids[0]), "raise")  # says where they are
+            build_from_files(files, Columns(ids, ids[0]), "raise")  # raises an error that shows them
         sources = [without_ragged(path, files.separator, width) for path in files.paths]
     text = pl.scan_csv(
         sources,
         separator=files.separator,
-        quote_char='"' if any(one.n_quoted for one in surveys) else None,
+        quote_char='"' if any(counts.n_quoted for counts in surveys) else None,
         infer_schema=False,
         glob=False,
     ).collect(engine="streaming")
-    # polars makes a row of nulls of a blank line, and of ',,' too, which is a row without an id.
+    # polars reads both a blank line and ',,' as a row of nulls, but ',,' counts as a row without an id.
     frame = text.filter(~pl.all_horizontal(pl.all().is_null()))
-    n_empty = sum(one.n_records - 1 for one in surveys) - n_ragged - frame.height
+    n_empty = sum(counts.n_records - 1 for counts in surveys) - n_ragged - frame.height
     if not 0 <= n_empty <= text.height - frame.height:
         raise DataError(
-            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows; are quotes in it out "
-            "of order?"
+            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows; check the quotes"
         )
     dropped = {"lines with another number of fields than the header": n_ragged} if n_ragged else {}
     frame = frame.select(cs.by_name(*needed))
@@ -151,23 +150,23 @@ def _read_text(
 
 
 def _needed(
-    found: list[Any], ids: tuple[str, ...], wanted: ColumnChoice, origin: str, index: Sequence[Any] = ()
+    names: list[Any], ids: tuple[str, ...], wanted: ColumnChoice, origin: str, index: Sequence[Any] = ()
 ) -> tuple[list[str], tuple[str, ...]]:
-    """The columns to read, each once, and the ones left unused."""
-    others = () if wanted.ignore is None else [name for name in found if name not in wanted.ignore]
-    needed = list(dict.fromkeys([*ids, *wanted.names, *others]))
+    """Return the columns to read, each once, and the unused columns."""
+    not_ignored = () if wanted.ignore is None else [name for name in names if name not in wanted.ignore]
+    needed = list(dict.fromkeys([*ids, *wanted.names, *not_ignored]))
     for name in [*needed, *(wanted.ignore or ())]:
         if not isinstance(name, str):
             raise DataError(f"{origin}: a column is called {name!r}; names must be text")
         if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
-            raise DataError(f"{origin}: a column is called {name!r}, which polars takes for a pattern; rename it")
-        if name not in found:
-            columns = ", ".join(map(repr, found)) or "none"
+            raise DataError(f"{origin}: polars reads the column name {name!r} as a pattern; rename the column")
+        if name not in names:
+            columns = ", ".join(map(repr, names)) or "none"
             hint = "; it is in the index: call reset_index() first" if name in index else ""
             raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
-        if found.count(name) > 1:
-            raise DataError(f"{origin}: column {name!r} stands {found.count(name)} times; each name must be there once")
-    return needed, tuple(str(name) for name in found if name not in needed)
+        if names.count(name) > 1:
+            raise DataError(f"{origin} has {names.count(name)} columns {name!r}; column names must be unique")
+    return needed, tuple(str(name) for name in names if name not in needed)
 
 
 def _from_polars(frame: pl.DataFrame | pl.LazyFrame, needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
@@ -179,7 +178,7 @@ def _from_polars(frame: pl.DataFrame | pl.LazyFrame, needed: list[str], ids: tup
 
 def _from_mapping(data: Mapping[str, Any], needed: list[str], ids: tuple[str, ...]) -> pl.DataFrame:
     series = [column(name, data[name], ids=name in ids) for name in needed]
-    lengths = {one.name: len(one) for one in series}
+    lengths = {values.name: len(values) for values in series}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}")
     return pl.DataFrame(series)
@@ -193,12 +192,12 @@ def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.Data
             continue
         try:
             series.append(stream(frame[[name]]).collect().to_series())
-        except ImportError:  # polars takes pandas frames by way of pyarrow
+        except ImportError:  # polars needs pyarrow for pandas frames
             series.append(column(name, frame[name].to_numpy(), ids=name in ids))
         except DataError as error:
-            kinds = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
+            types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
             raise DataError(
-                f"the frame: column {name!r} mixes types or holds objects ({kinds}); expected one type throughout"
+                f"the frame: column {name!r} mixes types or holds objects ({types}); expected one type"
             ) from error
     return pl.DataFrame(series)
 
@@ -214,9 +213,9 @@ def _checked(
     types: pl.Schema | None = None,
     dropped: dict[str, int] | None = None,
 ) -> IdTable:
-    """Take a frame apart; refuse null ids (`n_empty` more are known to be), repeated ones and those of other types.
+    """Split a frame into ids and columns; refuse ids that are null, repeated or of a wrong type.
 
-    `types` are those of the ids where everything in the frame is text.
+    `n_empty` rows with null ids were removed before. `types` are the types of the ids if the frame is all text.
     """
     dropped = dict(dropped or {})
     columns = {column.name: column for column in frame.get_columns()}
@@ -232,7 +231,7 @@ def _checked(
         if count and on_bad == "raise":
             raise DataError(
                 f"{origin}: column {name!r}: {count:,} of {frame.height + n_empty:,} ids are null. "
-                "Mend the data, or pass on_bad='drop' to leave those rows out"
+                "Fix the data, or pass on_bad='drop' to drop those rows"
             )
         if newly := int((null & good).sum()) + n_empty:
             dropped[f"{name!r} are null"] = newly
@@ -246,21 +245,21 @@ def _checked(
         example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
         raise DataError(
             f"{origin}: {repeats:,} of {keys.height:,} rows repeat the id of an earlier row (first: {example!r:.80}); "
-            f"features have one row an id. Keep one, for example with frame.unique({on!r}, keep='last') in polars"
+            f"features have one row per id. Keep one, for example with frame.unique({on!r}, keep='last') in polars"
         )
     return IdTable(Vocabulary(keys), columns, unused, types is not None, origin, dropped)
 
 
 def _typed(column: pl.Series, types: pl.Schema | None) -> pl.Series:
-    """Ids as `Interactions` has them."""
+    """Convert ids to the type that `Interactions` uses."""
     if types is not None:
         return column.cast(types[column.name])
     if column.dtype.is_float() and len(column):
         raise DataError(
-            f"column {column.name!r} has type {column.dtype}; ids are integers or strings; whole numbers often turn "
-            "into floats where some are missing: pass on_bad='drop' to leave those rows out and read the others as "
-            "integers, or drop those rows, then cast the column to an integer type"
+            f"column {column.name!r} has type {column.dtype}; ids are integers or strings; pandas stores integers as "
+            "floats if some are missing: pass on_bad='drop' to drop those rows and read the others as integers, or "
+            "drop those rows yourself and cast the column to an integer type"
         )
-    if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # nothing says of what type no ids are
+    if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # an empty column may have any type
         return column if column.dtype.is_integer() else column.cast(pl.String)
     return column

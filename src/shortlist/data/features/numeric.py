@@ -1,4 +1,4 @@
-"""Fields of numbers."""
+"""Numeric fields."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NumericField(Field):
-    """A number: (x − mean) / std, of log(1 + x) in place of x with `scale="log"`, or x itself with `"raw"`.
+    """A numeric field: (x − mean) / std; with `scale="log"` the same of log(1 + x); with `"raw"` x itself.
 
-    Mean and standard deviation are those of the rows that have the number, when the field was made. Where all of them
-    are equal, they are only shifted.
+    Mean and standard deviation are learned from the rows where the number is not missing. If all numbers are equal,
+    std is 1.
     """
 
     scale: Scale = "standard"
@@ -34,7 +34,7 @@ class NumericField(Field):
         mean, std = 0.0, 1.0
         if scale != "raw" and len(x):
             mean = float(x.min())
-            if x.min() < x.max():  # a mean of equal numbers need not be equal to them
+            if x.min() < x.max():  # rounding: the computed mean of equal numbers may differ from them
                 mean, std = float(x.mean()), float(x.std()) or 1.0
         return cls(name=column.name, scale=scale, mean=mean, std=std)
 
@@ -45,16 +45,16 @@ class NumericField(Field):
 
     @property
     def n_columns(self) -> int:
-        """The number, and "missing"."""
+        """Two: the number and "missing"."""
         return 2
 
     @property
     def labels(self) -> list[str]:
-        """The number is called as the field is."""
+        """Empty: the number's feature has the field's name."""
         return [""]
 
     def encode(self, column: pl.Series, *, from_text: bool, unknown: Unknown, origin: str) -> Entries:
-        """An entry for every number, be it 0, and one for every missing one."""
+        """Return one entry per row: the number, even if it is 0, or the mark for "missing"."""
         x = _numbers(column, self.scale, from_text, origin)
         missing = np.isnan(x)
         rows = np.flatnonzero(~missing)
@@ -63,8 +63,8 @@ class NumericField(Field):
         if not np.isfinite(scaled).all():
             at = rows[np.argmin(np.isfinite(scaled))]
             raise DataError(
-                f"{origin}: column {self.name!r} holds {column[int(at)]} (row {at + 1:,}), too far from the mean "
-                f"{self.mean:g} at a standard deviation of {self.std:g} to be scaled; mend it"
+                f"{origin}: column {self.name!r} holds {column[int(at)]} (row {at + 1:,}); scaled with mean "
+                f"{self.mean:g} and standard deviation {self.std:g} it does not fit float32; fix the value"
             )
         return with_missing(rows, np.zeros(len(rows)), scaled, missing, 1)
 
@@ -76,9 +76,9 @@ class NumericField(Field):
 
 
 def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> npt.NDArray[np.float64]:
-    """A column as float64, NaN where it is missing, after the logarithm where that is its scale."""
+    """Convert a column to float64, with NaN for missing values; take log(1 + x) if `scale` is `"log"`."""
     dtype = column.dtype
-    if from_text and dtype == pl.String:  # of a file, which polars has read with its threads
+    if from_text and dtype == pl.String:
         parsed = column.str.strip_chars().cast(pl.Float64, strict=False)
         bad = (parsed.is_null() & (column.str.strip_chars() != "")).fill_null(False)
         _refuse(column, bad.to_numpy(), "are not numbers", origin)
@@ -86,19 +86,19 @@ def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> n
         parsed = column.cast(pl.Float64)
     else:
         raise DataError(
-            f"{origin}: column {column.name!r} has type {dtype}; a numeric one holds numbers: cast it, or name it as "
-            "categorical"
+            f"{origin}: column {column.name!r} has type {dtype}; a numeric column holds numbers: cast it, or name it "
+            "in categorical="
         )
     x = _with_nan(parsed)
     _refuse(column, np.abs(x) > _LARGEST, "are infinite or too large", origin)
     if scale == "log":
-        _refuse(column, x < 0, "are negative, which a logarithm does not take", origin)
+        _refuse(column, x < 0, "are negative, but scale 'log' needs numbers ≥ 0", origin)
         x = _with_nan(parsed.log1p())
     return x
 
 
 def _with_nan(numbers: pl.Series) -> npt.NDArray[np.float64]:
-    """Numbers as an array, with NaN for null."""
+    """Convert numbers to an array, with NaN for null."""
     return numbers.to_numpy().astype(np.float64)
 
 
@@ -107,5 +107,5 @@ def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: s
         at = int(np.argmax(bad))
         raise DataError(
             f"{origin}: column {column.name!r}: {bad.sum():,} of {len(column):,} rows {cause} "
-            f"(first: row {at + 1:,}, {column[at]!r:.40}); mend them, or put null where the value is not known"
+            f"(first: row {at + 1:,}, {column[at]!r:.40}); fix the values, or use null for unknown ones"
         )

@@ -1,4 +1,4 @@
-"""What is known about contexts or items, as a sparse matrix with named fields."""
+"""Features of contexts or items: a sparse matrix with named fields."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from shortlist.data.features.aligned import AlignedFeatures
 from shortlist.data.features.feature_fields import Field, Normalize, Scale, Unknown
 from shortlist.data.features.feature_spec import FeatureSpec, Names, refuse_like_names
 from shortlist.data.features.feature_tables import ColumnChoice, IdTable, read_table, table_of
-from shortlist.data.features.id_types import comparable, respelled
-from shortlist.data.features.matrix import Triples, counted, matrix, placed, taken, triples
-from shortlist.data.features.serialize import FeatureParts, put_together, taken_apart
+from shortlist.data.features.id_types import comparable, converted
+from shortlist.data.features.matrix import Triples, matrix, take_or_missing, triples, with_missing_counts, with_starts
+from shortlist.data.features.serialize import FeatureParts, from_feature_parts, to_feature_parts
 from shortlist.data.id_lists import ids_of_frame, is_table
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
@@ -33,15 +33,14 @@ if TYPE_CHECKING:
 
 
 class Features:
-    """What is known about contexts or items: a row an id, and columns in named fields. Immutable.
+    """Features of contexts or items: a sparse matrix with one row per id and columns in named fields. Immutable.
 
-    The matrix is sparse. A categorical field has a column for each value, with a 1 for the row's own; a multi-valued
-    one has weights that sum to 1 for the values of the row; a numeric one has the number less its mean, divided by its
-    standard deviation. Every field ends with a column for "missing", which is 1 where there is nothing (null, NaN, an
-    empty text or list): what is not known has a place, now and later, and no zero stands for it.
+    A categorical field has one column per value, with 1 for the row's value. A multi-valued field has weights that sum
+    to 1 for the row's values. A numeric field has the standardised number. The last column of every field stands for
+    "missing": it is 1 if the value is missing (null, NaN, empty text or list).
 
-    Made by `read` (files) or `from_frame`; `encode` applies the same fields to other rows. `align` brings the rows into
-    the order of a vocabulary. Recommenders add an embedding of the id itself: it is none of the features.
+    Create features with `read` (files) or `from_frame`; `encode` applies the same fields to other rows. `align` puts
+    the rows into the order of a vocabulary. The id itself is not a feature: recommenders add an embedding of it.
 
     >>> import shortlist as sl
     >>> shop = sl.datasets.load("online-retail")
@@ -71,16 +70,16 @@ class Features:
         dropped: Mapping[str, int] | None = None,
         unknown: Mapping[str, int] | None = None,
     ) -> None:
-        """Put together from encoded rows; users call `read` or `from_frame`."""
+        """Build from encoded rows; users call `read` or `from_frame`."""
         self._vocabulary = vocabulary
-        self._fields = counted(placed(fields), rows)
+        self._fields = with_missing_counts(with_starts(fields), rows)
         self._rows = rows
         self._from_text = from_text
         self._unused = tuple(unused)
         self._dropped = dict(dropped or {})
         self._unknown = dict(unknown or {})
 
-    # --- made from ---------------------------------------------------------------------------------------------------
+    # --- construction ------------------------------------------------------------------------------------------------
 
     @classmethod
     def read(
@@ -100,30 +99,31 @@ class Features:
     ) -> Features:
         """Read features from CSV, TSV, Parquet or JSON lines: one file, a folder, or a glob pattern.
 
-        Every column beside the id becomes a field: `categorical`, `multi_valued` and `numeric` only say of which kind
-        the columns that they name are, and only `ignore` leaves columns out. The kind of the others is inferred:
-        numbers are numeric; text, categories, booleans and dates are categorical; lists are multi-valued. In text files
-        (CSV, TSV) a column is numeric where all of its cells are written as numbers are, else categorical. Lists of
-        floats are refused: dense vectors are not supported.
+        Every column except the id and those in `ignore` becomes a field. `categorical`, `multi_valued` and `numeric`
+        set the type of the columns they name; the type of the others is inferred. Numbers are numeric; text,
+        categories, booleans and dates are categorical; lists are multi-valued. In text files (CSV, TSV) a column is
+        numeric if all its cells are numbers in their usual spelling, else categorical. Lists of floats are an error:
+        dense vectors are not supported.
 
         Args:
-            path: the file, the folder (all data files in it and below) or a pattern such as `"items/*.parquet"`.
-            id: the column of the id, as in the interactions; several make it a tuple. The ids of text files, which have
-                no types, match others by their spelling: 7 and '7' are the same there, '007' is another.
-            categorical: columns with one value a row: text, integers, booleans, dates. Whole floats count as integers.
-            multi_valued: columns with several values a row: lists, or, as `{"genres": "|"}`, texts to be split there
-                (blanks around a value do not count). A value that is repeated in a cell counts once.
-            numeric: columns of numbers. `{"price": "log"}` takes the logarithm of 1 + x before it is standardised,
-                `"raw"` leaves it as it is, `"standard"` is the default.
-            ignore: columns to leave out; `repr` lists them.
-            min_count: values that fewer rows have share one feature, "rare"; for all fields, or `{"genres": 5}`.
-            normalize: what the weights of a row's k values in a multi-valued field are: 1/k (`"sum"`: their sum is 1,
-                so the row gets the mean of its values' embeddings, and a field counts as much as a categorical one),
-                1/√k (`"norm"`: the sum of their squares is 1) or 1 (None).
-            on_bad: rows without an id and lines with too many or too few fields `"raise"` an error, or `"drop"` them
-                and count them in `dropped`.
-            format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`, where the file's name does not say it.
-            separator: of text files; a comma, in TSV a tab.
+            path: a file, a folder (all data files in it and its subfolders) or a pattern such as `"items/*.parquet"`.
+            id: the column of the id, as in the interactions; with several columns the id is a tuple. Ids of text files
+                have no type and match other ids by spelling: 7 and '7' match, 7 and '007' do not.
+            categorical: columns with one value per row: text, integers (also as floats such as 3.0), booleans, dates.
+            multi_valued: columns with several values per row: lists, or text with its separator, as `{"genres": "|"}`
+                (blanks around a value are stripped). A repeated value in a cell counts once.
+            numeric: columns of numbers. The default scale is `"standard"` (zero mean, unit variance);
+                `{"price": "log"}` standardises log(1 + x), `"raw"` keeps x.
+            ignore: columns to drop; `repr` lists them.
+            min_count: values in fewer rows than this share one feature, "rare". A number for all fields, or
+                `{"genres": 5}`.
+            normalize: the weight of each of a row's k values in a multi-valued field: 1/k (`"sum"`: the row gets the
+                mean of its values' embeddings, like a categorical field), 1/√k (`"norm"`: the squares sum to 1) or 1
+                (None).
+            on_bad: `"raise"` an error for rows without an id and lines with too many or too few fields, or `"drop"`
+                them and count them in `dropped`.
+            format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`; by default the file name decides.
+            separator: the field separator of text files; by default a comma, for TSV a tab.
         """
         one_of("on_bad", on_bad, ("raise", "drop"))
         spec = FeatureSpec.of(id, categorical, multi_valued, numeric, ignore, min_count, normalize)
@@ -143,7 +143,7 @@ class Features:
         normalize: Normalize | None = "sum",
         on_bad: OnBad = "raise",
     ) -> Features:
-        """Take features from a frame: polars (also lazy), pandas, Arrow, a mapping of columns. Arguments as for `read`.
+        """Build from a frame: polars (also lazy), pandas, Arrow or a mapping of columns. Arguments as for `read`.
 
         >>> Features.from_frame({"film": [1, 2], "genres": [["Drama", "War"], []], "year": [1994, 2001]}, id="film")
         Features(2 rows by film, 5 features in 2 fields)
@@ -156,12 +156,12 @@ class Features:
         return cls._fit(table_of(frame, spec.ids, spec.wanted, on_bad), spec)
 
     def encode(self, source: Any, *, unknown: Unknown = "raise", on_bad: OnBad = "raise") -> Features:
-        """Other rows with the same fields: new items, say, for a model that was fitted with these features.
+        """Encode other rows with the same fields, such as new items for a model fitted with these features.
 
         Args:
             source: a frame with the same columns, or the path of a file.
-            unknown: a value that these features do not know is an error (`"raise"`), or counts as `"missing"`; then
-                `unknown` of the result says in how many rows. Rare values are known.
+            unknown: `"raise"` an error for values that these features have not learned, or treat them as `"missing"`;
+                `unknown` of the result then counts the rows. Rare values are learned.
             on_bad: as for `read`.
         """
         one_of("unknown", unknown, ("raise", "missing"))
@@ -176,19 +176,19 @@ class Features:
     @classmethod
     def _fit(cls, table: IdTable, spec: FeatureSpec) -> Features:
         if not len(table):
-            raise DataError(f"{table.origin}: there are no rows" + (" with an id" if table.dropped else ""))
+            raise DataError(f"{table.origin} has no rows" + (" with an id" if table.dropped else ""))
         return cls._encoded(table, spec.fit(table), "raise")
 
     @classmethod
     def _encoded(cls, table: IdTable, fields: Sequence[Field], unknown: Unknown) -> Features:
         parts, new = [], {}
-        fields = placed(fields)
+        fields = with_starts(fields)
         for field in fields if len(table) else ():
             column = table.columns[field.name]
-            found = field.encode(column, from_text=table.from_text, unknown=unknown, origin=table.origin)
-            parts.append(Triples(found.rows, found.columns + np.int32(field.start), found.values))
-            if found.n_unknown:
-                new[field.name] = found.n_unknown
+            entries = field.encode(column, from_text=table.from_text, unknown=unknown, origin=table.origin)
+            parts.append(Triples(entries.rows, entries.columns + np.int32(field.start), entries.values))
+            if entries.n_unknown:
+                new[field.name] = entries.n_unknown
         return cls(
             table.ids,
             fields,
@@ -202,12 +202,12 @@ class Features:
     # --- size and names ----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """The number of rows, one an id."""
+        """The number of rows (ids)."""
         return len(self._vocabulary)
 
     @property
     def n_features(self) -> int:
-        """How many columns the matrix has."""
+        """The number of columns."""
         return self._rows.n_columns
 
     @property
@@ -217,41 +217,41 @@ class Features:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """What each column is called, such as `genre=Drama`, `genre (rare)`, `genre (missing)`, `price`; all differ."""
+        """The names of the columns, such as `genre=Drama`, `genre (rare)`, `genre (missing)`, `price`. All differ."""
         return tuple(name for field in self.fields for name in field.feature_names)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The ids of the rows, in their order, with the columns they came from."""
+        """The ids of the rows, in row order, with their column names."""
         return self._vocabulary
 
     @property
     def ids(self) -> list[Id]:
-        """The ids of the rows, in their order."""
+        """The ids of the rows, in row order."""
         return self._vocabulary.ids()
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Rows that were left out by `on_bad="drop"`, by cause."""
+        """The number of rows dropped by `on_bad="drop"`, by cause."""
         return dict(self._dropped)
 
     @property
     def unknown(self) -> dict[str, int]:
-        """For each field in which `encode` took unknown values as missing, how many rows had one."""
+        """The number of rows with unknown values that `encode` treated as missing, by field."""
         return dict(self._unknown)
 
     # --- views -------------------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> SparseRows:
-        """The matrix: a row an id, in the order of `ids`. A number is an entry even where it is 0."""
+        """The matrix, with rows in the order of `ids`. A number is stored even if it is 0."""
         return self._rows
 
     def rows_for(self, ids: Iterable[Id] | pl.DataFrame, *, unknown: Unknown = "raise") -> SparseRows:
-        """The rows of these ids; unknown ids are an error, or get a row in which every field is `"missing"`.
+        """Return the rows of these ids. Unknown ids are an error, or get a row in which every field is `"missing"`.
 
-        A frame (polars, pandas, Arrow, or {column: ids}) has a column for each part of an id. Its columns are matched
-        by name where the names are the same as here, else by position.
+        A frame of ids (polars, pandas, Arrow, or {column: ids}) has one column per part of an id. They are matched by
+        name if the names are the same as here, else by position.
         """
         one_of("unknown", unknown, ("raise", "missing"))
         vocabulary = self._vocabulary
@@ -261,32 +261,32 @@ class Features:
             ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self._from_text)
             vocabulary = Vocabulary(ours)
         elif self._from_text and not isinstance(ids, str | bytes | int):
-            ids = [respelled(one, vocabulary.frame.dtypes) for one in ids]
+            ids = [converted(key, vocabulary.frame.dtypes) for key in ids]
         codes = vocabulary.encode(
             ids,
             unknown="raise" if unknown == "raise" else "mark",
             way_out="pass unknown='missing' for a row in which every field is missing",
         )
-        return taken(self._rows, codes, self.fields)
+        return take_or_missing(self._rows, codes, self.fields)
 
-    def __getitem__(self, one: Id) -> dict[str, float]:
-        """The features that one id has, by name."""
-        _, columns, values = triples(self.rows_for([one]))
+    def __getitem__(self, id: Id) -> dict[str, float]:  # noqa: A002
+        """Return the features of an id as {name: value}."""
+        _, columns, values = triples(self.rows_for([id]))
         return {self.feature_names[column]: value for column, value in zip(columns.tolist(), values.tolist())}
 
     def to_csr(self) -> tuple[sp.csr_array, list[Id], list[str]]:
-        """The matrix as SciPy's, with the ids of its rows and the names of its columns."""
+        """Return the matrix as a SciPy matrix, with its row ids and column names."""
         import scipy.sparse as sp
 
         parts = (triples(self._rows).values, self._rows.indices, self._rows.indptr)
-        found = sp.csr_array(parts, shape=(len(self), self.n_features), copy=True)  # theirs to change
-        return found, self.ids, list(self.feature_names)
+        csr = sp.csr_array(parts, shape=(len(self), self.n_features), copy=True)  # the caller may change it
+        return csr, self.ids, list(self.feature_names)
 
     def align(self, vocabulary: Vocabulary) -> AlignedFeatures:
-        """The rows in the order of a vocabulary, such as `events.items`; the result counts what does not match.
+        """Return the rows in the order of a vocabulary, such as `events.items`.
 
-        Ids that have no features get a row in which every field is missing. Rows whose ids the vocabulary does not have
-        are kept in `cold`.
+        Ids without features get a row in which every field is missing. Rows of ids that are not in the vocabulary go to
+        `cold` of the result.
         """
         if not isinstance(vocabulary, Vocabulary):
             raise SettingError(
@@ -296,26 +296,27 @@ class Features:
             self._vocabulary.frame, vocabulary.frame, "the vocabulary", by_spelling=self._from_text
         )
         codes = Vocabulary(ours).encode(theirs, unknown="mark")
-        others = np.ones(len(self), np.bool_)
-        others[codes[codes >= 0]] = False
-        if len(self) and len(vocabulary) and others.all():
+        unmatched = np.ones(len(self), np.bool_)
+        unmatched[codes[codes >= 0]] = False
+        if len(self) and len(vocabulary) and unmatched.all():
             warnings.warn(
-                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary._one(0)!r}) has features; "
-                f"theirs are like {self._vocabulary._one(0)!r}. Are they ids of the same things?",
+                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary._id_of(0)!r}) has "
+                f"features; ids with features are like {self._vocabulary._id_of(0)!r}. Check that both are ids of the "
+                "same things",
                 ShortlistWarning,
                 stacklevel=2,
             )
-        places = np.flatnonzero(others)
+        places = np.flatnonzero(unmatched)
         cold = Features(
             Vocabulary(rows_at(ours, places)), self.fields, self._rows.take(places), from_text=self._from_text
         )
-        rows = taken(self._rows, codes, self.fields)
-        return AlignedFeatures(vocabulary, counted(self.fields, rows), rows, cold, codes)
+        rows = take_or_missing(self._rows, codes, self.fields)
+        return AlignedFeatures(vocabulary, with_missing_counts(self.fields, rows), rows, cold, codes)
 
-    # --- parts and sums ----------------------------------------------------------------------------------------------
+    # --- select and combine ------------------------------------------------------------------------------------------
 
     def select(self, fields: Names) -> Features:
-        """The same rows with these fields only, in this order."""
+        """Return the same rows with only these fields, in this order."""
         try:
             names = [fields] if isinstance(fields, str) else list(fields)
         except TypeError:
@@ -325,10 +326,10 @@ class Features:
         known = {field.name: field for field in self.fields}
         for name in names:
             if name not in known:
-                raise SettingError(f"no field is called {name!r}; there are {', '.join(map(repr, known))}")
+                raise SettingError(f"unknown field {name!r}; the fields are {', '.join(map(repr, known))}")
         if not names or len(set(names)) < len(names):
             raise SettingError(f"fields is {names!r}; expected one or more names, each once")
-        chosen = placed([known[name] for name in names])
+        chosen = with_starts([known[name] for name in names])
         remap = np.full(self.n_features, -1, np.int32)
         for field in chosen:
             remap[known[field.name].columns] = np.arange(field.start, field.start + field.n_columns)
@@ -345,35 +346,34 @@ class Features:
         )
 
     def join(self, other: Features) -> Features:
-        """The fields of both, for the ids of either: what one of them does not know of an id is missing.
+        """Return the fields of both for all ids of either. Fields of ids that one side does not have are missing.
 
-        The rows are those of this one, then those that only the other has.
+        The rows are those of `self`, then the new ones of `other`.
         """
         if not isinstance(other, Features):
             raise SettingError(f"expected Features, got {type(other).__name__}")
-        both = [field.name for field in self.fields if field.name in {one.name for one in other.fields}]
-        if both:
-            raise SettingError(
-                f"both have the field {both[0]!r}; rename the column of one, or leave it out with select()"
-            )
+        other_names = {field.name for field in other.fields}
+        common = [field.name for field in self.fields if field.name in other_names]
+        if common:
+            raise SettingError(f"both have the field {common[0]!r}; rename the column, or drop one with select()")
         refuse_like_names([field.name for field in (*self.fields, *other.fields)])
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(
             self._vocabulary.frame, other._vocabulary.frame, "the other features", by_spelling=from_text
         )
-        everyone = Vocabulary(ours).extend(theirs)
-        first, second = (np.full(len(everyone), -1, np.int32) for _ in range(2))
+        all_ids = Vocabulary(ours).extend(theirs)
+        first, second = (np.full(len(all_ids), -1, np.int32) for _ in range(2))
         first[: len(self)] = np.arange(len(self))
-        second[everyone.encode(theirs)] = np.arange(len(other))
-        left = triples(taken(self._rows, first, self.fields))
-        right = triples(taken(other._rows, second, other.fields))
+        second[all_ids.encode(theirs)] = np.arange(len(other))
+        left = triples(take_or_missing(self._rows, first, self.fields))
+        right = triples(take_or_missing(other._rows, second, other.fields))
         right = right._replace(columns=right.columns + np.int32(self.n_features))
-        fields = placed([*self.fields, *other.fields])
+        fields = with_starts([*self.fields, *other.fields])
         causes = self._dropped | other._dropped
         return Features(
-            everyone,
+            all_ids,
             fields,
-            matrix([left, right], len(everyone), fields),
+            matrix([left, right], len(all_ids), fields),
             from_text=from_text,
             unused=(*self._unused, *other._unused),
             dropped={cause: self._dropped.get(cause, 0) + other._dropped.get(cause, 0) for cause in causes},
@@ -381,7 +381,7 @@ class Features:
         )
 
     def append(self, other: Features) -> Features:
-        """The rows of both, which have the same fields, as `encode` makes them; where both have an id, the other's row.
+        """Return the rows of both. If both have an id, the other's row wins. Make `other` with `encode`: same fields.
 
         >>> films = Features.from_frame({"film": [1, 2], "genre": ["Drama", "War"]}, id="film")
         >>> more = films.append(films.encode({"film": [3, 2], "genre": ["War", "Drama"]}))
@@ -391,34 +391,34 @@ class Features:
         if not isinstance(other, Features):
             raise SettingError(f"expected Features, got {type(other).__name__}")
         if self.feature_names != other.feature_names:
+            names, other_names = (", ".join(field.name for field in table.fields) for table in (self, other))
             raise SettingError(
-                f"the other features have the fields {', '.join(one.name for one in other.fields)} with "
-                f"{other.n_features:,} features, these {', '.join(one.name for one in self.fields)} with "
-                f"{self.n_features:,}; make them with .encode(…) of these"
+                f"the other features have the fields {other_names} with {other.n_features:,} features, these {names} "
+                f"with {self.n_features:,}; make the others with .encode(…) of these"
             )
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(
             self._vocabulary.frame, other._vocabulary.frame, "the other features", by_spelling=from_text
         )
-        everyone = Vocabulary(ours).extend(theirs)
-        places = np.arange(len(everyone))
-        places[everyone.encode(theirs)] = len(self) + np.arange(len(other))
-        both = SparseRows(
+        all_ids = Vocabulary(ours).extend(theirs)
+        places = np.arange(len(all_ids))
+        places[all_ids.encode(theirs)] = len(self) + np.arange(len(other))
+        stacked = SparseRows(
             np.concatenate([self._rows.indptr, self._rows.indptr[-1] + other._rows.indptr[1:]]),
             np.concatenate([self._rows.indices, other._rows.indices]),
             np.concatenate([triples(self._rows).values, triples(other._rows).values]),
             self.n_features,
         )
-        return Features(everyone, self.fields, both.take(places), from_text=from_text)
+        return Features(all_ids, self.fields, stacked.take(places), from_text=from_text)
 
-    # --- kept --------------------------------------------------------------------------------------------------------
+    # --- storage -----------------------------------------------------------------------------------------------------
 
     def to_parts(self, prefix: str = "") -> FeatureParts:
-        """Rows and fields as JSON-able `settings`, `arrays` and `tables`, which is how a model is stored.
+        """Return rows and fields as JSON `settings`, `arrays` and `tables`, to store them with a model.
 
-        `prefix` goes before every name of an array or a table, so that a model can keep several.
+        Names of arrays and tables begin with `prefix`, so that a model can store several features.
         """
-        return taken_apart(self._vocabulary, self.fields, self._rows, self._from_text, prefix)
+        return to_feature_parts(self._vocabulary, self.fields, self._rows, self._from_text, prefix)
 
     @classmethod
     def from_parts(
@@ -428,8 +428,8 @@ class Features:
         tables: Mapping[str, pl.DataFrame],
         prefix: str = "",
     ) -> Features:
-        """The features that `to_parts` took apart; StorageError where the parts do not fit together."""
-        vocabulary, fields, rows, from_text = put_together(settings, arrays, tables, prefix)
+        """Restore features from `to_parts`; raise StorageError if the parts are broken."""
+        vocabulary, fields, rows, from_text = from_feature_parts(settings, arrays, tables, prefix)
         return cls(vocabulary, fields, rows, from_text=from_text)
 
     def __repr__(self) -> str:
@@ -439,7 +439,7 @@ class Features:
             f"{count(len(self.fields), 'field')})"
         ]
         table = [("field", "kind", "features", "missing rows")]
-        table += [(one.name, str(one), f"{one.n_columns:,}", f"{one.n_missing:,}") for one in self.fields]
+        table += [(field.name, str(field), f"{field.n_columns:,}", f"{field.n_missing:,}") for field in self.fields]
         widths = [max(len(row[k]) for row in table) for k in range(4)]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         if self._unknown:

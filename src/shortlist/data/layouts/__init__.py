@@ -1,4 +1,4 @@
-"""Public layouts: the forms in which data sets for recommendation are published, recognised and read as they are."""
+"""Public layouts: detect and read data sets in the file layouts in which they are published."""
 
 from shortlist.data.layouts.layout_registry import LAYOUTS, read_parts, recognise
 

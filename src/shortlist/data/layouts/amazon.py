@@ -1,4 +1,4 @@
-"""Amazon reviews in the forms of their three releases: ratings as CSV, reviews as JSON lines."""
+"""Amazon reviews in the layouts of their three releases: ratings as CSV, reviews as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from shortlist.data.csv_lines import opened
 from shortlist.data.encode import OnBad, build
-from shortlist.data.event_files import json_in_words, refuse_bad_json, scan_json
+from shortlist.data.event_files import describe_json_rows, refuse_bad_json, scan_json
 from shortlist.data.interactions import Interactions
 from shortlist.data.layouts.published import ITEM, RATING, TIME, USER, PublishedData
 from shortlist.data.layouts.ratings import COLUMNS, PARTS, at_least, moments, read_ratings
@@ -17,7 +17,7 @@ from shortlist.data.sniff import refuse_other_content
 from shortlist.errors import DataError
 
 HEADER_2023 = ("user_id", "parent_asin", "rating", "timestamp")
-# What user, item, rating and time are called in reviews, and the unit of the time.
+# The keys of user, item, rating and time in reviews, with the unit of the time.
 REVIEWS: dict[tuple[str, ...], str] = {
     ("reviewerID", "asin", "overall", "unixReviewTime"): "s",
     HEADER_2023: "ms",
@@ -40,25 +40,27 @@ def read_2018(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedD
 
 
 def read_2023(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
-    """Read a table with the header `user_id,parent_asin,rating,timestamp`; its times are in milliseconds."""
+    """Read a CSV file with the header `user_id,parent_asin,rating,timestamp`; times are in milliseconds."""
     events = read_ratings(path, ",", ",".join(HEADER_2023), on_bad=on_bad, header=HEADER_2023, whole=False, unit="ms")
     events = _in_milliseconds(events, path, on_bad)
     return PublishedData(at_least(events, min_rating))
 
 
 def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
-    """Read reviews as JSON lines: of each one the user, the item, the rating and the time."""
+    """Read the user, item, rating and time of reviews in JSON lines."""
     refuse_other_content(path, None)
     names = review_names(path)
     if names is None:
         known = " or ".join(", ".join(names) for names in REVIEWS)
         raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
     schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
-    # A value of another type becomes null, and so is refused or counted as such.
+    # A value of another type becomes null, and so a bad row.
     reviews = scan_json([path], names, schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
     reviews = reviews.with_columns(moments(pl.col(TIME), REVIEWS[names]).alias(TIME))
     try:
-        built = build(reviews, COLUMNS, on_bad=on_bad, origin=str(path), where=lambda rows: json_in_words([path], rows))
+        built = build(
+            reviews, COLUMNS, on_bad=on_bad, origin=str(path), where=lambda rows: describe_json_rows([path], rows)
+        )
     except DataError as error:
         if isinstance(error.__cause__, pl.exceptions.PolarsError):
             refuse_bad_json(path)
@@ -70,7 +72,7 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Publish
 
 
 def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interactions:
-    """Refuse, or leave out, times before 1990: seconds that were taken for milliseconds lie in January 1970."""
+    """Refuse or drop times before 1990: seconds read as milliseconds are in January 1970."""
     assert events.times is not None
     early = events.times < _YEAR_1990
     if not early.any():
@@ -78,8 +80,8 @@ def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interac
     if on_bad == "raise" or early.all():
         raise DataError(
             f"{path}: {early.sum():,} of {len(events):,} times are before 1990 (first: "
-            f"{events.times[early][0] // 1000}); expected milliseconds since 1970. Where they are seconds, multiply "
-            "them by 1000" + ("" if early.all() else ", or pass on_bad='drop' to leave those lines out")
+            f"{events.times[early][0] // 1000}); expected milliseconds since 1970. If they are seconds, multiply "
+            "them by 1000" + ("" if early.all() else ", or pass on_bad='drop' to drop those lines")
         )
     later = events.select(~early, compact=True)
     later.dropped.update(events.dropped | {"times before 1990": int(early.sum())})
@@ -87,7 +89,7 @@ def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interac
 
 
 def review_names(path: Path) -> tuple[str, ...] | None:
-    """What the parts are called in a file of reviews; None where the first line is not a review."""
+    """Return the keys of user, item, rating and time in a file of reviews; None if its first line is not a review."""
     with opened(path) as stream:
         line = next((line for line in iter(lambda: stream.readline(1 << 20), b"") if line.strip()), b"")
     try:

@@ -1,4 +1,4 @@
-"""Which public layout a folder or a file is in, judged by names and by the first lines."""
+"""Detect the public layout of a folder or a file by file names and first lines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shortlist.data.encode import polars_errors
 from shortlist.data.layouts import amazon, movielens
 from shortlist.errors import DataError
 
-_SAMPLE = 1 << 16  # bytes of a file that are looked at
-_MOST = 500  # files in a folder; none that was published so has more, and to look into each would take long
+_SAMPLE = 1 << 16  # bytes read from a file
+_MAX_FILES = 500  # in a folder: published ones have fewer, and reading the first lines of more takes long
 _PARTS_OF_SPLITS = ("train.txt", "test.txt", "valid.txt")
 _ASIN = re.compile(r"[0-9]{9}[0-9X]|B[0-9A-Z]{9}")
 _REVIEWER = re.compile(r"A[0-9A-Z]{9,20}")
@@ -22,26 +22,26 @@ _SCORE = re.compile(r"[0-5](\.[0-9]+)?")
 
 
 def claims(path: Path) -> dict[str, list[Path]]:
-    """The layouts that fit, each with the files that speak for it; a folder is not searched below.
+    """Return the layouts that fit, each with its main files. Subfolders are not searched.
 
-    A file that is one of several of a layout, such as test.txt, stands for them all.
+    The main file holds the training events: it is train.txt even if only test.txt was passed.
     """
     if path.is_dir():
         with polars_errors(f"folder {path}"):
-            files = [one for one in sorted(path.iterdir()) if one.is_file() and not one.name.startswith((".", "_"))]
+            files = [file for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith((".", "_"))]
     else:
         files = [path]
-    found: dict[str, list[Path]] = {}
-    for one in files if len(files) <= _MOST else []:
-        for layout, main in _claims_of(one):
-            known = found.setdefault(layout, [])
-            if main not in known:
-                known.append(main)
-    return found
+    main_files: dict[str, list[Path]] = {}
+    for file in files if len(files) <= _MAX_FILES else []:
+        for layout, main in _claims_of(file):
+            same_layout = main_files.setdefault(layout, [])
+            if main not in same_layout:
+                same_layout.append(main)
+    return main_files
 
 
 def _claims_of(path: Path) -> Iterator[tuple[str, Path]]:
-    """The layouts that a file speaks for, with the file in which their events begin."""
+    """Yield the layouts to which a file may belong, with their main files."""
     name = path.name.removesuffix(".gz")
     if name == "ratings.dat":
         yield "movielens-dat", path
@@ -54,14 +54,14 @@ def _claims_of(path: Path) -> Iterator[tuple[str, Path]]:
     elif stem := _ncf_stem(path):
         yield "ncf", path.with_name(f"{stem}.train.rating")
     elif name.endswith(".csv"):
-        for layout in _tables(path):
+        for layout in _csv_layouts(path):
             yield layout, path
     elif name.endswith((".json", ".jsonl")):
         with suppress(DataError, OSError):
             if amazon.review_names(path) is not None:
                 yield "amazon-reviews", path
-    elif name.endswith(".txt") and (kind := _sequences(path)):
-        yield kind, path
+    elif name.endswith(".txt") and (sequence_layout := _sequence_layout(path)):
+        yield sequence_layout, path
 
 
 def _ncf_stem(path: Path) -> str | None:
@@ -73,7 +73,7 @@ def _ncf_stem(path: Path) -> str | None:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """The whole lines at the beginning of a file that are not blank; none where it is no text."""
+    """Return the first complete lines of a file without blank ones; none if it is not text."""
     try:
         with opened(path) as stream:
             data = stream.read(_SAMPLE)
@@ -88,7 +88,7 @@ def _first_lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _tables(path: Path) -> list[str]:
+def _csv_layouts(path: Path) -> list[str]:
     lines = _first_lines(path)
     if not lines:
         return []
@@ -100,19 +100,19 @@ def _tables(path: Path) -> list[str]:
     rows = [line.split(",") for line in lines]
     if not all(len(row) == 4 and _SCORE.fullmatch(row[2]) and _STAMP.fullmatch(row[3].strip()) for row in rows):
         return []
-    first, second = [row[0] for row in rows], [row[1] for row in rows]
+    columns = [row[0] for row in rows], [row[1] for row in rows]
     for pattern, in_first, in_second in (
         (_ASIN, "amazon-2018", "amazon-2014"),
         (_REVIEWER, "amazon-2014", "amazon-2018"),
     ):
-        shares = [sum(pattern.fullmatch(one) is not None for one in column) / len(rows) for column in (first, second)]
-        if max(shares) > 0.9 and min(shares) < 0.1:
-            return [in_first if shares[0] > shares[1] else in_second]
+        fractions = [sum(pattern.fullmatch(key) is not None for key in column) / len(rows) for column in columns]
+        if max(fractions) > 0.9 and min(fractions) < 0.1:
+            return [in_first if fractions[0] > fractions[1] else in_second]
     return ["amazon-2014", "amazon-2018"]
 
 
-def _sequences(path: Path) -> str | None:
-    """Whole numbers with blanks between them: pairs, or lists that have a line a user."""
+def _sequence_layout(path: Path) -> str | None:
+    """Return the layout of a file of integers separated by blanks: sasrec for pairs, s3rec for one list per user."""
     if path.name.endswith("_sample.txt") and path.with_name(path.name.replace("_sample.txt", ".txt")).is_file():
         return None
     lines = [line.strip(" ").split(" ") for line in _first_lines(path)]

@@ -1,4 +1,4 @@
-"""The public layouts that are known, and from a path to its parts."""
+"""The supported public layouts, and `read_parts`, which reads any of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYOUTS: dict[str, str] = {
     "movielens-dat": "MovieLens 1M and 10M: ratings.dat, with movies.dat and users.dat",
     "movielens-csv": "MovieLens 20M and later: ratings.csv, with movies.csv",
     "movielens-100k": "MovieLens 100K: u.data, with u.item and u.user",
-    "lightgcn": "NGCF and LightGCN: train.txt and test.txt, perhaps valid.txt, lines 'user item item …'",
+    "lightgcn": "NGCF and LightGCN: train.txt, test.txt and optional valid.txt with lines 'user item item …'",
     "ncf": "NCF: NAME.train.rating, NAME.test.rating and NAME.test.negative",
     "sasrec": "SASRec and BERT4Rec: a text file of 'user item' lines in time order",
     "s3rec": "S3-Rec: NAME.txt of 'user item item …' lines in time order, with NAME_item2attributes.json",
@@ -52,23 +52,23 @@ _UNRATED: dict[str, _Unrated] = {
 
 
 def recognise(path: str | Path) -> str | None:
-    """The name of the public layout that a folder or a file is in; None where none is recognised.
+    """Return the name of the public layout of a folder or a file, or None if no layout fits.
 
-    The names of files decide and, where a name says little, the first lines. Where several layouts fit, an error says
-    which files speak for which.
+    File names decide and, for names such as data.csv, the first lines. If several layouts fit, an error lists them with
+    their files.
     """
     place = Path(path)
-    return _only_layout(place, found) if place.exists() and (found := claims(place)) else None
+    return _only_layout(place, main_files) if place.exists() and (main_files := claims(place)) else None
 
 
 def read_parts(
     path: str | Path, layout: str | None, min_rating: float | None, on_bad: OnBad
 ) -> tuple[str, Path, PublishedData]:
-    """Read a folder or a file; with the parts come the layout's name and the file in which the events begin."""
+    """Read a folder or a file; return the layout's name, its main file and the parts."""
     if layout is not None and not (isinstance(layout, str) and layout in LAYOUTS):
         near = difflib.get_close_matches(str(layout), LAYOUTS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"no layout is called {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}")
+        raise SettingError(f"unknown layout {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}")
     if min_rating is not None:
         min_rating = number("min_rating", min_rating)
     one_of("on_bad", on_bad, ("raise", "drop"))
@@ -77,24 +77,25 @@ def read_parts(
     place = Path(path)
     if not place.exists():
         raise no_such_path(place)
-    found = claims(place)
+    main_files = claims(place)
     if layout is None:
-        if not found:
+        if not main_files:
             raise _not_recognised(place)
-        layout = _only_layout(place, found)
-    main = _main_file(place, layout, found.get(layout, []))
+        layout = _only_layout(place, main_files)
+    main = _main_file(place, layout, main_files.get(layout, []))
     if layout in _RATED:
         return layout, main, _RATED[layout](main, min_rating, on_bad)
     if min_rating is not None:
-        raise SettingError(f"min_rating={min_rating:g}: files in the layout {layout!r} hold no ratings; leave it out")
+        raise SettingError(f"min_rating={min_rating:g}: files in the layout {layout!r} have no ratings; omit it")
     return layout, main, _UNRATED[layout](main, on_bad)
 
 
-def _only_layout(place: Path, found: dict[str, list[Path]]) -> str:
-    if len(found) > 1:
-        fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in found.items())
-        raise DataError(f"{place} fits several layouts: {fits}. Say which one it is: layout={next(iter(found))!r}")
-    return next(iter(found))
+def _only_layout(place: Path, main_files: dict[str, list[Path]]) -> str:
+    first = next(iter(main_files))
+    if len(main_files) > 1:
+        fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in main_files.items())
+        raise DataError(f"{place} fits several layouts: {fits}. Pass the right one, such as layout={first!r}")
+    return first
 
 
 def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
@@ -108,24 +109,24 @@ def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
     if place.is_file():
         return place
     raise DataError(
-        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}. If one of its "
-        "files is written so under another name, pass the path of that file"
+        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}. If the file with the "
+        "events has another name, pass its path"
     )
 
 
 def _not_recognised(place: Path) -> DataError:
-    what, way_out = f"{place} is", "say which one it is with layout="
+    what, way_out = str(place), "pass layout="
     if place.is_dir():
-        what = f"folder {place}: {_content(place)}, which is"
-        way_out = "pass the path of the file with the events and say with layout= which one it is in"
+        what = f"folder {place} ({_content(place)})"
+        way_out = "pass the path of the file with the events and its layout="
     return DataError(
-        f"{what} in no layout that is known ({', '.join(LAYOUTS)}); {way_out}, or read files that have named columns "
-        "with Interactions.read"
+        f"{what} is not in a known layout ({', '.join(LAYOUTS)}); {way_out}, or read files with named columns with "
+        "Interactions.read"
     )
 
 
 def _content(folder: Path) -> str:
-    names = sorted(one.name for one in folder.iterdir())
+    names = sorted(entry.name for entry in folder.iterdir())
     return f"it holds {_shortly(names)}" if names else "it is empty"
 
 

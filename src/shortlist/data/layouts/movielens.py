@@ -1,4 +1,4 @@
-"""MovieLens: ratings.dat (1M, 10M), ratings.csv (20M and later, latest) and u.data (100K), with what is beside them."""
+"""MovieLens: ratings.dat (1M, 10M), ratings.csv (20M and later, latest) and u.data (100K), with their side tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _GENRES_100K = (
 
 
 def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
-    """Read ratings.dat, and movies.dat and users.dat where they are beside it."""
+    """Read ratings.dat and, if they exist, movies.dat and users.dat of the same folder."""
     events = read_ratings(ratings, "::", "UserID::MovieID::Rating::Timestamp", on_bad=on_bad)
     movies, users = ratings.with_name("movies.dat"), ratings.with_name("users.dat")
     items = contexts = None
     if movies.is_file():
-        # A title may hold a colon, or two: it is what stands between the first and the last `::`.
+        # A title may contain `::`: it is all text between the first and the last `::`.
         fields = fields_of(
             movies, r"^(?<item>[0-9]+)::(?<title>.*)::(?<genres>.*)$", "MovieID::Title::Genres", key=ITEM
         )
@@ -40,7 +40,7 @@ def read_dat(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Publishe
 
 
 def read_csv(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
-    """Read ratings.csv, and movies.csv where it is beside it."""
+    """Read ratings.csv and, if it exists, movies.csv of the same folder."""
     suffix = ".csv.gz" if ratings.name.endswith(".gz") else ".csv"
     movies = ratings.with_name("movies" + suffix)
     items = _movies(movies) if movies.is_file() else None
@@ -49,8 +49,8 @@ def read_csv(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Publishe
 
 
 def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> PublishedData:
-    """Read u.data, and u.item and u.user where they are beside it."""
-    events = read_ratings(ratings, "\t", "user, item, rating and timestamp with tabs between them", on_bad=on_bad)
+    """Read u.data and, if they exist, u.item and u.user of the same folder."""
+    events = read_ratings(ratings, "\t", "user, item, rating and timestamp separated by tabs", on_bad=on_bad)
     movies, users = ratings.with_name("u.item"), ratings.with_name("u.user")
     items = contexts = None
     if movies.is_file():
@@ -70,7 +70,7 @@ def read_100k(ratings: Path, min_rating: float | None, on_bad: OnBad) -> Publish
 
 
 def _movies(path: Path) -> pl.DataFrame:
-    """A table of movies with the header movieId,title,genres."""
+    """Read a table of movies with the header movieId,title,genres."""
     with polars_errors(str(path)):
         table = pl.read_csv(text_of(path).encode(), infer_schema=False)
     missing = {"movieId", "title", "genres"} - set(table.columns)
@@ -80,13 +80,13 @@ def _movies(path: Path) -> pl.DataFrame:
     bad = table.filter(number.is_null())
     if bad.height:
         raise DataError(
-            f"{path}: column 'movieId': {bad.height:,} of {table.height:,} rows are null or not whole numbers (first: "
-            f"{bad['movieId'][0]!r:.60}, the title being {bad['title'][0]!r:.60})"
+            f"{path}: column 'movieId': {bad.height:,} of {table.height:,} rows are null or not integers (first: "
+            f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60}); fix the file"
         )
     return table.select(number.alias(ITEM), "title", "genres").with_columns(_genres())
 
 
 def _genres() -> pl.Expr:
-    """Genres with bars between them as lists."""
+    """Split genres at bars into lists."""
     genres = pl.col("genres").replace(["", _NO_GENRES], [None, None]).str.split("|")
     return genres.fill_null([]).alias("genres")

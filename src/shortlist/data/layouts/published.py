@@ -1,4 +1,4 @@
-"""What a public layout holds once it is read, and how its published split is put together."""
+"""The data read from a public layout, and functions to build its published split."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ USER, ITEM, RATING, TIME, POSITION = "user", "item", "rating", "time", "position
 
 @dataclass(frozen=True, eq=False)
 class PublishedData:
-    """The parts of a data set; None where the files say nothing about it.
+    """The parts of a published data set; None for parts that the files do not have.
 
-    `interactions` may be learnt from when `split` is asked; `everything` are these events and the ones asked for.
+    `interactions` are the training events of `split`; `everything` includes the test events.
     """
 
     interactions: Interactions
@@ -36,14 +36,14 @@ class PublishedData:
 
 
 def published(train: Interactions, truth: Interactions, protocol: str) -> Split:
-    """A split as it was published; items of the truth that `train` does not know belong to its catalogue already."""
+    """Return a published split. The catalogue of `train` must already include the items of `truth`."""
     return replace(given(train, truth), protocol=protocol)
 
 
 def coded(numbers: Array, name: str) -> tuple[Vocabulary, Codes]:
-    """Whole numbers from 0 as ids: a sorted vocabulary, and the code of each."""
+    """Return a sorted vocabulary of integer ids ≥ 0, and the code of each number."""
     top = int(numbers.max())
-    if top < 4 * len(numbers) + (1 << 20):  # as good as always: ids that were counted through
+    if top < 4 * len(numbers) + (1 << 20):  # nearly always: published ids are consecutive
         used = np.zeros(top + 1, np.bool_)
         used[numbers] = True
         ids = np.flatnonzero(used)
@@ -55,7 +55,7 @@ def coded(numbers: Array, name: str) -> tuple[Vocabulary, Codes]:
 
 
 def events_of(users: Array, items: Array, positions: Array | None = None) -> Interactions:
-    """Events of numbered users with numbered items, in their order."""
+    """Build events from integer ids of users and items, in the given order."""
     contexts, context_codes = coded(users, USER)
     catalogue, item_codes = coded(items, ITEM)
     columns = Columns((USER,), ITEM, None, None if positions is None else POSITION)
@@ -66,28 +66,29 @@ def events_of(users: Array, items: Array, positions: Array | None = None) -> Int
 
 
 def part_of(events: Interactions, keep: npt.NDArray[np.bool_]) -> Interactions:
-    """Some of the events: their contexts only, but all the items, since the catalogue is published as a whole."""
+    """Return some of the events, with only their contexts but all items: the catalogue is that of the data set."""
     context_codes = events.context_codes[keep]
     contexts, remap = compacted(events.contexts, context_codes)
     return events.with_codes(contexts, events.items, remap[context_codes], events.item_codes[keep], keep)
 
 
-def together(known: Interactions, more: Interactions) -> Interactions:
-    """The events of both, in this order, with the same columns; the ids of the second that are new come last."""
-    contexts, items = known.contexts.extend(more.contexts.frame), known.items.extend(more.items.frame)
-    context_codes = contexts.encode(more.contexts.frame)[more.context_codes]
-    item_codes = items.encode(more.items.frame)[more.item_codes]
+def concatenated(first: Interactions, second: Interactions) -> Interactions:
+    """Return the events of both, which have the same columns; new ids of `second` get the last codes."""
+    contexts, items = first.contexts.extend(second.contexts.frame), first.items.extend(second.items.frame)
+    context_codes = contexts.encode(second.contexts.frame)[second.context_codes]
+    item_codes = items.encode(second.items.frame)[second.item_codes]
+    causes = first.dropped | second.dropped
     return Interactions(
         contexts,
         items,
-        np.concatenate([known.context_codes, context_codes]),
-        np.concatenate([known.item_codes, item_codes]),
-        weights=_joined(known.weights, more.weights),
-        times=_joined(known.times, more.times),
-        columns=known.columns,
-        time_dtype=known.time_dtype,
-        aggregate=known.aggregate,
-        dropped={what: known.dropped.get(what, 0) + more.dropped.get(what, 0) for what in known.dropped | more.dropped},
+        np.concatenate([first.context_codes, context_codes]),
+        np.concatenate([first.item_codes, item_codes]),
+        weights=_joined(first.weights, second.weights),
+        times=_joined(first.times, second.times),
+        columns=first.columns,
+        time_dtype=first.time_dtype,
+        aggregate=first.aggregate,
+        dropped={cause: first.dropped.get(cause, 0) + second.dropped.get(cause, 0) for cause in causes},
     )
 
 
@@ -96,38 +97,38 @@ def _joined(first: Array | None, second: Array | None) -> Array | None:
 
 
 def with_items(events: Interactions, items: pl.DataFrame) -> Interactions:
-    """The same events with more items in the catalogue."""
-    known = events.extend(items=items.to_series())
-    known.dropped.update(events.dropped)
-    return known
+    """Return the same events with more items in the catalogue."""
+    extended = events.extend(items=items.to_series())
+    extended.dropped.update(events.dropped)
+    return extended
 
 
-def among(parts: PublishedData, users: Array, items: Array, dropped: Mapping[str, int]) -> PublishedData:
-    """Add the items that each true one is to be ranked against, for `evaluate_candidates`.
+def with_candidates(parts: PublishedData, users: Array, items: Array, dropped: Mapping[str, int]) -> PublishedData:
+    """Add candidates: the items to rank each test item against, for `evaluate_candidates`.
 
-    Kept are those of users that are asked for, each item once and the true one not at all: the evaluations published
-    with these files collect scores by item, so that a second mention makes no difference. Items known from here only
-    belong to the catalogue as well. What was `dropped` before is counted with what is dropped here.
+    Repeated candidates, test items and candidates of users without test items are dropped and counted with `dropped`.
+    (The published evaluations collect scores by item, so repeats make no difference.) Items that only occur as
+    candidates are added to the catalogue.
     """
     assert parts.split is not None
     assert parts.everything is not None
-    split, more = parts.split, pl.DataFrame({ITEM: np.unique(items)})
-    train = with_items(split.train, more)
+    split, candidate_items = parts.split, pl.DataFrame({ITEM: np.unique(items)})
+    train = with_items(split.train, candidate_items)
     split = replace(published(train, split.truth, split.protocol), dropped=split.dropped)
     context_codes = split.truth.contexts.encode(pl.DataFrame({USER: users}), unknown="mark")
     item_codes = train.items.encode(pl.DataFrame({ITEM: items}))
-    asked = context_codes >= 0
+    has_test = context_codes >= 0
     key = context_codes.astype(np.int64) * train.n_items + item_codes
     true = split.truth.context_codes.astype(np.int64) * train.n_items + split.truth.item_codes
     first = np.zeros(len(key), np.bool_)
     first[np.unique(key, return_index=True)[1]] = True
     wrong = ~np.isin(key, true)
-    keep = asked & first & wrong
+    keep = has_test & first & wrong
     counts = {
         **dropped,
-        "candidates of users that are not asked for": int((~asked).sum()),
-        "candidates that are the true item": int((asked & ~wrong).sum()),
-        "candidates named twice": int((asked & wrong & ~first).sum()),
+        "candidates of users without test items": int((~has_test).sum()),
+        "candidates that are the true item": int((has_test & ~wrong).sum()),
+        "candidates named twice": int((has_test & wrong & ~first).sum()),
     }
     candidates = Interactions(
         split.truth.contexts,
@@ -136,5 +137,5 @@ def among(parts: PublishedData, users: Array, items: Array, dropped: Mapping[str
         item_codes[keep],
         dropped={what: count for what, count in counts.items() if count},
     )
-    everything = with_items(parts.everything, more)
+    everything = with_items(parts.everything, candidate_items)
     return replace(parts, interactions=train, split=split, candidates=candidates, everything=everything)

@@ -1,4 +1,4 @@
-"""Tables of ratings: a user, an item, a rating and a time since 1970 in every line."""
+"""Tables of ratings: each line has a user, an item, a rating and a time since 1970."""
 
 from __future__ import annotations
 
@@ -37,51 +37,51 @@ def read_ratings(
         path: the file; it may be gzipped.
         separator: one character, or two that are the same, as in `1::1193::5::978300760`.
         pattern: how a line is written, for messages.
-        on_bad: whether lines that cannot be read are refused or left out.
-        names: the columns in their order, where there is no header; the time may be missing.
-        header: what user, item, rating and time are called in the header line, where there is one.
-        whole: ids are whole numbers; otherwise they are text.
-        unit: of times, "s" or "ms".
+        on_bad: `"raise"` an error for lines that cannot be read, or `"drop"` them.
+        names: the columns in file order, if there is no header; the time may be missing.
+        header: the names of user, item, rating and time in the header line, if there is one.
+        whole: whether ids are integers; otherwise they are text.
+        unit: the unit of times, "s" or "ms".
     """
     if header:
-        names = _ours(path, header)
+        names = _renamed_columns(path, header)
     columns = COLUMNS if TIME in names else replace(COLUMNS, time=None)
     typed = {TIME: moments(pl.col(TIME).cast(pl.Int64, strict=False), unit)} if TIME in names else {}
     if whole:
         typed |= {name: pl.col(name).cast(pl.Int64, strict=False) for name in (USER, ITEM)}
-    if len(separator) > 1:  # to polars `a::b` are three fields, of which the one between is empty
+    if len(separator) > 1:  # polars reads `a::b` as three fields with an empty one in the middle
         between = [f"between {name} and {after}" for name, after in pairwise(names)]
         typed[names[0]] = pl.when(pl.all_horizontal(pl.col(between).is_null())).then(typed[names[0]])
         names = tuple(name for pair in zip(names, [*between, ""]) for name in pair if name)
-    (found,) = find_files(path, "csv").paths
-    files = EventFiles([found], "csv", separator[0], names, bool(header), pattern, typed)
+    (file,) = find_files(path, "csv").paths
+    files = EventFiles([file], "csv", separator[0], names, bool(header), pattern, typed)
     return Interactions._from_built(build_from_files(files, columns, on_bad), columns, "latest")
 
 
-def _ours(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of a file with our names in place of those of its header."""
-    found = column_names(find_files(path, "csv"))
-    missing = [name for name in header if name not in found]
+def _renamed_columns(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of a file, with the four of `header` renamed to `PARTS`."""
+    columns = column_names(find_files(path, "csv"))
+    missing = [name for name in header if name not in columns]
     if missing:
         raise DataError(
-            f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, found))}; expected the header "
+            f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, columns))}; expected the header "
             f"{','.join(header)}"
         )
-    named = dict(zip(header, PARTS))
-    return tuple(named.get(name, f"their {name}") for name in found)
+    new_names = dict(zip(header, PARTS))
+    return tuple(new_names.get(name, f"their {name}") for name in columns)
 
 
 def moments(stamps: pl.Expr, unit: str) -> pl.Expr:
-    """Seconds ("s") or milliseconds ("ms") since 1970 as times; null where they are thousands of years away."""
+    """Convert seconds ("s") or milliseconds ("ms") since 1970 to times; null if they are thousands of years away."""
     factor = 1_000_000 if unit == "s" else 1_000
     near = stamps.is_between(-(10**17) // factor, 10**17 // factor)
     return pl.when(near).then(stamps * factor).cast(pl.Datetime("us"))
 
 
 def at_least(events: Interactions, min_rating: float | None) -> Interactions:
-    """The events rated so or better, with the items and contexts that they have; the others are counted.
+    """Return the events with rating ≥ `min_rating`, with only their contexts and items; count the dropped ones.
 
-    Of a pair that was rated several times the latest rating decides: where it is worse, none of the pair's events stay.
+    If a pair was rated several times and its latest rating is below `min_rating`, all its events are dropped.
     """
     if min_rating is None or events.weights is None:
         return events
@@ -96,7 +96,7 @@ def at_least(events: Interactions, min_rating: float | None) -> Interactions:
         keep = good & has_pairs(indptr, latest.indices[chosen], events.context_codes, events.item_codes)
     if not keep.any():
         raise SettingError(
-            f"min_rating={min_rating:g} leaves none of {len(events):,} events; ratings go from "
+            f"min_rating={min_rating:g} keeps none of {len(events):,} events; ratings are from "
             f"{events.weights.min():g} to {events.weights.max():g}"
         )
     counts = {

@@ -1,4 +1,4 @@
-"""Small tables beside the events, about items or users, by the pattern of their lines."""
+"""Read small tables about items or users by the pattern of their lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shortlist.errors import DataError
 
 
 def text_of(path: Path) -> str:
-    """The whole of a small file: the oldest ones are in Latin-1, the later ones in UTF-8."""
+    """Return the text of a small file: UTF-8 or, as in the oldest data sets, Latin-1."""
     refuse_other_content(path, None)
     with opened(path) as stream:
         data = stream.read()
@@ -23,9 +23,9 @@ def text_of(path: Path) -> str:
 
 
 def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: int = 0) -> pl.DataFrame:
-    """The named groups of a pattern in every line that is not blank, as text but for the `key`, a whole number.
+    """Match every line that is not blank; return the pattern's named groups as columns of text, `key` as integers.
 
-    `written` says in messages how a line is written.
+    `written` describes a line for messages.
     """
     lines = pl.DataFrame({"line": text_of(path).split("\n")}).with_row_index("number", 1).slice(n_headers)
     lines = lines.with_columns(pl.col("line").str.strip_chars_end("\r ")).filter(pl.col("line") != "")
@@ -36,6 +36,6 @@ def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: in
         place, line = bad.row(0)[:2]
         raise DataError(
             f"{path}: {bad.height:,} of {lines.height:,} lines are not written as {written} "
-            f"(first: line {place:,} {shortened(line)})"
+            f"(first: line {place:,} {shortened(line)}); fix the file"
         )
     return fields.select(pl.col("fields").struct.unnest()).with_columns(pl.col(key).cast(pl.Int64))

@@ -1,7 +1,7 @@
-"""Files of numbers, a line a user: `user item item …`.
+"""Files of integers with lines `user item item …`.
 
-LightGCN's and S3-Rec's lists, SASRec's pairs (a list of one item) and NCF's negatives, which begin with `(user,item)`,
-are all read by one kernel that goes over the bytes once.
+One kernel reads the lists of LightGCN and S3-Rec, the pairs of SASRec (lists of one item) and the negatives of NCF
+(lines that begin with `(user,item)`). It goes over the bytes once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shortlist.errors import DataError
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_MOST_DIGITS = 18  # so many fit into 64 bits whatever they are
+_MOST_DIGITS = 18  # any number of 18 digits fits into 64 bits
 _BAD, _DIGIT, _SPACE, _END = range(4)
 
 
 @dataclass(frozen=True)
 class UserLines:
-    """The events in the order of the file, and which are the `first` of their lines; `n_dropped` lines were bad."""
+    """The events in file order. `first` marks the first event of each line; `n_dropped` lines could not be read."""
 
     users: Numbers
     items: Numbers
@@ -35,7 +35,7 @@ class UserLines:
     n_dropped: int
 
     def dropped(self, path: Path, pattern: str) -> dict[str, int]:
-        """What was left out, in words; nothing where every line could be read."""
+        """Return the number of dropped lines with its cause; empty if there are none."""
         return {f"lines of {path.name} that are not {pattern}": self.n_dropped} if self.n_dropped else {}
 
 
@@ -47,10 +47,10 @@ def read_lists(
     Args:
         path: the file; it may be gzipped.
         pattern: how a line is written, for messages.
-        on_bad: whether lines that are not written so are refused or left out.
-        separators: what may stand between numbers besides blanks and tabs.
-        least: how many numbers a line has at least, blank lines apart.
-        most: how many it has at most; 0: any number.
+        on_bad: `"raise"` an error for lines that do not match the pattern, or `"drop"` them.
+        separators: characters allowed between numbers besides blanks and tabs.
+        least: minimum number of numbers in a line that is not blank.
+        most: maximum number of numbers; 0 for no limit.
     """
     refuse_other_content(path, None)
     kinds = np.full(256, _BAD, np.uint8)
@@ -71,21 +71,23 @@ def read_lists(
         numbers = state[3 : 3 + n_bad].tolist()
         shown = ", ".join(f"line {number:,} {text}" for number, text in zip(numbers, lines_at(path, numbers)))
         raise DataError(
-            f"{path}: {n_bad:,} of {n_lines - n_blank:,} lines are not written as {pattern} with whole numbers "
-            f"(first: {shown}). Mend the file, or pass on_bad='drop' to leave those lines out"
+            f"{path}: {n_bad:,} of {n_lines - n_blank:,} lines are not written as {pattern} with integers "
+            f"(first: {shown}). Fix the file, or pass on_bad='drop' to drop those lines"
         )
     users, items = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), np.int64)
     if not len(items):
-        raise DataError(f"{path}: there are no items in its {n_lines:,} lines; expected lines written as {pattern}")
+        raise DataError(f"{path} has no items in its {n_lines:,} lines; expected lines written as {pattern}")
     return UserLines(users, items, np.concatenate(firsts), n_bad)
 
 
 def refuse_several_lines(path: Path, lists: UserLines, expected: str) -> None:
     """Refuse a file in which a user has several lines; `expected` ends the message."""
     heads = np.sort(lists.users[lists.first])
-    twice = np.unique(heads[1:][heads[1:] == heads[:-1]])
-    if len(twice):
-        raise DataError(f"{path}: {len(twice):,} users such as {twice[0]} have several lines; expected {expected}")
+    repeated = np.unique(heads[1:][heads[1:] == heads[:-1]])
+    if len(repeated):
+        raise DataError(
+            f"{path}: {len(repeated):,} users have several lines (first: user {repeated[0]}); expected {expected}"
+        )
 
 
 @kernel
@@ -98,14 +100,14 @@ def _parse(
     out: npt.NDArray[np.int64],
     first: npt.NDArray[np.bool_],
 ) -> Any:
-    """Fill `out` with user and item of each event; a line that cannot be read adds none. Returns their number.
+    """Fill `out` with the user and item of each event and return the number of events; skip bad lines.
 
-    `first` says which are the first of their lines. `state` holds the number of lines, of bad ones and of blank ones,
-    then where the first bad ones are.
+    `first` marks the first event of each line. `state` counts lines, bad lines and blank lines, followed by the line
+    numbers of the first bad lines.
     """
-    at = begin = 0  # where the next event goes, and where those of this line began
+    at = begin = 0  # positions of the next event and of the line's first event
     user = number = 0
-    digits = count = 0  # of the number that is being read; of numbers in this line
+    digits = count = 0  # digits of the current number; numbers in the current line
     good = True
     for p in range(len(data)):
         kind = kinds[data[p]]

@@ -1,4 +1,4 @@
-"""Indexes for maximum inner product search (the article's section 6): exact, quantized, and those of faiss."""
+"""Indexes for maximum inner product search (the article's section 6): exact, quantized, and faiss indexes."""
 
 from __future__ import annotations
 

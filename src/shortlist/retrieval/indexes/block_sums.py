@@ -1,7 +1,7 @@
 """The innermost loop of the quantized index: sums of table entries for a block of items, in vector registers.
 
-A block holds BLOCK items. Each of an item's codes is four bits, the number of an entry of its own table of 16 bytes; an
-item's sum is Σ_m table_m[code_m]. Processors look up 16 to 64 such entries with one instruction (a shuffle of bytes).
+A block has BLOCK items. Each code m of an item has four bits and selects an entry of table m, which has 16 bytes. The
+item's sum is Σ_m table_m[code_m]. Processors look up 16 to 64 entries with one instruction, a byte shuffle.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from shortlist._numba import lean_kernel
 from shortlist._prefetch import cgutils, intrinsic
 
 BLOCK = 64  # items
-LARGEST = 127  # of a table's entries: two of them still fit into a byte
+LARGEST = 127  # the largest table entry: the sum of two fits into a byte
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(16)
 _SHUFFLES = {64: ("avx512bw", "llvm.x86.avx512.pshuf.b.512"), 32: ("avx2", "llvm.x86.avx2.pshuf.b")}
 
 
 def register_bytes() -> int:
-    """How many bytes a shuffle of this processor takes: 64, 32, or 0 where plain loops must do."""
+    """Return the width of this processor's byte shuffles: 64, 32, or 0 if it has none and needs plain loops."""
     try:
         features = get_host_cpu_features()
-    except RuntimeError:  # a processor that LLVM cannot tell about
+    except RuntimeError:  # LLVM does not know the processor
         return 0
     return next((width for width, (feature, _) in _SHUFFLES.items() if features.get(feature)), 0)
 
 
 def block_sums_numpy(codes: npt.NDArray[np.uint8], tables: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint16]:
-    """The sums of one block: codes (pairs × BLOCK bytes) against tables (2 · pairs × 16).
+    """Return the sums of one block, from codes (pairs × BLOCK bytes) and tables (2 · pairs × 16).
 
-    Byte b of a row holds two codes of item b // 2 + (b % 2) · BLOCK / 2: even bytes are the first half of the items, so
-    that a register of bytes becomes two registers of sums by a mask and a shift.
+    Byte b of a row has two codes of item b // 2 + (b % 2) · BLOCK / 2. Even bytes belong to the first half of the
+    items, so that a mask and a shift turn a register of bytes into two registers of sums.
     """
     low, high = codes & 15, codes >> 4
     rows = np.arange(len(codes))[:, None]
@@ -47,14 +47,14 @@ def block_sums_numpy(codes: npt.NDArray[np.uint8], tables: npt.NDArray[np.uint8]
 
 
 def _sums_in_registers(width: int) -> Any:
-    """The intrinsic for a processor whose shuffles take so many bytes."""
+    """Return the intrinsic for processors with shuffles of `width` bytes."""
     bytes_, words = ir.VectorType(_BYTE, width), ir.VectorType(_WORD, width // 2)
     name = _SHUFFLES[width][1]
     aligned = 16
 
     @intrinsic
     def sums(typing: Any, codes: Any, at: Any, tables: Any, pairs: Any, least: Any, out: Any) -> Any:
-        """What `block_sums` says."""
+        """See `block_sums`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             def start(k: int) -> Any:
@@ -91,7 +91,7 @@ def _sums_in_registers(width: int) -> Any:
                     both = builder.add(
                         builder.call(shuffle, [low_table, low]), builder.call(shuffle, [high_table, high])
                     )
-                    as_words = builder.bitcast(both, words)  # an even byte and 256 times the odd one behind it
+                    as_words = builder.bitcast(both, words)  # the even byte plus 256 times the odd byte
                     even, odd = totals[part]
                     builder.store(builder.add(builder.load(even), as_words), even)
                     builder.store(builder.add(builder.load(odd), builder.lshr(as_words, all_of(words, 8))), odd)
@@ -128,7 +128,7 @@ def plain_sums(
     least: np.uint16,
     out: npt.NDArray[np.uint16],
 ) -> np.uint64:
-    """`block_sums` for any processor."""
+    """Return `block_sums` by plain loops, for any processor."""
     out[:BLOCK] = 0
     for m in range(pairs):
         for b in range(BLOCK):
@@ -143,15 +143,15 @@ def plain_sums(
 
 
 def sums_for(width: int) -> Any:
-    """The function for processors whose shuffles take so many bytes; with 0 for any."""
+    """Return the function for processors with shuffles of `width` bytes; 0 is for any processor."""
     return _sums_in_registers(width) if width else plain_sums
 
 
 block_sums = sums_for(register_bytes())
-"""block_sums(codes, at, tables, pairs, least, out), for kernels: the sums of the block that begins at byte `at`.
+"""block_sums(codes, at, tables, pairs, least, out), for kernels: write the sums of the block that starts at byte `at`.
 
-They go into `out`, and a word comes back whose bit k says that item k's sum is at least `least`. `tables` holds each
-table of 16 bytes four times over, 2 · pairs of them; `codes`, `tables` and `out` begin at multiples of 16 bytes.
+The sums go to `out`. The return value is a word whose bit k says whether item k's sum is at least `least`. `tables` has
+2 · pairs tables of 16 bytes, each repeated four times. `codes`, `tables` and `out` start at multiples of 16 bytes.
 
-Bound by the two shuffles and some seven other vector instructions a pair where the codes are in the cache.
+With codes in the cache, bound by two shuffles and about seven other vector instructions per pair.
 """

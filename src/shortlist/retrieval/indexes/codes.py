@@ -1,7 +1,7 @@
 """Product quantization: four bits for every two coordinates of a vector (Jégou, Douze & Schmid 2011).
 
-A vector is cut into pieces of two coordinates, and each piece is replaced by the nearest of 16 points that are learnt
-for it. The inner product of a query with the replaced vector is a sum of table entries, one table a piece.
+A vector is cut into pieces of two coordinates. Each piece is replaced by the nearest of 16 points, which are learned
+for it. The inner product of a query with the quantized vector is a sum of table entries, with one table per piece.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Vectors = npt.NDArray[np.float32]
 
 
 def padded_width(dim: int) -> int:
-    """Coordinates after padding with zeros to whole bytes of codes."""
+    """Return the number of coordinates after padding with zeros to whole bytes of codes."""
     return -(-dim // (2 * PIECE)) * 2 * PIECE
 
 
 def learn_points(sample: Vectors, seed: int = 0, threads: int | None = None) -> Vectors:
-    """For each piece 16 points (pieces × 16 × 2), by k-means on a sample of vectors of padded width."""
+    """Return 16 points for each piece (pieces × 16 × 2), by k-means on a sample of vectors of padded width."""
     rng = np.random.default_rng([seed, 16])
     pieces = sample.shape[1] // PIECE
     cut = np.ascontiguousarray(sample.reshape(len(sample), pieces, PIECE).transpose(1, 0, 2))
@@ -46,9 +46,9 @@ def learn_points(sample: Vectors, seed: int = 0, threads: int | None = None) -> 
 def lloyd(
     sample: Vectors, points: Vectors, rounds: int, totals: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
 ) -> None:
-    """Move the points to the means of what is nearest to them; a point without any goes next to a random one.
+    """Run Lloyd's algorithm: move each point to the mean of the vectors nearest to it.
 
-    `totals` and `counts` are room for sums over what is nearest to each.
+    A point without vectors moves to a random vector. `totals` and `counts` are temporary space.
     """
     k, d = points.shape
     for r in range(rounds):
@@ -73,7 +73,7 @@ def lloyd(
 
 @fast_bare_kernel
 def nearest_point(x: Vectors, points: Vectors) -> int:
-    """Which of the points (k × 2) is at the least distance from x."""
+    """Return the index of the point (k × 2) nearest to x."""
     best, least = 0, np.float32(np.inf)
     for b in range(len(points)):
         u, v = x[0] - points[b, 0], x[1] - points[b, 1]
@@ -96,10 +96,10 @@ def encode(
     first: int,
     last: int,
 ) -> None:
-    """Write the codes of blocks first…last: of x − length · direction for the items in their slots (−1: none).
+    """Write the codes of the residuals x − length · direction for the items of blocks first…last (−1: empty slot).
 
-    `codes` is blocks × pairs × BLOCK; `block_sums_numpy` says which byte is whose. `residual` is room for one vector of
-    padded width; what is beyond the coordinates must be 0.
+    `codes` is blocks × pairs × BLOCK; for the order of bytes see `block_sums_numpy`. `residual` is temporary space for
+    one vector of padded width; its padding must be 0.
     """
     d = vectors.shape[1]
     pieces = len(points)

@@ -1,4 +1,4 @@
-"""Copies of vectors in fewer bytes, and bounds of their scores."""
+"""Copies of vectors with fewer bytes, and upper bounds of their scores."""
 
 from __future__ import annotations
 
@@ -19,46 +19,48 @@ Vectors = npt.NDArray[np.float32]
 
 
 def halves_are_fast() -> bool:
-    """Whether the processor itself brings half precision to single precision."""
+    """Return whether the processor can convert half precision to single precision in hardware."""
     try:
         return platform.machine() in ("aarch64", "arm64") or bool(get_host_cpu_features().get("f16c"))
-    except RuntimeError:  # a processor that LLVM cannot tell about
+    except RuntimeError:  # LLVM does not know the processor
         return False
 
 
 class CompressedVectors:
-    """A copy of vectors in half precision or in bytes, and how far each is from its vector."""
+    """A copy of vectors in half precision or in bytes, with the distance of each copy from its vector."""
 
     def __init__(self, vectors: Vectors, precision: str, threads: int | None) -> None:
         self.shape = vectors.shape
         self.scales = np.ones(len(vectors), np.float32)
         self.halves = precision == "float16"
         largest = np.maximum(np.abs(vectors).max(axis=1), np.float32(1e-30))
-        # Far from the ends of what half precision can say; a byte says 127 at most.
+        # Well within the range of half precision; for bytes, the largest coordinate becomes 127.
         self.scales[:] = largest.max() / 2.0**14 if self.halves else largest / 127
         self.numbers: npt.NDArray[Any] = np.empty(vectors.shape, np.uint16 if self.halves else np.int8)
         self.errors = np.empty(len(vectors), np.float32)
 
         def work(start: int, stop: int) -> None:
-            own = vectors[start:stop]
-            scaled = own / self.scales[start:stop, None]
+            part = vectors[start:stop]
+            scaled = part / self.scales[start:stop, None]
             self.numbers[start:stop] = scaled.astype(np.float16).view(np.uint16) if self.halves else np.rint(scaled)
-            back = np.empty(own.shape, np.float32)
+            back = np.empty(part.shape, np.float32)
             self.restore(start, stop, back)
-            away = np.sqrt(np.square(own.astype(np.float64) - back).sum(axis=1))
-            length = np.sqrt(np.square(own.astype(np.float64)).sum(axis=1))
-            # Sums of d products in float32 are off by less than d + 2 halves of a last bit; here, and in the end.
-            self.errors[start:stop] = away * (1 + 1e-6) + 2 * (own.shape[1] + 2) * 2.0**-24 * (length + away)
+            distance = np.sqrt(np.square(part.astype(np.float64) - back).sum(axis=1))
+            length = np.sqrt(np.square(part.astype(np.float64)).sum(axis=1))
+            # The rounding error of a float32 sum of d products is below (d + 2) · 2⁻²⁴; it counts twice: for the bound
+            # and for the exact score.
+            rounding = 2 * (part.shape[1] + 2) * 2.0**-24 * (length + distance)
+            self.errors[start:stop] = distance * (1 + 1e-6) + rounding
 
         run_chunks(work, [(a, min(a + 8192, len(vectors))) for a in range(0, len(vectors), 8192)], threads)
 
     @property
     def nbytes(self) -> int:
-        """Of all parts."""
+        """The size in bytes."""
         return int(self.numbers.nbytes + self.scales.nbytes + self.errors.nbytes)
 
     def restore(self, start: int, stop: int, out: Vectors) -> None:
-        """Bring items start…stop back to float32."""
+        """Write items start…stop as float32."""
         if self.halves:
             out[:] = self.numbers[start:stop].view(np.float16)
             out *= self.scales[start:stop, None]
@@ -67,7 +69,7 @@ class CompressedVectors:
 
 
 class CompressedScorer:
-    """Bounds of scores: ⟨query, copy⟩ + ‖query‖ · ‖item − copy‖. A `BlockScorer`."""
+    """A `BlockScorer` of upper bounds of scores: ⟨query, copy⟩ + ‖query‖ · ‖item − copy‖."""
 
     def __init__(self, queries: Vectors, copy: CompressedVectors) -> None:
         self._queries, self._copy = queries, copy
@@ -85,7 +87,7 @@ class CompressedScorer:
 
 @kernel
 def from_bytes(numbers: npt.NDArray[np.int8], scales: Vectors, out: Vectors) -> None:
-    """Whole numbers times the scale of their row. Bound by reading them."""
+    """Write each number times the scale of its row. Bound by reading the numbers."""
     for i in range(len(numbers)):
         scale = scales[i]
         for k in range(numbers.shape[1]):
@@ -96,7 +98,7 @@ def from_bytes(numbers: npt.NDArray[np.int8], scales: Vectors, out: Vectors) -> 
 def bounds_of_bytes(
     Q: Vectors, lengths: Vectors, numbers: npt.NDArray[np.int8], scales: Vectors, errors: Vectors, out: Vectors
 ) -> None:
-    """What `CompressedScorer.score` fills in, for few queries. Bound by reading the numbers, one byte a coordinate."""
+    """Write the bounds of `CompressedScorer` for few queries. Limited by reading the numbers, a byte per coordinate."""
     for i in range(len(numbers)):
         for r in range(len(Q)):
             total = np.float32(0)
@@ -107,7 +109,7 @@ def bounds_of_bytes(
 
 @intrinsic
 def half(typing: Any, bits: Any) -> Any:
-    """The number whose half precision has these bits."""
+    """Return the number whose half-precision form has these bits."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.fpext(builder.bitcast(values[0], ir.HalfType()), ir.FloatType())
@@ -119,7 +121,7 @@ def half(typing: Any, bits: Any) -> Any:
 def bounds_of_halves(
     Q: Vectors, lengths: Vectors, numbers: npt.NDArray[np.uint16], scales: Vectors, errors: Vectors, out: Vectors
 ) -> None:
-    """The same for half precision, two bytes a coordinate; only where the processor brings it to single precision."""
+    """Write the bounds for half precision, two bytes per coordinate. Needs a processor with fast conversion."""
     for i in range(len(numbers)):
         for r in range(len(Q)):
             total = np.float32(0)

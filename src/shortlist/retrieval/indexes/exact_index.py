@@ -1,9 +1,9 @@
-"""Exact search as an index: the vectors as they are, or a smaller copy of them that is searched first.
+"""Exact search as an index, optionally with a smaller copy of the vectors that is searched first.
 
-A smaller copy is read faster, which is what bounds a search for one query or a few. It cannot change what is found: an
-item's score is at most that of its copy and ‖query‖ · ‖item − copy‖. More items than wanted are taken by this bound and
-scored exactly, and the answer stands when the n-th best of them is above the bounds of all that were not taken; else
-more are taken.
+A search for one or a few queries is bound by reading the vectors, so a smaller copy is faster. The result is still
+exact. The score of an item is at most the score of its copy plus ‖query‖ · ‖item − copy‖. The candidates with the
+highest bounds are scored exactly. If the n-th best of them is above the bounds of all other items, the result is
+proven; otherwise the search is repeated with four times as many candidates.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ import numpy.typing as npt
 from shortlist._checks import one_of
 from shortlist.retrieval.exact_search import top_n
 from shortlist.retrieval.filters import Filters
-from shortlist.retrieval.indexes.base import SEVERAL, Codes, Found, VectorIndex, Vectors
+from shortlist.retrieval.indexes.base import SEVERAL, Codes, SearchResult, VectorIndex, Vectors
 from shortlist.retrieval.indexes.compressed_vectors import CompressedScorer, CompressedVectors, halves_are_fast
 from shortlist.retrieval.indexes.item_filter import ItemFilter
-from shortlist.retrieval.indexes.rescoring import UNSURE, rescored
+from shortlist.retrieval.indexes.rescoring import UNSURE, rescore
 
 PRECISIONS = ("float32", "float16", "int8")
 EVERY = ItemFilter(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class ExactIndex(VectorIndex):
-    """Every item is scored, in blocks; what is found is exact.
+    """Exact search: all items are scored, in blocks.
 
     Args:
-        vectors: items × dimensions.
-        precision: "float32" searches the vectors themselves. "float16" and "int8" keep a copy of half or a quarter of
-            their size and search that first where there are few queries, which is two to four times as fast. With many
-            queries at once the products take the time, and the vectors themselves are searched; as they are for
-            "float16" on a processor that cannot read it quickly, where there is no copy.
+        vectors: the item vectors, items × dimensions.
+        precision: "float32" searches the vectors themselves. "float16" and "int8" also keep a copy of half or a quarter
+            of the size. For up to 8 queries at once the copy is searched first, which is two to four times as fast and
+            still exact. "float16" makes no copy on processors without fast half precision.
     """
 
     kind: ClassVar[str] = "exact"
@@ -55,12 +54,12 @@ class ExactIndex(VectorIndex):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """None: there is nothing to trade."""
+        """Empty: exact search has no search settings."""
         return {}
 
     @property
     def built(self) -> dict[str, Any]:
-        """The precision that is searched first."""
+        """The precision."""
         return {"precision": self.precision}
 
     def _apply(self, settings: Mapping[str, Any]) -> None:
@@ -68,38 +67,36 @@ class ExactIndex(VectorIndex):
 
     @property
     def nbytes(self) -> int:
-        """Of the smaller copy, where there is one."""
+        """The size of the smaller copy in bytes; 0 if there is none."""
         return 0 if self._copy is None else self._copy.nbytes
 
-    def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> Found:
+    def _search(self, vectors: Vectors, n: int, filters: Filters, threads: int | None) -> SearchResult:
         if self._copy is None or len(vectors) > SEVERAL:
-            return self._all_scored(vectors, n, filters, threads)
+            return self._score_all(vectors, n, filters, threads)
         items = np.full((len(vectors), n), -1, np.int32)
         scores = np.full((len(vectors), n), -np.inf, np.float32)
-        open_ = np.arange(len(vectors))
-        most = 2 * n + 32
-        while len(open_) and most < self.n_items // 4:
-            proven = self._proven(vectors[open_], n, most, filters.of(open_), threads)
-            done = open_[proven[2]]
-            items[done], scores[done] = proven[0][proven[2]], proven[1][proven[2]]
-            open_ = open_[~proven[2]]
-            most *= 4
-        if len(open_):
-            items[open_], scores[open_] = self._of_some(open_, vectors, n, filters, threads)
+        pending = np.arange(len(vectors))
+        n_candidates = 2 * n + 32
+        while len(pending) and n_candidates < self.n_items // 4:
+            best, exact, proven = self._search_copy(vectors[pending], n, n_candidates, filters.of(pending), threads)
+            done = pending[proven]
+            items[done], scores[done] = best[proven], exact[proven]
+            pending = pending[~proven]
+            n_candidates *= 4
+        if len(pending):
+            items[pending], scores[pending] = self._score_all_for(pending, vectors, n, filters, threads)
         return items, scores
 
-    def _proven(
-        self, vectors: Vectors, n: int, most: int, filters: Filters, threads: int | None
+    def _search_copy(
+        self, vectors: Vectors, n: int, n_candidates: int, filters: Filters, threads: int | None
     ) -> tuple[Codes, Vectors, npt.NDArray[np.bool_]]:
-        """What so many candidates give, and for which queries it is certain."""
+        """Return the n best of `n_candidates` items by exact scores, and for which queries they are proven."""
         assert self._copy is not None
         scorer = CompressedScorer(vectors, self._copy)
-        candidates, bounds = top_n(scorer, most, filters=filters, priority=self.priority, threads=threads)
+        candidates, bounds = top_n(scorer, n_candidates, filters=filters, priority=self.priority, threads=threads)
         items = np.empty((len(vectors), n), np.int32)
         scores = np.empty((len(vectors), n), np.float32)
         counts = np.empty(len(vectors), np.int64)
-        rescored(
-            vectors, self.vectors, candidates, 0, EVERY, UNSURE, self.ties, n, items, scores.view(np.int32), counts
-        )
-        complete = candidates[:, -1] < 0  # nothing is left that was not taken
+        rescore(vectors, self.vectors, candidates, 0, EVERY, UNSURE, self.ties, n, items, scores.view(np.int32), counts)
+        complete = candidates[:, -1] < 0  # all items are candidates
         return items, scores, complete | (scores[:, -1] > bounds[:, -1])

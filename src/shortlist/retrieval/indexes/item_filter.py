@@ -1,4 +1,4 @@
-"""Which items an index may return, as its kernels ask for it: one item at a time."""
+"""Filters in the form that index kernels use: one item at a time."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from shortlist._numba import bare_kernel, lean_kernel
 from shortlist.retrieval.filters import Filters
 
 Codes = npt.NDArray[np.int32]
-MARKS = 1 << 12  # bits: enough that few items share a remainder with an excluded one
+MARKS = 1 << 12  # bits of a hash table of exclusions: enough to make collisions rare
 
 
 class ItemFilter(NamedTuple):
-    """Which items may be returned."""
+    """The items that a search may return."""
 
-    bits: npt.NDArray[np.uint64]  # a bit for each item; empty: all of them
-    starts: npt.NDArray[np.int64]  # of each query's exclusions; empty: there are none
-    excluded: Codes  # in ascending order within a query
+    bits: npt.NDArray[np.uint64]  # one bit per item; empty if all items are allowed
+    starts: npt.NDArray[np.int64]  # the start of each query's exclusions; empty if there are none
+    excluded: Codes  # ascending within a query
 
 
-def make_admission(filters: Filters, n_queries: int) -> ItemFilter:
-    """What these filters admit, `allow` and `deny` being prepared (`Filters.with_item_mask`)."""
+def make_item_filter(filters: Filters, n_queries: int) -> ItemFilter:
+    """Convert filters into this form. `allow` and `deny` must be prepared by `Filters.with_item_mask`."""
     bits = np.empty(0, np.uint64) if filters.item_mask is None else filters.item_mask.bits
     starts, excluded = np.empty(0, np.int64), np.empty(0, np.int32)
     if filters.exclude is not None:
         starts, excluded = filters.exclude
-        given = excluded[starts[0] : starts[-1]]
-        if np.any(given[1:] < given[:-1]):  # as it must where a row ends, and nowhere else
+        codes = excluded[starts[0] : starts[-1]]
+        if np.any(codes[1:] < codes[:-1]):  # several rows, or a row that is not sorted
             row = np.repeat(np.arange(n_queries), np.diff(starts))
             excluded = excluded.copy()
-            excluded[starts[0] : starts[-1]] = given[np.lexsort((given, row))]
+            excluded[starts[0] : starts[-1]] = codes[np.lexsort((codes, row))]
     return ItemFilter(bits, starts, excluded)
 
 
 @bare_kernel
-def mark(admission: ItemFilter, q: int, marks: npt.NDArray[np.uint64], on: bool) -> None:
-    """Set, or remove, the marks of query q's exclusions."""
-    if len(admission.starts) == 0:
+def mark(item_filter: ItemFilter, q: int, marks: npt.NDArray[np.uint64], on: bool) -> None:
+    """Set or clear the marks of query q's exclusions."""
+    if len(item_filter.starts) == 0:
         return
-    for p in range(admission.starts[q], admission.starts[q + 1]):
-        code = np.uint64(admission.excluded[p]) % np.uint64(MARKS)
+    for p in range(item_filter.starts[q], item_filter.starts[q + 1]):
+        code = np.uint64(item_filter.excluded[p]) % np.uint64(MARKS)
         if on:
             marks[code >> np.uint64(6)] |= np.uint64(1) << (code & np.uint64(63))
         else:
@@ -58,7 +58,7 @@ def admitted(
     start: np.int64,
     stop: np.int64,
 ) -> bool:
-    """Whether item i may be returned to a query whose exclusions are `excluded[start:stop]`."""
+    """Return whether a query with the exclusions `excluded[start:stop]` may return item i."""
     code = np.uint64(i)
     if len(bits) > 0 and not (bits[code >> np.uint64(6)] >> (code & np.uint64(63))) & np.uint64(1):
         return False

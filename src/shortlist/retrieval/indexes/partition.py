@@ -1,4 +1,4 @@
-"""Cutting a catalogue into lists of items that lie in about the same direction: spherical k-means."""
+"""Partition a catalogue into lists of items with similar directions, by spherical k-means."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shortlist._numba import bare_kernel
 from shortlist._threads import blas_threads, run_chunks
 from shortlist.scoring.blocks import DotProductScorer
 
-PER_LIST = 50  # vectors of the sample for each list: more move the directions hardly any more
+PER_LIST = 50  # sample vectors per list: more barely change the directions
 ROUNDS = 8
-PRODUCTS = 500_000  # of vectors and directions at a time, 2 MB: more fall out of the cache
+PRODUCTS = 500_000  # inner products at a time, 2 MB: more would leave the cache
 
 Vectors = npt.NDArray[np.float32]
-Advance = Callable[[str], object]  # told before each stretch of work what it is
+Advance = Callable[[str], object]  # called with the name of each phase before it starts
 
 
-def partitioned(
+def partition_items(
     vectors: Vectors,
     n_lists: int,
     *,
@@ -27,14 +27,13 @@ def partitioned(
     threads: int | None = None,
     advance: Advance | None = None,
 ) -> tuple[Vectors, npt.NDArray[np.int32]]:
-    """The directions (unit vectors) of so many lists, and the list of each vector: the nearest direction's.
+    """Return the directions (unit vectors) of `n_lists` lists, and the list with the nearest direction for each vector.
 
-    Lloyd's k-means on a sample of the vectors brought to unit length. With lengths left in, lists would mix directions
-    of short vectors: at a million items, four times as many lists had to be looked at for the same recall. A direction
-    that no vector is nearest to moves next to the one that has most.
+    This is Lloyd's k-means on a sample of the vectors, scaled to length 1. Without scaling, lists mix the directions of
+    short vectors: at a million items, a search had to visit four times as many lists for the same recall. A direction
+    without vectors moves next to the direction with the most.
 
-    Bound by the products of the vectors with the directions, which are matrix products: 2 · d · lists flops for each
-    vector of the sample and round.
+    Bound by matrix products: 2 · d · lists flops per sample vector and round.
     """
     rng = np.random.default_rng([seed, 8])
     advance = advance or (lambda _: None)
@@ -50,31 +49,31 @@ def partitioned(
 
 
 def nearest(vectors: Vectors, directions: Vectors, threads: int | None = None) -> npt.NDArray[np.int32]:
-    """The direction with the greatest inner product with each vector; of equal ones the first."""
+    """Return the direction with the highest inner product with each vector. Ties go to the first direction."""
     scorer = DotProductScorer(vectors, directions)
-    found = np.empty(len(vectors), np.int32)
+    lists = np.empty(len(vectors), np.int32)
     rows = max(1, PRODUCTS // len(directions))
 
     def search(start: int, stop: int) -> None:
         products = np.empty((stop - start, len(directions)), np.float32)
         scorer.score(slice(start, stop), slice(0, len(directions)), products)
-        found[start:stop] = products.argmax(axis=1)
+        lists[start:stop] = products.argmax(axis=1)
 
     run_chunks(search, [(start, min(start + rows, len(vectors))) for start in range(0, len(vectors), rows)], threads)
-    return found
+    return lists
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """The vectors brought to length 1, but for those of length 0."""
+    """Scale the vectors to length 1. Zero vectors stay 0."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     return (vectors / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32)
 
 
 def _move(directions: Vectors, sample: Vectors, lists: npt.NDArray[np.int32], rng: np.random.Generator) -> None:
-    """Each direction to that of the sum of its vectors."""
+    """Move each direction to that of the sum of its vectors."""
     counts = np.bincount(lists, minlength=len(directions))
     totals = np.zeros(directions.shape, np.float64)
-    _add_up(sample, lists, totals)
+    _sum_by_list(sample, lists, totals)
     for empty in np.flatnonzero(counts == 0):
         fullest = int(np.argmax(counts))
         totals[empty] = totals[fullest] + rng.normal(0, 1e-3 * counts[fullest], directions.shape[1])
@@ -84,7 +83,7 @@ def _move(directions: Vectors, sample: Vectors, lists: npt.NDArray[np.int32], rn
 
 
 @bare_kernel
-def _add_up(vectors: Vectors, lists: npt.NDArray[np.int32], totals: npt.NDArray[np.float64]) -> None:
+def _sum_by_list(vectors: Vectors, lists: npt.NDArray[np.int32], totals: npt.NDArray[np.float64]) -> None:
     for i in range(len(vectors)):
         row = totals[lists[i]]
         for k in range(vectors.shape[1]):

@@ -1,4 +1,4 @@
-"""Search in a quantized index: the best blocks for a query, sums of codes over them, exact scores of the best sums."""
+"""Search in a quantized index: choose the best blocks, sum table entries for their items, rescore the best sums."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from shortlist.retrieval.select import floor_of, lowest_bit
 Vectors = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
 
-HIGHEST_SUM = 60_000  # of the entries of all tables: sums are 16 bits long
+HIGHEST_SUM = 60_000  # the largest sum of table entries; sums have 16 bits
 BUCKETS = 64
-SPREAD = 16  # items that a query has had, for each block more that it looks at: they are near, but not all in one
-FARTHEST = -(1 << 30)  # what is further below the best block than that has no order
+EXCLUDED_PER_BLOCK = 16  # scan one more block for every 16 exclusions: excluded items are near, in several blocks
+FARTHEST = -(1 << 30)  # blocks further below the best block than this have no order
 
 
 class Blocks(NamedTuple):
-    """A catalogue in blocks of BLOCK items. All items of a block are of one list, and of about one length."""
+    """A catalogue in blocks of BLOCK items. All items of a block are of one list and have similar lengths."""
 
     lists: Codes  # the list of each block
-    lengths: Vectors  # the mean of ⟨x, c⟩ over its items x, c being the direction of its list
-    items: Codes  # the item in each slot, −1 for none
-    codes: npt.NDArray[np.uint8]  # of what is left of x without its part along c; flat
-    points: Vectors  # what codes stand for: pieces × 16 × 2
+    lengths: Vectors  # the mean of ⟨x, c⟩ over the block's items x, where c is the direction of its list
+    items: Codes  # the item in each slot, −1 if empty
+    codes: npt.NDArray[np.uint8]  # the codes of the residuals x − length · c; flat
+    points: Vectors  # the points that codes stand for: pieces × 16 × 2
 
 
 class ScanWorkspace(NamedTuple):
-    """What a search writes to on its way; one for each thread."""
+    """The temporary arrays of a search; each thread has its own."""
 
     keys: Codes  # of blocks
-    values: Vectors  # the same bytes
+    values: Vectors  # the same bytes as `keys`
     starts: npt.NDArray[np.int64]  # of the buckets of blocks
-    near: Codes
+    chosen: Codes
     order: Codes
     raw: Vectors
     tables: npt.NDArray[np.uint8]
@@ -49,15 +49,15 @@ class ScanWorkspace(NamedTuple):
     totals: Codes
     items: Codes
     scores: Vectors
-    bits: Codes  # the same bytes
-    standings: npt.NDArray[np.int64]
-    marks: npt.NDArray[np.uint64]  # a bit for each remainder of an excluded item's code
+    bits: Codes  # the same bytes as `scores`
+    rank_keys: npt.NDArray[np.int64]
+    marks: npt.NDArray[np.uint64]  # one bit per remainder of an excluded item's code
 
 
-def make_room(n_blocks: int, pieces: int, candidates: int) -> ScanWorkspace:
-    """Room for a search that keeps so many candidates."""
-    room = 2 * candidates + BLOCK
-    keys, scores = np.empty(n_blocks, np.int32), np.empty(room, np.float32)
+def make_workspace(n_blocks: int, pieces: int, candidates: int) -> ScanWorkspace:
+    """Allocate the arrays for a search that keeps this number of candidates."""
+    size = 2 * candidates + BLOCK
+    keys, scores = np.empty(n_blocks, np.int32), np.empty(size, np.float32)
     return ScanWorkspace(
         keys,
         keys.view(np.float32),
@@ -65,22 +65,22 @@ def make_room(n_blocks: int, pieces: int, candidates: int) -> ScanWorkspace:
         np.empty(n_blocks, np.int32),
         np.empty(n_blocks, np.int32),
         np.empty(pieces * POINTS, np.float32),
-        from_line(pieces * BLOCK),
-        from_line(2 * BLOCK).view(np.uint16),
-        np.empty(room, np.int32),
-        np.empty(room, np.int32),
+        cache_aligned(pieces * BLOCK),
+        cache_aligned(2 * BLOCK).view(np.uint16),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
         scores,
         scores.view(np.int32),
-        np.empty(room, np.int64),
+        np.empty(size, np.int64),
         np.zeros(MARKS // 64, np.uint64),
     )
 
 
-def from_line(size: int) -> npt.NDArray[np.uint8]:
-    """So many bytes, beginning where a cache line does."""
-    room = np.empty(size + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    return room[start : start + size]
+def cache_aligned(size: int) -> npt.NDArray[np.uint8]:
+    """Allocate `size` bytes that start at a cache line."""
+    padded = np.empty(size + 64, np.uint8)
+    start = -padded.ctypes.data % 64
+    return padded[start : start + size]
 
 
 @bare_kernel
@@ -90,48 +90,62 @@ def search_blocks(
     first: int,
     blocks: Blocks,
     X: Vectors,
-    admission: ItemFilter,
+    item_filter: ItemFilter,
     priority: npt.NDArray[np.uint32],
     counts: Codes,
     n: int,
     probes: int,
     candidates: int,
-    room: ScanWorkspace,
+    workspace: ScanWorkspace,
     items: Codes,
     S: Codes,
 ) -> None:
-    """The best n admitted items for each query of Q, and the bits of their scores; −1 and −inf where there are fewer.
+    """Write the n best admitted items for each query of Q, and the bits of their scores; pad with −1 and −inf.
 
-    `near` is queries × lists, the products of queries and directions; `first` is the number of the first query among
-    those that `admission` knows; `counts` are the items that filters for all leave of each block, empty where there are
-    none. A query looks at its `probes` best blocks, and at more for what it excludes, keeps `candidates` items by their
-    sums, and scores them exactly. Where fewer than n items are found that way, it looks at four times as many blocks,
-    and so on to all of them.
+    `near` is queries × lists: the products of queries and directions. `first` is the position of the first query in
+    `item_filter`. `counts` has the number of items in each block that pass `allow` and `deny`; it is empty without such
+    filters. A query scans its `probes` best blocks, and more if it has exclusions. It keeps `candidates` items by their
+    sums and scores them exactly. If that gives fewer than n items, it repeats with four times as many blocks, up to
+    all.
 
-    Bound by reading the codes of the blocks from memory and the candidates' vectors, in random places. At a million
-    items of 128 dimensions, 400 probes and 800 candidates that is 0.8 MB and 0.4 MB, read in 0.20 ms by one thread:
-    6 GB/s of about 17.
+    Bound by reading codes and candidate vectors from memory, at random places. At a million items of 128 dimensions,
+    400 probes and 800 candidates these are 0.8 MB and 0.4 MB, read in 0.20 ms by one thread: 6 GB/s of about 17.
     """
     n_blocks = len(blocks.lists)
     for r in range(len(Q)):
         q = Q[r]
-        scale, most = make_tables(q, blocks.points, room.tables, room.raw), probes
-        if len(admission.starts) > 0:  # what has been had takes the place of others that are near
-            most += (admission.starts[first + r + 1] - admission.starts[first + r]) // SPREAD
-        mark(admission, first + r, room.marks, True)
+        scale, most = make_tables(q, blocks.points, workspace.tables, workspace.raw), probes
+        if len(item_filter.starts) > 0:  # excluded items take up places in the best blocks
+            most += (item_filter.starts[first + r + 1] - item_filter.starts[first + r]) // EXCLUDED_PER_BLOCK
+        mark(item_filter, first + r, workspace.marks, True)
         while True:
-            count = best_blocks(near[r], blocks, counts, most, room)
-            size = scan(q, near[r], blocks, count, scale, admission, first + r, candidates, room)
+            count = best_blocks(near[r], blocks, counts, most, workspace)
+            size = scan(q, near[r], blocks, count, scale, item_filter, first + r, candidates, workspace)
             if size >= n or most >= n_blocks:
                 break
             most = min(n_blocks, 4 * most)
-        mark(admission, first + r, room.marks, False)
-        exact_best(q, X, priority, n, size, room.items, room.scores, room.bits, room.standings, items[r], S[r])
+        mark(item_filter, first + r, workspace.marks, False)
+        exact_best(
+            q,
+            X,
+            priority,
+            n,
+            size,
+            workspace.items,
+            workspace.scores,
+            workspace.bits,
+            workspace.rank_keys,
+            items[r],
+            S[r],
+        )
 
 
 @fast_bare_kernel
 def make_tables(q: Vectors, points: Vectors, tables: npt.NDArray[np.uint8], raw: Vectors) -> np.float32:
-    """Write ⟨q_m, point⟩ of each piece m, from its least up and scaled to bytes, four times over; return the scale."""
+    """Write the tables ⟨q_m, point⟩ − minimum of each piece m, scaled to bytes and repeated four times.
+
+    Returns the scale.
+    """
     d = len(q)
     widest, total = np.float32(0), np.float32(0)
     for m in range(len(points)):
@@ -162,8 +176,8 @@ def make_tables(q: Vectors, points: Vectors, tables: npt.NDArray[np.uint8], raw:
 
 
 @bare_kernel
-def count_left(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> None:
-    """How many items of each block have their bit set. Bound by some two nanoseconds an item."""
+def count_allowed(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> None:
+    """Count the items of each block whose bit is set. Takes about two nanoseconds per item."""
     for b in range(len(counts)):
         left = np.int64(0)
         for p in range(b * BLOCK, (b + 1) * BLOCK):
@@ -174,14 +188,13 @@ def count_left(items: Codes, bits: npt.NDArray[np.uint64], counts: Codes) -> Non
 
 
 @bare_kernel
-def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room: ScanWorkspace) -> int:
-    """Write the best blocks into `room.order`, roughly best first, and return how many: a few more than `probes`.
+def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, workspace: ScanWorkspace) -> int:
+    """Write the best blocks into `workspace.order`, roughly best first. Return their number, slightly above `probes`.
 
-    A block's score is that of an item that lies on its direction and has its length. Blocks of which `counts` says that
-    nothing is left are no choice.
+    A block's score is that of an item with the block's direction and length. Blocks with a count of 0 are skipped.
     """
-    keys, values, chosen, order = room.keys, room.values, room.near, room.order
-    lists, lengths, starts = blocks.lists, blocks.lengths, room.starts
+    keys, values, chosen, order = workspace.keys, workspace.values, workspace.chosen, workspace.order
+    lists, lengths, starts = blocks.lists, blocks.lengths, workspace.starts
     n_blocks = len(lists)
     for b in range(n_blocks):
         values[b] = lengths[b] * near[lists[b]]
@@ -202,7 +215,7 @@ def best_blocks(near: Vectors, blocks: Blocks, counts: Codes, probes: int, room:
         for b in range(n_blocks):
             chosen[count] = b
             count += keys[b] >= least
-    # The order counts little: candidates of the first blocks keep those of the others out.
+    # A rough order is enough. Good blocks come first because their candidates raise the threshold for later blocks.
     lowest = keys[chosen[0]]
     for p in range(count):
         lowest = min(lowest, keys[chosen[p]])
@@ -227,24 +240,24 @@ def scan(
     blocks: Blocks,
     count: int,
     scale: np.float32,
-    admission: ItemFilter,
+    item_filter: ItemFilter,
     number: int,
     candidates: int,
-    room: ScanWorkspace,
+    workspace: ScanWorkspace,
 ) -> int:
-    """Put the best admitted items of the chosen blocks, by their sums, into `room.items`; return how many."""
+    """Write the best admitted items of the chosen blocks, by sums, into `workspace.items`. Return their number."""
     lists, lengths, slots, codes = blocks.lists, blocks.lengths, blocks.items, blocks.codes
-    order, tables, sums, Z, I = room.order, room.tables, room.sums, room.totals, room.items  # noqa: E741
-    bits, marks, excluded = admission.bits, room.marks, admission.excluded
+    order, tables, sums, Z, I = workspace.order, workspace.tables, workspace.sums, workspace.totals, workspace.items  # noqa: E741
+    bits, marks, excluded = item_filter.bits, workspace.marks, item_filter.excluded
     start, stop = np.int64(0), np.int64(0)
-    if len(admission.starts) > 0:
-        start, stop = admission.starts[number], admission.starts[number + 1]
+    if len(item_filter.starts) > 0:
+        start, stop = item_filter.starts[number], item_filter.starts[number + 1]
     pairs = len(blocks.points) // 2
     stride = pairs * BLOCK
     best = np.float32(-np.inf)
     for p in range(count):
         best = max(best, lengths[order[p]] * near[lists[order[p]]])
-    if scale == 0:  # no item differs from its block: the blocks' own scores decide
+    if scale == 0:  # no item differs from its block, so the scores of the blocks decide
         scale = np.float32(1 << 20)
     size = 0
     lowest = np.int64(-(2**31))
@@ -260,12 +273,12 @@ def scan(
         least = lowest - base
         if least > np.int64(65535):
             continue
-        found = block_sums(
+        word = block_sums(
             codes, np.int64(block) * stride, tables, np.int64(pairs), np.uint16(max(least, np.int64(0))), sums
         )
-        while found != 0:
-            slot = lowest_bit(found)
-            found &= found - np.uint64(1)
+        while word != 0:
+            slot = lowest_bit(word)
+            word &= word - np.uint64(1)
             i = slots[np.int64(block) * BLOCK + slot]
             if i >= 0 and admitted(i, bits, marks, excluded, start, stop):
                 Z[size], I[size] = np.int32(base + np.int64(sums[slot])), i
@@ -281,13 +294,13 @@ def scan(
 
 @bare_kernel
 def keep_best(Z: Codes, I: Codes, size: int, n: int) -> np.int32:  # noqa: E741
-    """Keep n of the first `size` > n candidates, those with the highest totals Z; return the lowest kept."""
+    """Keep the n of the first `size` > n candidates with the highest totals Z. Return the lowest total kept."""
     low, high = Z[0], Z[0]
     for k in range(1, size):
         low = min(low, Z[k])
         high = max(high, Z[k])
     above = np.int32(0)
-    while low < high:  # at least n reach low; `above` < n exceed high
+    while low < high:  # at least n reach low; fewer than n exceed high
         middle = np.int32(np.int64(low) + (np.int64(high) - np.int64(low) + 1) // 2)
         reach = np.int32(0)
         for k in range(size):
@@ -311,8 +324,8 @@ def keep_best(Z: Codes, I: Codes, size: int, n: int) -> np.int32:  # noqa: E741
 
 
 @fast_bare_kernel
-def products(Q: Vectors, directions: Vectors, near: Vectors) -> None:
-    """⟨q, direction⟩ for few queries, for which a call of BLAS and its threads cost more. Bound by reading them."""
+def direction_products(Q: Vectors, directions: Vectors, near: Vectors) -> None:
+    """Write ⟨q, direction⟩ for few queries, for which a BLAS call costs more. Bound by reading the directions."""
     for r in range(len(Q)):
         for k in range(len(directions)):
             near[r, k] = dot(Q[r], directions[k])

@@ -1,13 +1,13 @@
-"""Slates: n items out of a longer list, chosen with an eye on each other (the article's section 2.2).
+"""Slates: n items chosen together from a longer list, for diversity or calibration (the article's section 2.2).
 
-| slate                | beside relevance it wants                                    | its number  |
-|----------------------|--------------------------------------------------------------|-------------|
-| `MMR(0.3)`           | an item unlike the nearest of those before it                | `diversity` |
-| `DPP(0.3)`           | items that span much of the space of items, all together     | `diversity` |
-| `Calibrated(0.5)`    | as many popular and rare items as the history has            | `strength`  |
+| slate             | trades relevance for                                              | setting     |
+|-------------------|-------------------------------------------------------------------|-------------|
+| `MMR(0.3)`        | a low similarity of each item to the most similar item before it  | `diversity` |
+| `DPP(0.3)`        | a large volume spanned by the embeddings of all items in the slate| `diversity` |
+| `Calibrated(0.5)` | the same mix of popular and rare items as in the history          | `strength`  |
 
-The number is 0 for the list as it was and 1 where relevance does not count. `recommend(..., slate=)` and
-`evaluate(..., slate=)` take one, for every recommender.
+With setting 0 the slate is the list of the n best items; with 1 relevance only breaks ties. Pass a slate to
+`recommend(..., slate=)` or `evaluate(..., slate=)` of any recommender.
 
 >>> from shortlist import slates
 >>> slates.MMR(0.3)

@@ -1,4 +1,4 @@
-"""As many popular and rare items as the history has."""
+"""Calibrated popularity: the same mix of popular and rare items as in the history."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from shortlist.retrieval.slates.slate_kernels import calibrated_rows
 
 @dataclass(frozen=True)
 class Calibrated(Slate):
-    """Calibrated popularity (Steck 2018, Abdollahpouri et al. 2021): popular and rare items as the history has them.
+    """Calibrated popularity (Steck 2018, Abdollahpouri et al. 2021): the mix of popular and rare items of the history.
 
-    Items are of three groups, head, middle and tail; the head are the most popular items that together have a fifth of
-    the training pairs, the tail the least popular ones that have a fifth. The next item is the one with which the slate
-    so far, Y, has most of
+    Items fall into three popularity groups. The head are the most popular items that together have a fifth of the
+    training pairs, the tail are the least popular items that together have a fifth, the rest is the middle. The next
+    item is the one that maximises, over the slate Y including it,
 
-        (1 − σ) · mean of r over Y − σ · JS(shares of the groups in Y, shares in the history),
+        (1 − σ) · mean of r over Y − σ · JS(group shares in Y, group shares in the history),
 
-    JS being the Jensen–Shannon divergence in bits, from 0 to 1, which takes shares of 0 as they are; `Slate` says what
-    r is. With a mean, for the sum of the papers, both sides count alike at every place and for slates of any length.
-    Who has no history gets the list as it was. `miscalibration@n` is the same divergence as a metric.
+    where JS is the Jensen–Shannon divergence in bits, from 0 to 1, which is defined for shares of 0 too, and r is the
+    relevance (see `Slate`). The papers use a sum of r. With the mean, σ has the same effect at every place and for
+    slates of any length. Contexts without a history get the n best items. The metric `miscalibration@n` is the same
+    divergence.
 
     Args:
-        strength: σ, from 0, the list as it was, to 1: the shares of the history, as near as the pool has them.
-        pool: how many of the best items, under the filters, the slate is picked from; at least as many as are wanted.
-            Of rare items there are few among the best, so it should not be too small.
+        strength: σ. With 0 the slate is the n best items; with 1 it has the shares of the history, as far as the pool
+            allows.
+        pool: the slate is chosen from this number of best items, after filters. A larger n enlarges the pool to n. Do
+            not make it too small, because few of the best items are rare.
 
-    >>> trained = Rows.from_lists([np.array([0, 1]), np.array([0, 2]), np.array([0, 3]), np.array([0])], 4)
-    >>> about = {"catalogue": Catalogue(trained), "histories": Rows.from_lists([[3]], 4)}  # of the tail
+    >>> trained = SparseRows.from_lists([np.array([0, 1]), np.array([0, 2]), np.array([0, 3]), np.array([0])], 4)
+    >>> about = {"catalogue": Catalogue(trained), "histories": SparseRows.from_lists([[3]], 4)}  # a tail item
     >>> codes, scores = np.array([[0, 1, 2]], np.int32), np.array([[3, 2, 1]], np.float32)
     >>> [Calibrated(s).pick(codes, scores, 2, **about)[0].tolist() for s in (0.0, 0.5)]
     [[[0, 1]], [[1, 2]]]
@@ -47,7 +49,7 @@ class Calibrated(Slate):
 
     @property
     def trade_off(self) -> float:
-        """σ."""
+        """The strength σ."""
         return self.strength
 
     def _places(
