@@ -676,7 +676,7 @@ def test_nothing_to_learn_from(name, data):
 
 def test_wrong_input_to_fit(name):
     for wrong in (None, [[1, 2]], np.eye(3), "file.csv"):
-        with pytest.raises(sl.DataError, match="fit takes Interactions"):
+        with pytest.raises(sl.DataError, match="fit expects Interactions"):
             make(name).fit(wrong)
 
 

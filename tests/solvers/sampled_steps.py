@@ -45,7 +45,7 @@ class Task:
 
     @cached_property
     def rules(self) -> StepTables:
-        return self.recommender._rules(self.recommender._basis(self.rows), self.rows.effective_counts)
+        return self.recommender._step_tables(self.recommender._precompute(self.rows), self.rows.effective_counts)
 
     @cached_property
     def weigher(self) -> WeightTables:

@@ -24,7 +24,7 @@ from shortlist.solvers.sgd_tables import TrainingPairs
 def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:
     """What `fit` runs, before the first epoch."""
     model = sl.MatrixFactorization(**{**PLAIN_SGD, "dim": 4, "learning_rate": 0.1, **settings})
-    basis = model._basis(data.by_context)
+    basis = model._precompute(data.by_context)
     return model._loop(data, basis, *model._start(data, start, threads), threads, epochs)
 
 
@@ -385,7 +385,7 @@ def folded(H, rows, *, passes, rate, ridge, seed=0):
         dim=H.shape[1],
         tables=for_histories(negatives.tables, rows, seed),
         weigher=model._weigher(rows.n_columns, 8),
-        rules=model._rules(model._basis(rows), rows.effective_counts),
+        rules=model._step_tables(model._precompute(rows), rows.effective_counts),
         passes=passes,
         seed=seed,
         threads=1,

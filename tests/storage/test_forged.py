@@ -63,7 +63,7 @@ def _set(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("seen.values", lambda a: -a - 1), "a weight is -"),
         (_set("seen.values", lambda a: a[:-1]), "one per column"),
         (lambda arrays: arrays.pop("item_embeddings_"), "lacks the arrays item_embeddings_"),
-        (lambda arrays: arrays.update(more=np.zeros(3)), "arrays that IALS does not: more"),
+        (lambda arrays: arrays.update(more=np.zeros(3)), "arrays that IALS does not use: more"),
         (_set("item_embeddings_", lambda a: a[:, :0]), "items × dimensions"),
         (_set("item_embeddings_", lambda a: a * 0 + np.nan), "only finite numbers"),
         (_set("item_embeddings_", lambda a: a * np.float32(1e22)), "too large"),

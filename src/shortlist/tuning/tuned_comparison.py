@@ -175,7 +175,9 @@ def compare_tuned(
         raise SettingError(f"compare_tuned takes a Split, got {type(split).__name__}; make one with shortlist.splits")
     metric = str(parse_metric(metric))
     if parse_metric(metric).beyond_accuracy:
-        raise SettingError(f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'")
+        raise SettingError(
+            f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'"
+        )
     measured = [str(parsed) for parsed in parse_metrics(metrics)]
     measured = list(dict.fromkeys([*([] if metric in measured else [metric]), *measured, *LISTS]))
     templates = _templates(models)
