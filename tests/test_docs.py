@@ -98,7 +98,7 @@ def test_the_readme_runs_as_pasted(orders, tmp_path, monkeypatch, capsys):
     shell = run("README.md", tmp_path, after)
     assert "ndcg@20" in capsys.readouterr().out
     assert "22423" in shell
-    assert {one.name for one in tmp_path.iterdir()} >= {"lists.parquet", "lists-of-all.parquet", "orders.csv", "models"}
+    assert {one.name for one in tmp_path.iterdir()} >= {"lists.parquet", "all-lists.parquet", "orders.csv", "models"}
 
 
 @pytest.mark.slow

@@ -25,19 +25,20 @@ def short_table() -> str:
     sections = {name: read(name) for name in LIBRARIES}
     data = sections["shortlist"]["epoch"]["data"]
     note = (
-        f"Epoch and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
-        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, times Shortlist's. ndcg@20: the default "
-        f"model on Online Retail, with a 95 % interval. Filters: exactly n results whenever n items remain. {PART} for "
-        "some models, or with another package. ᵃ With PyTorch, CPU build. ᵇ The figures are those of its fork "
-        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ Not iALS, but the nearest it has. "
-        "[How this was measured](docs/benchmarks.md#beside-other-libraries)."
+        f"Training epoch (of iALS) and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
+        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, the median ratio to Shortlist's time, "
+        "measured in turns in one run. ndcg@20: the default model on Online Retail, with a 95 % interval. Filters: "
+        f"always n results if n items remain after filtering. {PART}: only for some models, or only with an additional "
+        "package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its fork "
+        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is its most "
+        "similar model. [How this was measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
     return "\n".join([*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False)])
 
 
 def table_lines(sections: dict[str, Any]) -> list[str]:
     """Return the lines of the table: one for each library."""
-    titles = ["library", "install, MB", "epoch", "ndcg@20", "evaluation", *FEATURES]
+    titles = ["library", "install, MB", "training epoch", "ndcg@20", "evaluation", *FEATURES]
     rows = [row(library, sections[library.name]) for library in LIBRARIES.values()]
     rule = ["---"] + ["---:"] * 4 + [":---:"] * len(FEATURES)
     return ["| " + " | ".join(cells) + " |" for cells in (titles, rule, *rows)]
