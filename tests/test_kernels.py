@@ -113,7 +113,7 @@ HISTORY = "model.recommend(history=[model.items_.ids()[:3]], n=5)"
 @pytest.mark.parametrize(
     ("optimizer", "others"),
     [
-        ("sgd", {"adagrad_row", "adam_row", "_adagrad_pair"}),
+        pytest.param("sgd", {"adagrad_row", "adam_row", "_adagrad_pair"}, marks=pytest.mark.slow),
         ("adagrad", {"adam_row"}),
     ],
 )

@@ -1,5 +1,6 @@
 """Formatting of counts, durations and settings for messages."""
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 
@@ -10,6 +11,15 @@ def count(n: int, noun: str, plural: str = "") -> str:
     ('1 query', '1,234 items')
     """
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def part(n: int, total: int, noun: str) -> str:
+    """Return "n of total nouns" with the verb.
+
+    >>> part(1, 200, "row"), part(3, 200, "id")
+    ('1 of 200 rows is', '3 of 200 ids are')
+    """
+    return f"{n:,} of {total:,} {noun}s {'is' if n == 1 else 'are'}"
 
 
 def duration(seconds: float) -> str:
@@ -31,6 +41,17 @@ def format_settings(settings: Mapping[str, object]) -> str:
     "dim=64, solver='eigen'"
     """
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return advice for an unknown name: the known name that is nearest, or all known names.
+
+    >>> suggest("dimm", ["dim", "epochs"]), suggest("xyz", ["dim", "epochs"])
+    ("did you mean 'dim'?", 'it has dim, epochs')
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name[:80], names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'no settings'}"
 
 
 def join_words(words: Iterable[str]) -> str:

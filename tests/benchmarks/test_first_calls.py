@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.lib.paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_script_measures_what_it_is_asked_for():
     command = [sys.executable, "-m", "benchmarks.speed.first_calls", "--only", "popularity", "--what", "known", "index"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout

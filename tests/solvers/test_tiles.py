@@ -118,6 +118,7 @@ def test_transpose():
     np.testing.assert_array_equal(C, expected)
 
 
+@pytest.mark.slow
 def test_on_a_processor_with_shorter_vectors(tmp_path):
     """Everything above, and half-steps, in a process that believes AVX-512 is not there."""
     program = """

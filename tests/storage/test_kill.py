@@ -85,9 +85,13 @@ def test_killed_amid_files_of_many_writes(killed: Path, situation: str) -> None:
 
 
 @needs_fork
-@pytest.mark.parametrize("situation", ["nothing", "model"])
 @pytest.mark.parametrize(
-    "name", [name if name == "IALS" else pytest.param(name, marks=pytest.mark.slow) for name in sorted(REGISTRY)]
+    ("name", "situation"),
+    [
+        pytest.param(name, situation, marks=() if (name, situation) == ("IALS", "model") else pytest.mark.slow)
+        for name in sorted(REGISTRY)
+        for situation in ("nothing", "model")
+    ],
 )
 def test_a_recommender_killed_at_every_call(tmp_path: Path, name: str, situation: str) -> None:
     digests = []

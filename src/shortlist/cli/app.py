@@ -3,6 +3,7 @@
 import difflib
 import os
 import sys
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -114,8 +115,14 @@ def options(
     ctx.obj.debug = debug
 
 
+def _joined_paragraphs(text: str) -> str:
+    """Return a docstring with each paragraph in one line, for terminals of any width; indented examples stay."""
+    paragraphs = cleandoc(text).split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
+
+
 for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, inspect, datasets, doctor, warmup):
-    app.command(cls=Command)(_command)
+    app.command(cls=Command, help=_joined_paragraphs(_command.__doc__ or ""))(_command)
 
 
 def main() -> None:

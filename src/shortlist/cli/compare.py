@@ -86,7 +86,8 @@ def compare(
         int | None,
         typer.Option(
             min=1,
-            help="Number of settings to try per model, including earlier runs with the same --study. Default: no "
+            help="Number of trials (settings to try) per model, including earlier runs with the same --study. "
+            "Default: no "
             "limit (40 with --quick).",
             rich_help_panel=_SEARCH,
             show_default=False,
@@ -141,8 +142,8 @@ def compare(
 ) -> None:
     r"""Find the best model: tune several models with the same budget, then compare them on held-out test events.
 
-    Settings are tuned on a part of the training events. The test events are used only once, at the end. Prints which
-    differences are larger than chance.
+    Settings are tuned on a part of the training events. The test events are used only once, at the end. Also shows
+    which differences are statistically significant.
 
     For example:
 

@@ -116,10 +116,10 @@ def _show_example(example: dict[str, Any], model: "Recommender", output: Output)
     name = type(model).__name__
     output.title(f"Example: {name} for customer {example['customer']}; {hits} of {_SHOWN} products were bought later")
     rows = [
-        [bought["title"], new["title"], "yes" if new["bought_later"] else ""]
+        [bought["title"], new["title"], "bought" if new["bought_later"] else ""]
         for bought, new in zip(example["bought"], example["recommended"])
     ]
-    output.table(["last bought", "recommended", "bought later"], rows)
+    output.table(["last bought", "recommended", "later"], rows)
 
 
 def _commands(out: str, example: dict[str, Any]) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def evaluate(
         typer.Option(
             help="Metrics, comma-separated. Accuracy: recall@20, ndcg@100, hit@10, ap@10, mrr, auc. Beyond accuracy: "
             "coverage@20, gini@20, popularity@20, novelty@20, distance@20, cold_share@20, miscalibration@20. Default: "
-            "recall@20, ndcg@20 and all beyond accuracy except miscalibration@20.",
+            "recall@20, ndcg@20 and all beyond-accuracy metrics except miscalibration@20.",
             show_default=False,
             autocompletion=completion.metrics,
         ),
@@ -73,8 +73,8 @@ def evaluate(
 ) -> None:
     r"""Split events into training and test data, fit models, and measure how well they predict the test data.
 
-    Prints means over contexts (users) with standard errors. With several models, also prints which differences to the
-    best model are larger than chance.
+    Prints means over contexts (users) with standard errors. With several models, also tests
+    which of them differ significantly from the best one.
 
     For example:
 

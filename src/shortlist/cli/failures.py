@@ -38,7 +38,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG)
 _PHRASES = {
     "read it with shortlist.datasets.read(path), without context= and item=": "omit --context and --item, and also "
     "--weight, --time, --format and --separator",
-    "read files with named columns with Interactions.read": "name the columns with --context and --item",
+    "use Interactions.read if the file has named columns": "name its columns with --context and --item",
     "its layout=": "its --layout",
     "use splits.by_time": "use --split time",
     "pass restart=True": "pass --restart",
@@ -47,7 +47,7 @@ _PHRASES = {
     "use format='long', or ": "omit --lists, or use ",
     **{f"weighting='{weighting}'": f"--set weighting={weighting}" for weighting in ("binary", "log", "raw")},
     "pass validation=split": "pass --validation",
-    "pass their items as history=[[…]] instead of an id": "pass their items with --history instead of an id",
+    "pass history=[[…]] with their items": "pass --history with their items",
     "drop it with ignore=": "write the file without the column ",
     "by_time needs times": "--split time needs times",
     "leave_last_out needs times": "--split last needs times",

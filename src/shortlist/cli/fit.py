@@ -61,7 +61,7 @@ def fit(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric to optimise, for --validation. Default: ndcg@20.",
+            help="With --validation: metric to optimise. Default: ndcg@20.",
             rich_help_panel=_EPOCHS,
             show_default=False,
             autocompletion=completion.metric,
@@ -71,7 +71,7 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="Stop after this many evaluations without improvement, for --validation. Default: 3.",
+            help="With --validation: stop after this many evaluations without improvement. Default: 3.",
             rich_help_panel=_EPOCHS,
             show_default=False,
         ),
@@ -80,8 +80,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Directory for a checkpoint after each epoch. Run the same command again to resume, also with more "
-            "epochs.",
+            help="Directory for a checkpoint after each epoch. Run the same command again to resume; you may increase "
+            "the number of epochs.",
             rich_help_panel=_EPOCHS,
             show_default=False,
         ),

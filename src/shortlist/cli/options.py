@@ -57,14 +57,14 @@ AsJson = Annotated[
         help="Print the result as one JSON document on standard output; print errors as JSON on standard error.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print progress or notes.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. Default: all CPUs.")]
 Config = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
         help=r"Read options from this TOML file: one table per command, such as \[fit]; keys above the tables apply to "
-        "all commands. Options on the command line win. Relative paths start from the current folder.",
+        "all commands. Options on the command line win. Relative paths are relative to the current directory.",
         is_eager=True,
         callback=read_config,
         show_default=False,
@@ -109,7 +109,7 @@ Aggregated = Annotated[
     Aggregate | None,
     typer.Option(
         "--aggregate",
-        help="How to combine repeated events of the same user and item. Default: sum; for published ratings, latest.",
+        help="How to combine repeated events of the same user and item. Default: sum; for rating data sets, latest.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),
@@ -147,7 +147,7 @@ Layout = Annotated[
 MinRating = Annotated[
     float | None,
     typer.Option(
-        help="For public ratings: keep only ratings of at least this value. Default: keep all.",
+        help="For rating data sets: keep only ratings of at least this value. Default: keep all.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),

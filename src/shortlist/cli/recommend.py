@@ -38,7 +38,7 @@ def recommend(
         list[str] | None,
         typer.Option(
             metavar="ITEMS",
-            help=f"Items that a user already has, instead of a context: {_LIST}; may be repeated.",
+            help=f"A user's past items, to use instead of a known context: {_LIST}; repeat it for more users.",
             show_default=False,
         ),
     ] = None,

@@ -21,7 +21,8 @@ _PANEL = "Slates: pick the n items from a larger pool"
 Slates = Annotated[
     SlateName | None,
     typer.Option(
-        help="How to pick. mmr, dpp: diverse items; calibrated: the history's mix of popular and rare items.",
+        help="How to pick items: for diversity (mmr, dpp), or to match the user's mix of popular and rare items "
+        "(calibrated).",
         rich_help_panel=_PANEL,
         show_default=False,
     ),

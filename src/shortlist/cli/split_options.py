@@ -40,7 +40,7 @@ _SPLIT = "Split"
 def _by(data: str, default: str) -> Any:
     return typer.Option(
         help=f"How to hold out {data} data: the newest events (time), each context's last event (last), random events "
-        f"(random), or part of the events of held-out contexts (contexts). {default}",
+        f"(random), or some whole contexts, with part of their events as history (contexts). {default}",
         rich_help_panel=_SPLIT,
         show_default=False,
     )
@@ -52,7 +52,7 @@ ValidationBy = Annotated[
     _by(
         "validation",
         "Default: the published validation part if there is one, else time, or random if there are no times. A "
-        "published test is never used.",
+        "published test set is never used.",
     ),
 ]
 Test = Annotated[
@@ -60,14 +60,14 @@ Test = Annotated[
     typer.Option(
         help="Size of the held-out part: a fraction, by default 0.1. With time, also a duration (7d; units s, m, h, d, "
         "w) or a start date (2011-11-01). With last, the number of events per context, by default 1. With contexts, "
-        "also the number of contexts.",
+        "a fraction or a number of contexts.",
         rich_help_panel=_SPLIT,
     ),
 ]
 Repeated = Annotated[
     Repeats | None,
     typer.Option(
-        help="Test pairs that are already in training: drop them, or keep them as correct answers. Default: drop.",
+        help="Held-out pairs that are already in training: drop them, or keep them as correct answers. Default: drop.",
         rich_help_panel=_SPLIT,
         show_default=False,
     ),

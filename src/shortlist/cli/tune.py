@@ -32,7 +32,8 @@ Trials = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of settings to try, including earlier runs with the same --study. Default: 40, or no limit with "
+        help="Number of trials (settings to try), including earlier runs with the same --study. "
+        "Default: 40, or no limit with "
         "--minutes.",
         rich_help_panel=_SEARCH,
         show_default=False,
@@ -79,7 +80,7 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUES",
-            help="Values to search for a setting, instead of the model's default ones: a range such as "
+            help="Values to try for a setting, instead of the model's defaults: a range such as "
             "regularization=0.001..1 (end it with :log for a log scale), or a list such as dim=64,128,256; may be "
             "repeated.",
             rich_help_panel=_SEARCH,
@@ -169,7 +170,9 @@ def tune(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    r"""Find the best settings of a model on held-out validation events, then fit the model to all events.
+    r"""Find the best settings of a model on held-out validation events.
+
+    With --out, then fit the model with these settings to all events, and save it.
 
     For example:
 

@@ -26,8 +26,8 @@ def warmup(
 ) -> None:
     """Compile all kernels ahead of time, for example while building a container image.
 
-    The compiled kernels are stored in a cache folder, which `shortlist doctor` shows. SHORTLIST_CACHE_DIR sets another
-    folder. The kernels work only on the same type of processor.
+    The compiled kernels are stored in a cache folder, which `shortlist doctor` shows. Set SHORTLIST_CACHE_DIR to use
+    another folder. Compiled kernels work only on the type of processor that compiled them.
 
     For example:
 

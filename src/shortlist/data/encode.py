@@ -26,6 +26,7 @@ Where: TypeAlias = Callable[[list[int]], str]  # row numbers (from 0) to text fo
 _BATCH = 1 << 20
 WHOLE_NUMBER = r"^(0|-?[1-9][0-9]*)$"
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+_NO_TIME, _TIME_EXAMPLE = "cannot be read as a time", "such as 2011-12-01 08:26"  # causes of bad rows
 _TIME_SAMPLE = 1000
 
 
@@ -96,12 +97,18 @@ class _BadRows:
 
     def message(self, origin: str, where: Where, row: str) -> str:
         lines = [
-            f"column {column!r}: {count:,} of {self.rows:,} rows {cause}"
+            f"column {column!r} {_in_singular(cause)} in {count:,} of {self.rows:,} rows"
             + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
             for (column, cause), count in self.counts.items()
         ]
         drop = ", or pass on_bad='drop' to drop those rows" if row == "event" else ""
         return f"{origin}: {'; '.join(lines)}. Fix the data{drop}"
+
+
+def _in_singular(cause: str) -> str:
+    """Return the cause of bad rows for the value of one row: "are null" becomes "is null"."""
+    cause = cause.replace("are ", "is ", 1).replace("whole numbers", "a whole number").replace(_NO_TIME, "not a time")
+    return cause.replace(_TIME_EXAMPLE, f"({_TIME_EXAMPLE})")
 
 
 def _empty(origin: str) -> DataError:
@@ -229,9 +236,9 @@ def build(
         expressions.append(expression.alias("time"))
 
     bad_rows = _BadRows()
-    no_time = "cannot be read as a time"
+    no_time = _NO_TIME
     if columns.time is not None and schema[columns.time] == pl.String:
-        no_time += " such as 2011-12-01 08:26"
+        no_time += f" {_TIME_EXAMPLE}"
     n_empty = n_taken = 0
     weights: list[npt.NDArray[np.float32]] = []
     times: list[npt.NDArray[Any]] = []

@@ -115,7 +115,8 @@ def find_files(
     (file_format,) = formats
     if file_format is None:
         refuse_other_content(paths[0], None, row)
-        way_out = "pass format=" if row == "event" else f"or .txt, with one {row} per line"
+        pass_format = "rename the file or pass format=, such as format='csv'"
+        way_out = pass_format if row == "event" else f"or .txt, with one {row} per line"
         raise NoTableError(
             f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {_KNOWN}; {way_out}"
         )

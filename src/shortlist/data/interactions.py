@@ -130,9 +130,10 @@ class Interactions:
         aggregate: Aggregate = "sum",
         on_bad: OnBad = "raise",
     ) -> Interactions:
-        """Build from a frame: polars (also lazy), pandas, Arrow, a mapping of columns, or any Arrow stream.
+        """Build interactions from a data frame.
 
-        The arguments are those of `read`.
+        The frame may be of polars (also lazy), pandas or Arrow, a mapping of columns, or any Arrow stream.
+        The other arguments are those of `read`.
         """
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)

@@ -106,7 +106,7 @@ def by_time(
     Args:
         events: events with times.
         test: the test set, one of
-            * a fraction of the events, such as 0.1: the newest tenth, up to events of the same time;
+            * a fraction of the events, such as 0.1: the newest tenth; events with the same time are never split;
             * a length of time that ends with the newest event: a `timedelta`, a `np.timedelta64`, or text such as
               `"7d"` in s, m (or min), h, d or w;
             * the moment at which the test begins: a date, a datetime, ISO text, or, if the time column holds plain
@@ -410,7 +410,11 @@ def _assemble(
         keep = keep[~seen]
     if not len(keep):
         counts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
-        raise DataError(f"the test set is empty (split by {protocol}): {counts}")
+        keep_repeats = ", or pass repeats='keep'" if repeats == "drop" and not fold_in and seen.any() else ""
+        raise DataError(
+            f"the test set is empty: all held-out events were dropped (split by {protocol.replace(': ', ', ')}: "
+            f"{counts}); hold out more{keep_repeats}"
+        )
     contexts, remap = compacted(history.contexts, truth_contexts[keep])
     known_events = remap[history.context_codes] >= 0
     if fold_in:

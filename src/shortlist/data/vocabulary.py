@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._fork import polars_threads
+from shortlist._phrases import part
 from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -223,8 +224,12 @@ class Vocabulary:
         example = self._id_of(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
-            hint = f" (ids here are like {example!r}, of type {type(example).__name__})"
-        return f"unknown {what} {first!r}{hint}: {n_missing:,} of {n_ids:,} ids are not among the {len(self):,} known"
+            hint = f", like {example!r} of type {type(example).__name__}"
+        n_known = len(self)
+        known = (
+            f"the model knows {n_known:,}" if what != "id" else f"{n_known:,} {'is' if n_known == 1 else 'are'} known"
+        )
+        return f"unknown {what} {first!r} ({part(n_missing, n_ids, 'id')} unknown; {known}{hint})"
 
     def __len__(self) -> int:
         return self._frame.height

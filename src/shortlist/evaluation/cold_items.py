@@ -12,7 +12,7 @@ from shortlist.errors import ShortlistWarning
 
 Tops = npt.NDArray[np.int32]
 
-SUBSTANTIAL = 0.01  # fraction of all places; fewer may be chance
+SUBSTANTIAL = 0.01  # fraction of all positions; fewer may be chance
 
 
 def warn_of_cold_items(model: str, top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseRows | None) -> None:
@@ -27,8 +27,8 @@ def warn_of_cold_items(model: str, top: Tops, popularity: npt.NDArray[np.int64],
     fraction = out_of_place(top, popularity, excluded)
     if fraction > SUBSTANTIAL:
         warnings.warn(
-            f"{fraction:.0%} of the first {top.shape[1]} places in the lists of {model} go to items without training "
-            "events, ahead of trained items. The model learned nothing about them (unless from their features), so "
+            f"{fraction:.0%} of the first {top.shape[1]} positions in the lists of {model} go to items without "
+            "training events, ahead of trained items. The model learned nothing about them (unless from their features), so "
             "their scores are arbitrary. Drop them from the catalogue, pass them to recommend as deny=, or use a "
             "model whose loss pushes unobserved items down, such as IALS with a higher unobserved_weight",
             ShortlistWarning,
@@ -37,7 +37,7 @@ def warn_of_cold_items(model: str, top: Tops, popularity: npt.NDArray[np.int64],
 
 
 def out_of_place(top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseRows | None) -> float:
-    """Return the fraction of all places that go to cold items although trained items are left over.
+    """Return the fraction of all positions that go to cold items although trained items are left over.
 
     >>> out_of_place(np.array([[2, 0], [0, 1]]), np.array([5, 3, 0]), None)
     0.25
@@ -45,7 +45,7 @@ def out_of_place(top: Tops, popularity: npt.NDArray[np.int64], excluded: SparseR
     untrained = popularity == 0
     if not untrained.any():
         return 0.0
-    taken = np.append(untrained, False)[top].sum(axis=1)  # an empty place, -1, reads the appended False
+    taken = np.append(untrained, False)[top].sum(axis=1)  # an empty position, -1, reads the appended False
     if not taken.any():
         return 0.0
     left = np.full(len(top), len(popularity) - np.count_nonzero(untrained))

@@ -112,7 +112,7 @@ def compare(
         names: names for the models; their class names by default.
         confidence: the confidence level of the intervals.
         samples: the number of bootstrap samples.
-        seed: of the bootstrap samples.
+        seed: seed of the bootstrap samples.
 
     >>> import shortlist as sl
     >>> split = sl.splits.at_random(sl.datasets.synthetic(500, 100, 10_000, seed=0), test=0.2)

@@ -76,17 +76,17 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
-    Metrics beyond accuracy describe the lists by the data of `split.train`, so they can be compared between models.
-    There is a warning if more than 1% of the places in the lists go to items without training events although trained
-    items are left.
+    Metrics beyond accuracy are computed from `split.train`, not from the model, so they are comparable between models.
+    It warns if more than 1 % of the list positions are filled with items without training events although items with
+    training events were available.
 
     Args:
-        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage one and the further models on
-            `split.train`, and stage two on older data than the held-out items. Its metrics are those of both stages
-            together. The result also has stage one's own accuracy metrics and its recall among the candidates, with
-            the prefix `first:`.
+        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`,
+            then refit stage one and the other models on the whole of `split.train` (`TwoStage.with_first`, see its
+            example). Its metrics are those of both stages together. The result also has stage one's own accuracy
+            metrics and its recall among the candidates, with the prefix `first:`.
         split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
-            the ranking (they are when repeats do not count).
+            the ranking (they are with `repeats="drop"`).
         metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as
             "coverage@20" or "popularity@20". `shortlist.metrics` lists them all. The default has some of both.
         slate: evaluate the lists of `recommend(slate=)` instead of the n best items, for example with

@@ -1,7 +1,7 @@
 """Metrics beyond accuracy: properties of recommended lists that do not depend on the held-out items.
 
 They do not say whether a list is good: report them next to accuracy. Higher values are neither better nor worse. All
-are computed from the first n places of `Lists`. `coverage` and `gini` give one number for all lists. The others give
+are computed from the first n positions of `Lists`. `coverage` and `gini` give one number for all lists. The others give
 one value per list, or NaN if the list is too short.
 """
 
@@ -23,7 +23,7 @@ Values = npt.NDArray[np.float64]
 
 
 def coverage(lists: Lists, n: int) -> float:
-    """#{items in the first n places of any list} / #catalogue, the fraction of items that are recommended at all.
+    """#{items in the first n positions of any list} / #catalogue, the fraction of items that are recommended at all.
 
     >>> coverage(Lists.from_lists([[0, 1], [1, 2]], trained=[[0]], n_items=4), 2)
     0.75
@@ -34,8 +34,8 @@ def coverage(lists: Lists, n: int) -> float:
 def gini(lists: Lists, n: int) -> float:
     """Σ_k (2k − N − 1) · x_k / ((N − 1) · Σ_k x_k), where x_1 ≤ … ≤ x_N are the numbers of lists with each of N items.
 
-    The Gini coefficient over the catalogue: 0 if all items are recommended equally often, 1 if one item has all places.
-    NaN if nothing is recommended.
+    The Gini coefficient over the catalogue: 0 if all items are recommended equally often, 1 if one item has all
+    positions. NaN if nothing is recommended.
 
     >>> gini(Lists.from_lists([[0], [0]], trained=[[0]], n_items=3), 1)
     1.0
@@ -128,13 +128,13 @@ def cold_share(lists: Lists, n: int) -> Values:
 def _times_listed(lists: Lists, n: int) -> npt.NDArray[np.int64]:
     n = _check_cut(lists, n)
     first = lists.items[:, :n].ravel()
-    return np.bincount(first + 1, minlength=lists.n_items + 1)[1:]  # the first element counts empty places
+    return np.bincount(first + 1, minlength=lists.n_items + 1)[1:]  # the first element counts empty positions
 
 
 def _mean(lists: Lists, n: int, of_item: Values) -> Values:
     n = _check_cut(lists, n)
     lengths = lists.lengths(n)
-    sums = np.append(of_item, 0.0)[lists.items[:, :n]].sum(axis=1)  # an empty place is -1 and reads the appended 0
+    sums = np.append(of_item, 0.0)[lists.items[:, :n]].sum(axis=1)  # an empty position is -1 and reads the appended 0
     return _ratio(sums, lengths)
 
 
@@ -151,7 +151,7 @@ def _check_cut(lists: Lists, n: int) -> int:
     width = lists.items.shape[1]
     if n > width and width < lists.n_items:
         raise SettingError(
-            f"n is {n}, but the lists have {width} places (of {lists.n_items} items); recommend at least {n} items, or "
-            f"use n ≤ {width}"
+            f"n is {n}, but the lists have {width} positions (of {lists.n_items} items); recommend at least {n} items, "
+            f"or use n ≤ {width}"
         )
     return n

@@ -25,7 +25,7 @@ class Lists:
     the end of a list.
 
     Attributes:
-        items: item codes, contexts × places; -1 for empty places at the end of a list.
+        items: item codes, contexts × positions; -1 for empty positions at the end of a list.
         trained: the training pairs, contexts × items of the catalogue; weights are ignored.
         histories: the history of each list's context, if known; only used by `miscalibration`.
 
@@ -43,7 +43,7 @@ class Lists:
         if items.ndim != 2 or (items.size and items.dtype.kind not in "iu"):
             raise SettingError(
                 f"items is an array of {items.ndim} dimensions and type {items.dtype}; expected two dimensions "
-                "of integers, contexts × places"
+                "of integers, contexts × positions"
             )
         if items.size and not (items.min() >= -1 and items.max() < self.n_items):
             raise SettingError(
@@ -109,7 +109,7 @@ class Lists:
         return int(np.count_nonzero(self.trained.lengths))
 
     def lengths(self, n: int) -> npt.NDArray[np.int64]:
-        """Return the number of items in the first n places of each list."""
+        """Return the number of items in the first n positions of each list."""
         lengths: npt.NDArray[np.int64] = (self.items[:, : check_n(n)] >= 0).sum(axis=1)
         return lengths
 

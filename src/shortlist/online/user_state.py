@@ -48,20 +48,21 @@ class UserState:
 
         state.embedding == model.fold_in([state.history], confidence=[state.confidence()])[0]
 
-    It is computed when you read it and cached until something changes. That takes a fraction of a millisecond. Every
+    It is computed when you read it, in a fraction of a millisecond, and cached until something changes. Every
     computation uses the whole history, so errors do not accumulate over events.
 
     With a half-life, old events fade: an event of weight w counts w̃ = w·2^(−age/half_life). Its age is the time to the
     newest event, or to `now` if you pass it; with `decay_by="events"` it is the number of later events. Weights of a
-    repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`, so its α is
-    that of the weight Σw̃. If α does not depend on weights (`weighting="binary"` or `strength_as="label"`), g is
-    2^(−age/half_life) of the item's latest event. The item counts as observed with fraction g and as unobserved with
-    fraction 1 − g, as described in `DotProduct.fold_in`. A fully faded item counts as if it had never been there, but
-    it is still dropped from recommendations. For models with sampled negatives this is only approximately true, because
-    the draws depend on all items of the history.
+    repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the
+    item thus gets the α of a pair with weight Σw̃. If α does not depend on weights (`weighting="binary"` or
+    `strength_as="label"`), g is 2^(−age/half_life) of the item's latest event. The item counts as observed with
+    fraction g and as unobserved with fraction 1 − g, as described in `DotProduct.fold_in`. A fully faded item counts as
+    if it had never been there, but it is still dropped from recommendations. For models with sampled negatives a fully
+    faded item still has a small effect, because the draws depend on all items of the history.
 
-    Many states can share a model, since they never change it. A state must be used by one thread at a time. If the
-    model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.
+    Many states can share a model, since they never change it. Do not use a state from several threads at a
+    time. If the model is fitted again, the state uses the new embeddings; `with_model` copies the events to another
+    model.
 
     Args:
         model: a fitted recommender with embeddings (`DotProduct`).
@@ -104,9 +105,7 @@ class UserState:
         self._half_life = None if half_life is None else float(number("half_life", half_life, above=True))
         self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
         if self._half_life is None and decay_by == "events":
-            raise SettingError(
-                "decay_by is 'events', which changes nothing without half_life; pass half_life=, or omit decay_by"
-            )
+            raise SettingError("decay_by='events' has no effect without half_life; pass half_life=, or omit decay_by")
         self._max_events = None if max_events is None else integer("max_events", max_events)
         self._unknown = one_of("unknown", unknown, ("raise", "skip"))
         self.skipped = 0  # number of skipped events of unknown items
@@ -330,7 +329,7 @@ class UserState:
         if now is not None:
             if self.decay_by == "events" or self.half_life is None:
                 reason = "decay_by is 'events'" if self.half_life is not None else "there is no half_life"
-                raise SettingError(f"now is {now:g}, but {reason}, so it changes nothing; omit now")
+                raise SettingError(f"now is {now:g}, but {reason}, so it has no effect; omit now")
             if self._times and now < self._times[-1]:
                 raise SettingError(f"now is {now:g}; expected a time ≥ that of the newest event, {self._times[-1]:g}")
         if self.half_life is None:

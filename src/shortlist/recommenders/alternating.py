@@ -188,7 +188,7 @@ class Alternating(PointwiseFactorization):
         else:
             way_out = "explain a context of the training data, or pass context=None and history="
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
-        (code,) = self.items_.encode([item], what="item", way_out="explain an item of the catalogue")
+        (code,) = self.items_.encode([item], what="item", way_out="only items of the catalogue can be explained")
         contexts, items = self._omegas
         terms = self.objective().terms(rows, contexts.new(rows.effective_counts), items.values)
         H = self._fixed_items.embeddings

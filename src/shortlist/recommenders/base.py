@@ -7,7 +7,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -18,7 +18,7 @@ import polars as pl
 
 from shortlist._checks import flag, integer, memory_bytes, one_of
 from shortlist._fork import require_polars_threads
-from shortlist._phrases import count, format_settings, join_words
+from shortlist._phrases import count, format_settings, join_words, part, suggest
 from shortlist._renamed import attribute_of, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 _BLOCK = 1 << 20  # scores computed at a time
+_OF_EMBEDDINGS = ("index", "fold_in", "fold_in_items")  # methods of `DotProduct` only
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
@@ -80,12 +81,25 @@ class Queries:
 
 
 class _TakesOldNames(ABCMeta):
-    """Metaclass whose constructors accept old names of settings."""
+    """Metaclass whose constructors accept old names of settings, and raise SettingError for unknown ones."""
 
     if not TYPE_CHECKING:  # type checkers and `help` see the signature of the constructor
 
         def __call__(cls, *args, **settings):
-            return super().__call__(*args, **new_settings(cls, settings))
+            settings = new_settings(cls, settings)
+            cls._refuse_unknown(args, settings)
+            return super().__call__(*args, **settings)
+
+        def _refuse_unknown(cls, args, settings):
+            parameters = signature(cls).parameters
+            kinds = {parameter.kind for parameter in parameters.values()}
+            if args and kinds <= {Parameter.KEYWORD_ONLY}:
+                like = f": pass {next(iter(parameters))}=…, for example" if parameters else ""
+                raise SettingError(f"{cls.__name__} takes settings by name only{like}; got {args[0]!r:.80}")
+            unknown = [name for name in settings if name not in parameters]
+            if unknown and Parameter.VAR_KEYWORD not in kinds:
+                name = unknown[0]
+                raise SettingError(f"{cls.__name__} has no setting {name!r:.80}; {suggest(name, parameters)}")
 
         @property
         def __signature__(cls):
@@ -113,6 +127,10 @@ class Recommender(metaclass=_TakesOldNames):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
+            if name in _OF_EMBEDDINGS:
+                raise AttributeError(
+                    f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
+                )
             return getattr(self, attribute_of(type(self), name))
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
@@ -202,7 +220,7 @@ class Recommender(metaclass=_TakesOldNames):
 
         Args:
             interactions: the observed events.
-            validation: a split whose `train` is `interactions`. `fit` evaluates the model on it while it learns and
+            validation: a split; pass its `train` as `interactions`. `fit` evaluates the model on it while it learns and
                 keeps the model of the best epoch; `best_epoch_` is the number of that epoch. Each evaluation is of the
                 model that `fit` would return if it stopped there.
             metric: the metric that decides which epoch is best, such as "ndcg@20"; see `shortlist.metrics`. `metric`,
@@ -222,8 +240,8 @@ class Recommender(metaclass=_TakesOldNames):
                 not learn in epochs never call them.
             progress: show a progress bar; by default only if standard error is a terminal.
             threads: number of threads; all CPUs by default. The result does not depend on it, with one exception:
-                models that learn from sampled negatives run threads without locks, so they repeat exactly only with
-                the same seed and `threads=1`.
+                models that learn from sampled negatives (except with the softmax loss) run threads without locks, so
+                they repeat exactly only with the same seed and `threads=1`.
         """
         options = FitOptions(
             validation,
@@ -328,8 +346,7 @@ class Recommender(metaclass=_TakesOldNames):
 
     def _require_fit(self) -> None:
         if not self._fitted:
-            name = type(self).__name__
-            raise NotFittedError(f"this {name} has not been fitted; call {name}(...).fit(interactions) first")
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call its fit(interactions) first")
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -619,8 +636,8 @@ class Recommender(metaclass=_TakesOldNames):
         if not known.all() and unknown == "raise":
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
-                f"unknown item {first!r} in a history: {int((~known).sum()):,} of {len(codes):,} entries are not in "
-                f"the catalogue; {way_out}"
+                f"unknown item {first!r} in a history ({part(int((~known).sum()), len(codes), 'event')} unknown; the "
+                f"model knows {count(len(self.items_), 'item')}); {way_out}"
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
         values = rows.values

@@ -89,7 +89,7 @@ def write_lists(
     Lists are computed and written in blocks, so memory stays bounded for any number of contexts. After a kill, a full
     disk or Ctrl-C, the same call resumes after the last finished block. Finished blocks are in a folder next to the
     file, `lists.parquet.parts`, until all are written; then the file appears in one step. The lists are those of
-    `model.recommend`, except that a matrix product may round differently in blocks of another size.
+    `model.recommend` up to rounding: scores may differ in the last digits if the blocks have another size.
 
     Args:
         model: a fitted recommender or `TwoStage`.
@@ -106,12 +106,11 @@ def write_lists(
             `score`. `"lists"`: one row per context, with a list of items, best first, and a list of scores.
         overwrite: replace an existing file; by default that is an error.
         restart: start over and delete the blocks of an earlier call. A call with another model, other contexts, another
-            n or other filters needs this, because a file must not mix two runs. Code of your own (a subclass, a
-            reranker, the `extra` of a `TwoStage`) is compared by name only.
+            n or other filters needs this, because a file must not mix two runs. Changes in your own code
+            (a subclass, a reranker, the `extra` of a `TwoStage`) are not noticed: only its name is compared.
         block: number of contexts per block. By default a block has about two million recommendations; if a slate or a
-            second stage picks from larger pools, its pools have about eight million items. Up to three blocks of
-            recommendations and one block of pools are in memory, because a block is searched while the one before is
-            written.
+            second stage picks from larger pools, its pools have about eight million items. Up to three blocks are in
+            memory at a time.
         progress: show a progress bar; by default only if standard error is a terminal.
         memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
         threads: number of threads; all CPUs by default.

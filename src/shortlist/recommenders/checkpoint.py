@@ -30,7 +30,8 @@ from shortlist.storage.wrap_errors import reason, storage_errors
 SUFFIX = " checkpoint"  # after the recommender's name in the kind of a stored checkpoint
 _MEMORY = "memory."  # before the names of a loop's own arrays
 _NONE = -1.0  # stands for a missing validation score; scores are not negative
-_ELSEWHERE = "pass another folder, or delete this one to start over"
+_OTHER = "pass another folder as checkpoint="
+_ELSEWHERE = f"{_OTHER}, or delete this one to start over"  # not for folders that may hold something else
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +88,12 @@ class Checkpoint:
         if not (self._path / MANIFEST).exists():
             exists = os.path.lexists(self._path)
             if exists and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
-                raise StorageError(f"'{self._path}' is not a checkpoint; {_ELSEWHERE}")
+                raise StorageError(f"'{self._path}' is not a checkpoint; {_OTHER}")
             check_writable(self._path)  # fail now rather than after the first epoch
             return None
         stored = load_model(self._path)
         if stored.kind != self._kind:
-            raise StorageError(f"'{self._path}' contains a {stored.kind!r:.80}, not a {self._kind!r}; {_ELSEWHERE}")
+            raise self._other_content(stored.kind)
         before = new_settings(self._owner, stored.settings, warn=False)
         if different := _differences(before, self._settings, stored.extra.get("identity"), self._identity):
             raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
@@ -106,6 +107,15 @@ class Checkpoint:
                 f"raise epochs, or {_ELSEWHERE}"
             )
         return saved
+
+    def _other_content(self, kind: str) -> StorageError:
+        """Return the exception for a folder with a saved model, or with the checkpoint of another recommender."""
+        name = kind.removesuffix(SUFFIX)
+        if name != kind:
+            return StorageError(
+                f"'{self._path}' contains a checkpoint of {name:.80}, not of {self._owner.__name__}; {_ELSEWHERE}"
+            )
+        return StorageError(f"'{self._path}' contains a saved {name:.80} model, not a checkpoint; {_OTHER}")
 
     def unusable(self, error: ValueError) -> StorageError:
         """Return the exception for damaged content."""

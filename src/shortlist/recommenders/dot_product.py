@@ -243,9 +243,9 @@ class DotProduct(Recommender):
     ) -> Index:
         """Build an index over the items, for catalogues so large that scoring every item takes too long.
 
-        The recall and speed of the index are measured when it is built, against exact search on contexts of the model.
-        The attributes `measured` and `why` of the result tell what was measured and why these settings were chosen; its
-        `repr` shows both.
+        The recall and speed of the index are measured when it is built, against exact search, with a sample of the
+        model's contexts as queries. The attributes `measured` and `why` of the result tell what was measured and why
+        these settings were chosen; its `repr` shows both.
 
         Args:
             kind: "exact"; "quantized", Shortlist's own approximate index; "ivf-flat", "ivf-pq" or "hnsw" of faiss
@@ -257,9 +257,16 @@ class DotProduct(Recommender):
             seed: seed of the samples that the index is built from and measured on.
             progress: show the current stage and the result; by default only if standard error is a terminal.
             threads: number of threads; all CPUs by default.
-            **settings: settings of the kind: `precision` for "exact"; `lists`, `probes`, `refine` for "quantized" and
-                "ivf-pq"; `lists`, `probes` for "ivf-flat"; `M`, `ef_construction`, `ef_search` for "hnsw"; and `space`
-                for the kinds of faiss.
+            **settings: settings of the kind. More `probes`, `refine` or `ef_search` give higher recall and slower
+                searches.
+                * "exact": `precision`, "float32", or "float16" or "int8" to search a smaller copy of the items first.
+                * "quantized": `lists`, the number of clusters of items; `probes`, the number of blocks of 64 items that
+                  a query scans; `refine`, so that a query for n items scores refine · n + 100 candidates exactly.
+                * "ivf-flat": `lists` as above; `probes`, the number of clusters that a query searches.
+                * "ivf-pq": `lists` and `probes` as for "ivf-flat"; `refine` as for "quantized".
+                * "hnsw": `M`, the number of links per item; `ef_construction`, the number of neighbours considered
+                  while building; `ef_search`, the number of candidates that a query keeps.
+                * all kinds of faiss: `space`, "inner product" or "l2".
 
         >>> from shortlist import IALS, datasets
         >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)

@@ -166,7 +166,7 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
         unused = super()._unused_inputs(interactions, options)
         if options.context_features is None and options.item_features is None and self.feature_strength != 1:
             unused.append(
-                f"feature_strength is {self.feature_strength!r}, which changes nothing without features; pass "
+                f"feature_strength={self.feature_strength!r} has no effect without features; pass "
                 "item_features= or context_features= to fit"
             )
         return unused

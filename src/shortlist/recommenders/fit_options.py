@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from shortlist._checks import integer
+from shortlist._phrases import join_words
 from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError
@@ -71,8 +72,9 @@ class FitOptions:
         """Raise SettingError if options were passed that need a validation split, but no split."""
         if self.validation is None and (given := self._changed()):
             raise SettingError(
-                f"{' and '.join(f'{name}={value!r}' for name, value in given.items())} changes nothing without "
-                "validation; pass validation=split, or omit it"
+                f"{' and '.join(f'{name}={value!r}' for name, value in given.items())} "
+                f"{'has' if len(given) == 1 else 'have'} no effect without validation; pass validation=split, or omit "
+                f"{join_words(given)}"
             )
 
     def _changed(self) -> dict[str, object]:

@@ -26,8 +26,8 @@ class Advice(NamedTuple):
     items: str
 
 
-_NEW = "for a new user, pass their items as history=[[…]] instead of an id"
-ANY = Advice(f"{_NEW}; or {SKIP}", SKIP)  # for methods that may skip queries
+_NEW = "for a new user pass history=[[…]] with their items"
+ANY = Advice(f"{_NEW}; to drop unknown ids, pass unknown='skip'", SKIP)  # for methods that may skip queries
 EACH = Advice(f"{_NEW}; or drop unknown ids", "drop unknown ids")  # for methods that answer every query
 KNOWN_ONLY = Advice(SKIP, SKIP)  # for methods without history=
 

@@ -33,8 +33,8 @@ class IALS(Alternating):
         λ_c = λ·(|I_c| + α₀|I|)^ν,   λ_i = λ·(|C_i| + α₀|C|)^ν
 
     by alternating between the contexts and the items (section 5.1 of the article; Hu et al. 2008; the scaling of λ and
-    the meaning of the weights follow Rendle et al. 2021). ω is 1 unless an exponent is set. `PointwiseSquare` explains
-    `convention`, `weighting`, `strength_as` and the exponents.
+    the meaning of the weights follow "Revisiting iALS", Rendle et al. 2021). ω is 1 unless an exponent is set.
+    `PointwiseSquare` explains `convention`, `weighting`, `strength_as` and the exponents.
 
     A context of several parts, such as (user, weekday), is a context of its own, unrelated to (user, another weekday).
     `PARAFAC`, `Tucker` and `FactorizationMachine` learn from the parts.
@@ -42,12 +42,14 @@ class IALS(Alternating):
     Args:
         dim: d, the length of the embeddings. Default: 256. If λ and α₀ are derived from the data, d = 128 reaches 95 %
             and d = 512 reaches 102 % of the default's NDCG@20 on average; at other λ, larger d may not help.
-        regularization: λ. Default: derived from the data, between 0.004 and 0.016 at ν = 1. It is smaller if items have
-            many pairs and about equally many (`shortlist.recommenders.derived` has the formula), and if you set
-            `unobserved_weight` above its derived value. Half and twice the derived value are worth a try. From about
-            three times that value on, embeddings shrink until little but popularity is left, and `fit` warns.
-        unobserved_weight: α₀, the weight of every pair, in addition to the weight of observed pairs. Default: derived
-            from the data, 10·|S| / (|C||I|) times the mean α of the pairs, so that all pairs of C × I together weigh
+        regularization: λ. Default: derived from the data, between 0.004 and 0.016 at ν = 1. The more pairs items have,
+            and the more evenly the pairs are spread over them, the smaller it is (`shortlist.recommenders.derived` has
+            the formula). It is also smaller if you set `unobserved_weight` above its derived value. Half and twice the
+            derived value are worth a try. At more than about three times the derived value, embeddings shrink until the
+            model ranks by little but popularity, and `fit` warns.
+        unobserved_weight: α₀, the weight of every pair, observed or not; observed pairs have their own weight α on top.
+            Default: derived from the data, 10·|S| / (|C||I|) times the mean α of the pairs, so that all pairs of C × I
+                together weigh
             ten times as much as the observed ones. Half and twice the derived value are worth a try.
         epochs: maximum number of passes over both sides; with a validation split `fit` may stop earlier.
         regularization_exponent: ν. With 0 every row has the same λ; good values of λ are then from 1 to 100.
@@ -61,13 +63,13 @@ class IALS(Alternating):
         init_scale: start values are N(0, (init_scale/√d)²).
         seed: seed of the start values; the same seed gives the same model with any number of threads.
         solver: how each side is solved. `"eigen"`: conjugate gradients in the eigenbasis of the Gramian. `"exact"`:
-            Cholesky for every row. `"block"`: iALS++ (Rendle et al. 2021), a block of dimensions at a time.
+            Cholesky for every row. `"block"`: a block of dimensions at a time ("iALS++", Rendle et al. 2021).
             `"coordinate"`: iCD (Bayer et al. 2017), one dimension at a time.
         block: number of dimensions per block for `solver="block"`.
         device: where the epochs run: `"cpu"`, or a GPU, `"cuda"` or `"cuda:1"`, with PyTorch and `solver="eigen"`.
             `"torch-cpu"` runs the GPU code on the CPU. Recommendations are always computed on the CPU.
 
-    `fit` derives `dim`, `regularization` and `unobserved_weight` if they are None. The derived values are in
+    `fit` fills in `dim`, `regularization` and `unobserved_weight` if they are None. These values are in
     `derived_`, in the repr, in the log and in the saved model.
 
     After `fit`, `training_` lists the epochs with the parts of the loss; it is empty for a loaded model. With a
@@ -99,7 +101,7 @@ class IALS(Alternating):
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         if self.solver != "block":
-            unused["block"] = f"it is for solver='block', but solver is {self.solver!r}"
+            unused["block"] = f"with solver={self.solver!r}, only with solver='block'"
         return unused
 
     def _half_steps(self) -> tuple[HalfStep, HalfStep]:

@@ -64,7 +64,7 @@ class MatrixFactorization(SGDFactorization):
         unused = super()._unused()
         objective = self.recipe().objective
         if not isinstance(objective, Softmax):
-            unused["batch"] = f"it is for Softmax, but objective is {objective}"
+            unused["batch"] = f"with the objective {objective}, only with Softmax"
         return unused
 
     def settings(self) -> dict[str, Any]:
@@ -104,9 +104,9 @@ class BPR(_Preset):
     Args:
         temperature: τ in the loss of (ŷ(i|c) − ŷ(j|c))/τ. With `normalize=True` it should be well below 1.
 
-    The other settings are those of `MatrixFactorization` from `dim` on. By default, BPR starts from singular vectors of
-    the observed pairs and needs few epochs. Over 19 data sets the defaults reached 96 % of the NDCG@20 of the best of
-    20 settings; with random start values it was 74 % (docs/benchmarks.md).
+    All other settings, such as `dim`, are those of `MatrixFactorization`. By default, BPR starts from singular vectors
+    of the observed pairs and needs few epochs. Over 19 data sets the defaults reached 96 % of the NDCG@20 of the best
+    of 20 settings; with random start values it was 74 % (docs/benchmarks.md).
     """
 
     def recipe(self) -> TrainingRecipe:
@@ -122,7 +122,7 @@ class AdaptiveBPR(_Preset):
         gamma: γ in q(j|c) ∝ exp(−r(j|c)/γ). With smaller γ, negatives are nearer to the top; see `AdaptiveRank`.
         temperature: as for `BPR`.
 
-    The other settings are those of `MatrixFactorization` from `dim` on.
+    All other settings, such as `dim`, are those of `MatrixFactorization`.
     """
 
     epochs: int = 20
@@ -151,7 +151,7 @@ class WARP(SGDFactorization):
         margin: see above. With `normalize=True` it should be well below 1.
         penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
 
-    The other settings are those of `MatrixFactorization` from `dim` on. By default, WARP starts from singular vectors
+    All other settings, such as `dim`, are those of `MatrixFactorization`. By default, WARP starts from singular vectors
     of the observed pairs. Over 19 data sets the defaults reached 98 % of the NDCG@20 of the best of 20 settings; with
     50 epochs from random start values it was 65 % (docs/benchmarks.md).
     """
@@ -194,7 +194,7 @@ class LambdaMF(_Preset):
         candidates: number of items from which a sampled rank is estimated.
         temperature: as for `BPR`.
 
-    The other settings are those of `MatrixFactorization` from `dim` on.
+    All other settings, such as `dim`, are those of `MatrixFactorization`.
     """
 
     regularization: float = 3e-5  # small, because the weights make the gradients small
@@ -246,7 +246,7 @@ class LogisticMF(_PointwiseMF):
         exclude: items that are not drawn as negatives: `"history"`, all items of the context, or `"positive"`, only the
             item of the pair.
 
-    The other settings are those of `MatrixFactorization` from `dim` on.
+    All other settings, such as `dim`, are those of `MatrixFactorization`.
     """
 
     learning_rate: float = 0.05
@@ -306,7 +306,7 @@ class SoftmaxMF(SGDFactorization):
             or `"positive"`, no other items (the ordinary softmax).
         batch: batch size: number of contexts, or of pairs if negatives are drawn.
 
-    The other settings are those of `MatrixFactorization` from `dim` on. The result does not depend on the number of
+    All other settings, such as `dim`, are those of `MatrixFactorization`. The result does not depend on the number of
     threads.
     """
 
@@ -339,7 +339,7 @@ class SoftmaxMF(SGDFactorization):
         unused = super()._unused()
         unused.pop("n_negatives", None)  # 0 means no sampling
         if not self.n_negatives:
-            unused["beta"] = "n_negatives is 0, so no negatives are drawn"
+            unused["beta"] = f"with n_negatives={self.n_negatives}, because no negatives are drawn"
         return unused
 
     def _check_negatives(self, objective: Any) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import integer, one_of
-from shortlist._phrases import count
+from shortlist._phrases import part
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -128,7 +128,7 @@ class MultilinearModel(Factorization):
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         if self.solver == "cd":
-            unused["steps"] = "it is for conjugate gradients, but solver is 'cd'"
+            unused["steps"] = "with solver='cd', only with conjugate gradients"
         return unused
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
@@ -312,17 +312,22 @@ class MultilinearModel(Factorization):
     ) -> UnknownIdError:
         k = int(np.argmin(known))
         names, example = self.contexts_.names, self.contexts_._id_of(0)
-        first, n_unknown = ids[k], f"{int((~known).sum()):,} of {count(len(known), 'context')}"
+        first, n_unknown = ids[k], int((~known).sum())
+        of_all = f"{n_unknown:,} of {len(known):,} contexts"
         if not isinstance(first, tuple) or len(first) != len(names):
-            return UnknownIdError(f"unknown context {first!r}: {n_unknown} are not tuples like {example!r}")
+            return UnknownIdError(
+                f"unknown context {first!r} ({part(n_unknown, len(known), 'context')} not known); expected tuples like "
+                f"{example!r}"
+            )
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
         way_out = advice.contexts
         if unknown == "raise":
             way_out += ", or unknown='average' to use the average for unknown parts"
-        which = "have no known part" if unknown == "average" else "have an unknown part"
+        has = "has" if n_unknown == 1 else "have"
+        which = "no known part" if unknown == "average" else "an unknown part"
         return UnknownIdError(
-            f"unknown context {first!r}: {n_unknown} {which}, here {' and '.join(wrong)}; contexts look like "
-            f"{example!r}; {way_out}"
+            f"unknown context {first!r} ({of_all} {has} {which}, here {' and '.join(wrong)}; contexts look like "
+            f"{example!r}); {way_out}"
         )
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:

@@ -40,9 +40,9 @@ class Neighbours(Recommender):
 
     def _unused(self) -> dict[str, str]:
         bm25 = self.similarity == "bm25"
-        whose = "'cosine' or 'tfidf'" if bm25 else "'bm25'"
+        whose = "similarity='cosine' or similarity='tfidf'" if bm25 else "similarity='bm25'"
         names = ("shrinkage", "asymmetry") if bm25 else ("k1", "b")
-        why = f"it is for similarity={whose}, but similarity is {self.similarity!r}"
+        why = f"with similarity={self.similarity!r}, only with {whose}"
         return super()._unused() | dict.fromkeys(names, why)
 
     @classmethod

@@ -90,7 +90,7 @@ class RankALS(MultilinearModel):
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()
         if self.solver == "als":
-            unused["steps"] = "it is for conjugate gradients, but solver is 'als'"
+            unused["steps"] = "with solver='als', only with conjugate gradients"
         return unused
 
     @classmethod

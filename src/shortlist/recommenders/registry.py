@@ -54,7 +54,7 @@ def recommender_class(name: str) -> type[Recommender]:
     if exact is None:
         near = difflib.get_close_matches(name.lower(), [known.lower() for known in REGISTRY], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise SettingError(f"unknown recommender {name!r}; {hint}expected one of {', '.join(REGISTRY)}")
+        raise SettingError(f"unknown recommender {name!r}; {hint}expected one of {', '.join(map(str.lower, REGISTRY))}")
     kind: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
     return kind
 

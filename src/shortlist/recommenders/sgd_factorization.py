@@ -185,21 +185,21 @@ class SGDFactorization(Factorization):
         unused = super()._unused() | unused_labels(self)
         objective, sampler, _ = self.recipe()
         if self.schedule == "constant":
-            unused["schedule_epochs"] = "the learning rate is constant, because schedule is 'constant'"
+            unused["schedule_epochs"] = "with schedule='constant', because the learning rate never changes"
         if not self.biases:
-            unused["bias_regularization"] = "biases is False"
+            unused["bias_regularization"] = "with biases=False"
         if self._has_closed_form():
-            unused["fold_in_epochs"] = f"with {objective} fold-in is solved for directly, without passes"
+            unused["fold_in_epochs"] = f"with {objective}, because fold-in is solved directly, without passes"
         if isinstance(objective, Softmax):
-            unused["regularization_exponent"] = f"with {objective} a row counts as often as it is observed"
+            unused["regularization_exponent"] = f"with {objective}, because a row counts as often as it is observed"
             if isinstance(sampler, AllItems | InBatch):
-                unused["n_negatives"] = f"{sampler} draws no negatives"
+                unused["n_negatives"] = f"with {sampler}, which draws no negatives"
         return unused
 
     def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:
         unused = super()._unused_inputs(interactions, options)
         if options.start is not None and self.init != type(self).init:
-            unused.append(f"init is {self.init!r}, which changes nothing: the start values come from start; omit init")
+            unused.append(f"init={self.init!r} has no effect: the start values come from start; omit init")
         return unused
 
     def _check_negatives(self, objective: Objective) -> None:

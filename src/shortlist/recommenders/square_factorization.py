@@ -28,7 +28,7 @@ class SquareFactorization(PointwiseFactorization, MultilinearModel):
         unused = super()._unused()
         if self.loss == "pairwise":
             names = ("unobserved_weight", "unobserved_context_exponent", "strength_as", "observed_weight", "convention")
-            unused |= dict.fromkeys(names, "it is for loss='pointwise', but loss is 'pairwise'")
+            unused |= dict.fromkeys(names, "with loss='pairwise', only with loss='pointwise'")
         return unused
 
     def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]

@@ -140,8 +140,8 @@ class TensorFactorization(SquareFactorization):
         for name in ("part_strength", "part_dim") if len(interactions.contexts.names) == 1 else ():
             if name in default and getattr(self, name) != default[name]:
                 unused.append(
-                    f"{name} is {getattr(self, name)!r}, which changes nothing: it is for the parts of a context after "
-                    f"the first, but contexts have only the part {interactions.contexts.names[0]!r}"
+                    f"{name}={getattr(self, name)!r} has no effect: contexts have only the part "
+                    f"{interactions.contexts.names[0]!r}, and {name} is for further parts; omit {name}"
                 )
         return unused
 

@@ -17,11 +17,14 @@ def defaults(model: Any) -> dict[str, Any]:
 
 
 def refuse_unused(model: Any, unused: Mapping[str, str]) -> None:
-    """Refuse settings in `unused`, given as {name: reason}, whose values differ from the defaults."""
+    """Refuse settings in `unused` whose values differ from the defaults.
+
+    `unused` maps each name to the end of the sentence "It has no effect …", such as "with biases=False".
+    """
     default = defaults(model)
     for name, why in unused.items():
         if getattr(model, name) != default[name]:
-            raise SettingError(f"{name} is {getattr(model, name)!r}, which changes nothing: {why}; omit {name}")
+            raise SettingError(f"{name}={getattr(model, name)!r} has no effect {why}; omit {name}")
 
 
 def unused_weights(model: Any, interactions: Interactions) -> list[str]:
@@ -46,4 +49,4 @@ def unused_labels(model: Any) -> dict[str, str]:
     """Return `strength_as` as unused if every strength is 1, where weights and labels are the same."""
     if model.weighting != "binary":
         return {}
-    return {"strength_as": "with weighting='binary' every strength is 1; set weighting='log' or 'raw' too"}
+    return {"strength_as": "with weighting='binary', only with weighting='log' or weighting='raw'"}

@@ -87,7 +87,7 @@ class LambdaMART:
         integer("patience", self.patience)
         integer("seed", self.seed, 0, 2**31 - 1)
         if not self.validation:
-            refuse_unused(self, {"patience": "validation is 0, so there is no early stopping"})
+            refuse_unused(self, {"patience": "with validation=0, because there is no early stopping"})
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -239,7 +239,7 @@ def _with_grades(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         if missing := frame[name].null_count():
             values = f"expected {expected}; " if name == clicked else ""
             raise DataError(
-                f"column {name!r}: {missing:,} of {frame.height:,} rows are null; {values}fill or drop these rows"
+                f"column {name!r} is null in {missing:,} of {frame.height:,} rows; {values}fill or drop these rows"
             )
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DataError(f"column {clicked!r} has type {column.dtype}; expected {expected}")
@@ -248,7 +248,7 @@ def _with_grades(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     if not good.all():
         first = grades.filter(~good)[0]
         raise DataError(
-            f"column {clicked!r}: {(~good).sum():,} of {frame.height:,} rows are invalid, such as {first:g}; expected "
+            f"column {clicked!r} is invalid in {(~good).sum():,} of {frame.height:,} rows, such as {first:g}; expected "
             f"{expected}"
         )
     if frame.height and not (grades > 0).any():

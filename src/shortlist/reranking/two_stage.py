@@ -60,7 +60,7 @@ class TwoStage(Composed):
     Args:
         first: stage one, a fitted recommender.
         reranker: stage two, `LambdaMART()` by default, or any object with the two methods of a `Reranker`.
-        candidates: the number of items of stage one to rerank.
+        candidates: how many of stage one's best items to rerank.
         models: further fitted recommenders, as a list or {name: model}. Their scores become features; NaN for contexts
             and items that a model does not know.
         item_features: features of items: `Features`, or a frame with an id column and feature columns (see
@@ -76,7 +76,8 @@ class TwoStage(Composed):
     >>> test = sl.splits.at_random(events, test=0.2)
     >>> held = sl.splits.at_random(test.train, test=0.2)
     >>> two = sl.TwoStage(sl.EASE().fit(held.train), sl.LambdaMART(trees=20), candidates=30)
-    >>> two = two.fit(held).with_first(sl.EASE().fit(test.train))
+    >>> two = two.fit(held)
+    >>> two = two.with_first(sl.EASE().fit(test.train))  # refit stage one on all training data, keep stage two
     >>> result = sl.evaluate(two, test, ["ndcg@10"])
     >>> list(result)
     ['ndcg@10', 'first:recall@30', 'first:ndcg@10']

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shortlist._phrases import suggest
 from shortlist._threads import Step
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -216,7 +217,7 @@ def effective_space(template: Recommender, given: Mapping[str, Dimension | None]
     for name, dimension in given.items():
         if name not in settings:
             raise SettingError(
-                f"{type(template).__name__} has no setting {name!r}; it has {', '.join(map(str, settings))}"
+                f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}"
             )
         if dimension is not None and not isinstance(dimension, Dimension):
             raise SettingError(

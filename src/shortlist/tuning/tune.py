@@ -50,21 +50,21 @@ def tune(
     item_features: Features | None = None,
     progress: bool | None = None,
 ) -> Tuned:
-    """Search for the best settings of a recommender, then fit it with them to all events.
+    """Search for the best settings of a recommender, then refit it with those settings on all of `data`.
 
     The first trial uses the recommender's current settings, or the nearest ones in the space. Later trials are drawn
     from the recommender's `space()`: at first at random, then by Optuna's TPE sampler, jointly over all settings.
 
-    If a setting is `Increasing`, as `dim` is, the search starts at its smallest value. It moves on to the next larger
-    value with the best settings, for as long as larger is better. Trials at a larger `dim` start from the embeddings
-    of the best smaller model (`warm_start`). At the end, the best of these settings are tried again from a random
-    start. Any complete trial can win. If the winner started from a smaller model, `start` of the result has the
-    settings of that model, and the final `model` is fitted in the same two steps.
+    If a setting is `Increasing`, as `dim` is, the search starts at its smallest value. Then it tries the best
+    settings at the next larger value, and so on as long as that improves the metric. Trials at a larger `dim` start
+    from the embeddings of the best smaller model (`warm_start`). At the end, the best of these settings are tried again
+    from a random start. Any complete trial can win. If the winner started from a smaller model, `start` of the result
+    has the settings of that model, and the final `model` is fitted in the same two steps.
 
     Recommenders that learn in epochs are evaluated after each epoch, or after every fifth if they learn from sampled
-    pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Other trials stop at
-    their best epoch. If a trial fails, for example because it runs out of memory or numbers overflow, its error is
-    recorded and the search continues.
+    pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Other trials are
+    scored at their best epoch. If a trial fails, for example because it runs out of memory or numbers overflow, its
+    error is recorded and the search continues.
 
     Ctrl-C without a `study` ends the search: the result has the best settings so far, but no fitted model. With a
     `study`, Ctrl-C raises `KeyboardInterrupt`, and a later call resumes the search.
@@ -72,21 +72,22 @@ def tune(
     Args:
         model: a recommender's name such as `"ials"`, its class, or an instance. Settings of an instance that differ
             from the defaults are kept fixed, unless they are in `space`.
-        data: a split whose truth is the validation part; or events: then the newest tenth is the validation part, or a
-            random tenth if the events have no times.
+        data: a split, whose held-out pairs are used for validation (not your test set); or events, of which the newest
+            tenth is used (a random tenth if the events have no times).
         metric: an accuracy metric to maximise.
-        trials: the total number of trials of the study, over all calls with the same file; 40 if neither `trials` nor
+        trials: the total number of trials, over all calls with the same `study`; 40 if neither `trials` nor
             `seconds` is given.
-        seconds: the total time of the study, over all calls with the same file. Trials that are running when the time
+        seconds: the total time, over all calls with the same `study`. Trials that are running when the time
             is up stay unfinished. For recommenders without epochs, a trial fails if it takes more than a quarter of
             the time. The time for compiling kernels, once per machine, does not count.
-        space: dimensions that replace those of the recommender's own space, by setting; None keeps a setting fixed. If
-            the events have weights, `weighting` is searched too.
-        study: a file to which every trial is written at once, in the format of Optuna's journal. A later call with the
-            same arguments resumes the search: finished trials are not repeated, and an interrupted trial resumes from
-            its last checkpoint, which is stored next to the file while the trial runs.
+        space: {setting: search range} that replaces ranges of the recommender's own space; None keeps a setting fixed.
+            If the events have weights, `weighting` is searched too.
+        study: a file to which each trial is written as soon as it ends, in the format of Optuna's journal. A later call
+            with the same arguments resumes the search: finished trials are not repeated, and an interrupted trial
+            resumes from its last checkpoint, which is stored next to the file while the trial runs.
         seed: the same seed, data and number of trials give the same trials, with any number of workers, interrupted or
-            not. With `seconds`, the number of trials depends on the machine.
+            not. Models that learn from sampled negatives also need `threads=1`. With `seconds`, the number of trials
+            depends on the machine.
         workers: the number of trials that run at a time, in threads of this process; at most 4 and at most `threads`.
         threads: the number of threads of all workers together; all CPUs by default.
         sample: the number of validation contexts for the evaluation after each epoch; ten times as many are used at

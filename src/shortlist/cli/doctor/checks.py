@@ -100,7 +100,7 @@ def check_threads(report: Report) -> int | None:
         report.add("Threads", CheckResult("SHORTLIST_THREADS", first["error"], "failed", advice))
     else:
         source = "all available CPUs" if setting is None or not setting.strip() else "set by SHORTLIST_THREADS"
-        report.add("Threads", CheckResult("default", f"{threads} ({source})"))
+        report.add("Threads", CheckResult("default threads", f"{threads} ({source})"))
     for library in libraries:
         name = " ".join(str(library[key]) for key in ("library", "version") if library[key])
         layer = f" ({library['layer']})" if library["layer"] else ""

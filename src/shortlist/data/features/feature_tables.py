@@ -230,7 +230,7 @@ def _checked(
         count = int(null.sum()) + n_empty
         if count and on_bad == "raise":
             raise DataError(
-                f"{origin}: column {name!r}: {count:,} of {frame.height + n_empty:,} ids are null. "
+                f"{origin}: column {name!r} is null in {count:,} of {frame.height + n_empty:,} rows. "
                 "Fix the data, or pass on_bad='drop' to drop those rows"
             )
         if newly := int((null & good).sum()) + n_empty:
@@ -244,8 +244,9 @@ def _checked(
         first = next(row for row in counts if counts[row] > 1)
         example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
         raise DataError(
-            f"{origin}: {repeats:,} of {keys.height:,} rows repeat the id of an earlier row (first: {example!r:.80}); "
-            f"features have one row per id. Keep one, for example with frame.unique({on!r}, keep='last') in polars"
+            f"{repeats:,} of {keys.height:,} rows of {origin} {'repeats' if repeats == 1 else 'repeat'} an earlier id "
+            f"(first: {example!r:.80}); features need one row per id. Keep one, for example with "
+            f"frame.unique({on!r}, keep='last') in polars"
         )
     return IdTable(Vocabulary(keys), columns, unused, types is not None, origin, dropped)
 

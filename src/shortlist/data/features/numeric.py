@@ -81,7 +81,7 @@ def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> n
     if from_text and dtype == pl.String:
         parsed = column.str.strip_chars().cast(pl.Float64, strict=False)
         bad = (parsed.is_null() & (column.str.strip_chars() != "")).fill_null(False)
-        _refuse(column, bad.to_numpy(), "are not numbers", origin)
+        _refuse(column, bad.to_numpy(), "is not a number", origin)
     elif dtype.is_numeric() or dtype in (pl.Boolean, pl.Null):
         parsed = column.cast(pl.Float64)
     else:
@@ -90,9 +90,9 @@ def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> n
             "in categorical="
         )
     x = _with_nan(parsed)
-    _refuse(column, np.abs(x) > _LARGEST, "are infinite or too large", origin)
+    _refuse(column, np.abs(x) > _LARGEST, "is infinite or too large", origin)
     if scale == "log":
-        _refuse(column, x < 0, "are negative, but scale 'log' needs numbers ≥ 0", origin)
+        _refuse(column, x < 0, "is negative", origin, "; scale 'log' needs numbers ≥ 0")
         x = _with_nan(parsed.log1p())
     return x
 
@@ -102,10 +102,10 @@ def _with_nan(numbers: pl.Series) -> npt.NDArray[np.float64]:
     return numbers.to_numpy().astype(np.float64)
 
 
-def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: str) -> None:
+def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: str, why: str = "") -> None:
     if bad.any():
         at = int(np.argmax(bad))
         raise DataError(
-            f"{origin}: column {column.name!r}: {bad.sum():,} of {len(column):,} rows {cause} "
-            f"(first: row {at + 1:,}, {column[at]!r:.40}); fix the values, or use null for unknown ones"
+            f"{origin}: column {column.name!r} {cause} in {bad.sum():,} of {len(column):,} rows "
+            f"(first: row {at + 1:,}, {column[at]!r:.40}){why}; fix the values, or use null for unknown ones"
         )

@@ -143,7 +143,9 @@ class Features:
         normalize: Normalize | None = "sum",
         on_bad: OnBad = "raise",
     ) -> Features:
-        """Build from a frame: polars (also lazy), pandas, Arrow or a mapping of columns. Arguments as for `read`.
+        """Build features from a data frame: polars (also lazy), pandas, Arrow or a mapping of columns.
+
+        `id` is the id column; the other arguments are those of `read`.
 
         >>> Features.from_frame({"film": [1, 2], "genres": [["Drama", "War"], []], "year": [1994, 2001]}, id="film")
         Features(2 rows by film, 5 features in 2 fields)

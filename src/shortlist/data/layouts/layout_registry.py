@@ -120,8 +120,8 @@ def _not_recognised(place: Path) -> DataError:
         what = f"folder {place} ({_content(place)})"
         way_out = "pass the path of the file with the events and its layout="
     return DataError(
-        f"{what} is not in a known layout ({', '.join(LAYOUTS)}); {way_out}, or read files with named columns with "
-        "Interactions.read"
+        f"{what} is not in a known layout ({', '.join(LAYOUTS)}); {way_out}, or use Interactions.read if "
+        "the file has named columns"
     )
 
 

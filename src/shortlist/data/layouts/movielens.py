@@ -80,7 +80,7 @@ def _movies(path: Path) -> pl.DataFrame:
     bad = table.filter(number.is_null())
     if bad.height:
         raise DataError(
-            f"{path}: column 'movieId': {bad.height:,} of {table.height:,} rows are null or not integers (first: "
+            f"{path}: column 'movieId' is null or not an integer in {bad.height:,} of {table.height:,} rows (first: "
             f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60}); fix the file"
         )
     return table.select(number.alias(ITEM), "title", "genres").with_columns(_genres())

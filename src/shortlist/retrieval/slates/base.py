@@ -45,10 +45,10 @@ class Slate(ABC):
     second criterion: how different it is from the items before it, or how well it fits the history. The weight of the
     second criterion is one setting from 0 (the n best items) to 1 (relevance only breaks ties).
 
-    **Relevance** of the item at place k of the pool is r = 1 / log2(1 + k), the weight that NDCG gives to the place.
-    Only the order of the scores matters, because the scale of the scores differs between models and contexts. So a
-    setting means the same for all models, contexts and pool sizes, and scores of ±inf or NaN are allowed. Items with
-    equal scores get the relevance of the first of them. Items that the model scores -inf or NaN have r = 0.
+    **Relevance** of the item at position k of the pool is r = 1 / log2(1 + k), the weight that NDCG gives to the
+    position. Only the order of the scores matters, because the scale of the scores differs between models and contexts.
+    So a setting means the same for all models, contexts and pool sizes, and scores of ±inf or NaN are allowed. Items
+    with equal scores get the relevance of the first of them. Items that the model scores -inf or NaN have r = 0.
     """
 
     pool: int
@@ -84,7 +84,7 @@ class Slate(ABC):
         memory: int,
         threads: int,
     ) -> npt.NDArray[np.int32]:
-        """Return the chosen places within the pools, queries × n, padded with -1."""
+        """Return the chosen positions within the pools, queries × n, padded with -1."""
 
     def pick(
         self,
@@ -99,11 +99,11 @@ class Slate(ABC):
     ) -> tuple[Codes, Scores]:
         """Choose n items from each pool. Return them in the order chosen, with their scores.
 
-        Both arrays are queries × min(n, places). Pools with fewer than n items are padded with -1 and score -inf. The
-        result does not depend on threads and memory.
+        Both arrays are queries × min(n, positions). Pools with fewer than n items are padded with -1 and score -inf.
+        The result does not depend on threads and memory.
 
         Args:
-            codes: pools of distinct items, queries × places, best first; -1 in empty places.
+            codes: pools of distinct items, queries × positions, best first; -1 in empty positions.
             scores: the scores of the items, by any model.
             n: the number of items to choose.
             catalogue: the item data.
@@ -116,7 +116,7 @@ class Slate(ABC):
         if codes.ndim != 2 or codes.shape != scores.shape or len(codes) != histories.n_rows:
             raise SettingError(
                 f"codes has shape {codes.shape}, scores has shape {scores.shape}, and there are {histories.n_rows} "
-                "histories; expected queries × places for both, and one history for each query"
+                "histories; expected queries × positions for both, and one history for each query"
             )
         if histories.n_columns != n_items or (catalogue.vectors is not None and len(catalogue.vectors) != n_items):
             vectors = "no" if catalogue.vectors is None else len(catalogue.vectors)
@@ -131,7 +131,7 @@ class Slate(ABC):
         if codes.dtype.kind not in "iu" or not -1 <= codes.min() <= codes.max() < n_items:
             raise SettingError(
                 f"codes is {codes.dtype} from {codes.min()} to {codes.max()}; expected item codes from 0 to "
-                f"{n_items - 1}, or -1 in empty places"
+                f"{n_items - 1}, or -1 in empty positions"
             )
         if ((codes[:, 1:] >= 0) & (codes[:, :-1] < 0)).any():
             filled_first = np.argsort(codes < 0, axis=1, kind="stable")

@@ -24,7 +24,7 @@ class Calibrated(Slate):
         (1 − σ) · mean of r over Y − σ · JS(group shares in Y, group shares in the history),
 
     where JS is the Jensen–Shannon divergence in bits, from 0 to 1, which is defined for shares of 0 too, and r is the
-    relevance (see `Slate`). The papers use a sum of r. With the mean, σ has the same effect at every place and for
+    relevance (see `Slate`). The papers use a sum of r. With the mean, σ has the same effect at every position and for
     slates of any length. Contexts without a history get the n best items. The metric `miscalibration@n` is the same
     divergence.
 
