@@ -42,8 +42,25 @@ def test_constructors():
     assert "horizon" not in model.settings()
     with pytest.warns(sl.ShortlistWarning, match="same_side_pairs"):
         assert sl.FactorizationMachine(within=False).same_side_pairs is False
-    with pytest.raises(TypeError, match="within"):
+    with pytest.raises(sl.SettingError, match="BPR has no setting 'within'"):
         sl.BPR(within=False)  # not a setting of this model, under any name
+
+
+def test_settings_that_are_unknown_or_have_no_name():
+    with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dimm'; did you mean 'dim'\?"):
+        sl.IALS(dimm=3)
+    with pytest.raises(sl.SettingError, match="EASE has no setting 'size'; it has regularization, weighting"):
+        sl.EASE(size=3)
+    with pytest.raises(sl.SettingError, match="IALS takes settings by name only: pass dim=…, for example; got 64"):
+        sl.IALS(64)
+
+
+@pytest.mark.parametrize("name", ["index", "fold_in", "fold_in_items"])
+def test_methods_of_models_with_embeddings(name):
+    with pytest.raises(AttributeError, match=f"EASE has no embeddings, so it has no {name}; use recommend"):
+        getattr(sl.EASE(), name)
+    assert not hasattr(sl.EASE(), name)
+    assert hasattr(sl.IALS(), name)
 
 
 def test_both_names_at_once():

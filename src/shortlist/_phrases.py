@@ -13,10 +13,10 @@ def count(n: int, noun: str, plural: str = "") -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
-def part(n: int, total: int, noun: str) -> str:
+def n_of(n: int, total: int, noun: str) -> str:
     """Return "n of total nouns" with the verb.
 
-    >>> part(1, 200, "row"), part(3, 200, "id")
+    >>> n_of(1, 200, "row"), n_of(3, 200, "id")
     ('1 of 200 rows is', '3 of 200 ids are')
     """
     return f"{n:,} of {total:,} {noun}s {'is' if n == 1 else 'are'}"

@@ -121,7 +121,7 @@ def test_a_cell_that_is_no_number(run, run_json, day_model, int_model, tmp_path)
         assert "context ('u3', 'sunday'): 'day' is not of type Int64" in told
         assert "correct it, or pass --unknown skip to drop it" in told
         told = run(*words, "--out", out, code=1).stderr
-        assert "unknown context ('u3', 'sunday'): 2 of 5 contexts have an unknown part" in told
+        assert "unknown context ('u3', 'sunday') (2 of 5 contexts have an unknown part" in told
         assert "pass --unknown skip to drop them, or --unknown average to use the average" in told
     for name, lines in (("few.csv", "user\n105\nann\n101\n"), ("few.txt", "101\nann\n105\n")):
         (tmp_path / name).write_text(lines)
@@ -155,9 +155,9 @@ def test_a_pipe(run_json, int_model, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "user,x\n101,1\n,2\n", "column 'user': 1 of 2 rows are null. Fix the data\n"),
+        ("a.csv", "user,x\n101,1\n,2\n", "column 'user' is null in 1 of 2 rows. Fix the data\n"),
         ("a.csv", "user,x\n101,1\n102\n", "(line 3 of a.csv has 1: '102'). Fix the file\n"),
-        ("a.jsonl", '{"user": 101}\n{"user": null}\n', "1 of 2 rows are null (first: line 2 "),
+        ("a.jsonl", '{"user": 101}\n{"user": null}\n', "is null in 1 of 2 rows (first: line 2 "),
         ("a.csv", "user\n", "there are no rows below the header; expected one line per context\n"),
         ("a.csv", "", "is empty (0 bytes); expected contexts"),
         ("a.csv", "user;x\n101;1\n", "is the separator a semicolon? Then use commas, or tabs in a .tsv\n"),
@@ -166,7 +166,11 @@ def test_a_pipe(run_json, int_model, tmp_path):
         ("a.doc", "101\n", "; or .txt, with one context per line\n"),
         ("a.csv", "PAR1", "its name says csv; rename it\n"),
         ("a.parquet", "user\n101\n", "but with 'user'; if it is CSV, rename it\n"),
-        ("a.txt", "101\n999\n", "unknown context 999: 1 of 2 ids are not among the 8 known; pass --unknown skip to"),
+        (
+            "a.txt",
+            "101\n999\n",
+            "unknown context 999 (1 of 2 ids is unknown; the model knows 8); pass --unknown skip",
+        ),
     ],
 )
 def test_advice_that_can_be_followed(run, int_model, tmp_path, name, content, message):

@@ -37,7 +37,7 @@ def _nothing_is_left(tmp_path):
     [
         (["--item", "produkt"], "no column 'produkt'"),
         (["--weight", "day"], "--on-bad drop"),
-        (["--time", "product"], "cannot be read as a time"),
+        (["--time", "product"], "is null or not a time"),
         (["--model", "ialss"], "did you mean 'ials'"),
         (["--set", "dims=4"], "did you mean 'dim'"),
         (["--set", "dims=4"], "regularization"),

@@ -359,9 +359,9 @@ def test_a_column_in_which_everything_is_missing():
 @pytest.mark.parametrize(
     ("values", "scale", "message"),
     [
-        ([1.0, math.inf, -math.inf], "standard", r"2 of 3 rows are infinite or too large \(first: row 2, inf\)"),
-        ([1e39, 1.0], "raw", r"1 of 2 rows are infinite or too large \(first: row 1, 1e\+39\)"),
-        ([1.0, -0.5], "log", r"1 of 2 rows are negative, but scale 'log' needs numbers ≥ 0 \(first: row 2, -0.5\)"),
+        ([1.0, math.inf, -math.inf], "standard", r"is infinite or too large in 2 of 3 rows \(first: row 2, inf\)"),
+        ([1e39, 1.0], "raw", r"is infinite or too large in 1 of 2 rows \(first: row 1, 1e\+39\)"),
+        ([1.0, -0.5], "log", r"is negative in 1 of 2 rows \(first: row 2, -0.5\); scale 'log' needs numbers ≥ 0"),
         (["1", "2"], "standard", "column 'x' has type String; a numeric column holds numbers"),
     ],
 )

@@ -28,7 +28,7 @@ def test_whole_floats_with_gaps_are_integers_with_gaps(tmp_path):
     ):
         assert take(on_bad="drop").dropped == {"'item' are null": 1}
         assert take(on_bad="drop").ids == [1, 3]
-        with pytest.raises(DataError, match="1 of 3 ids are null"):
+        with pytest.raises(DataError, match="null in 1 of 3 rows"):
             take()
     with pytest.raises(DataError, match=r"1 of its numbers are not integers .* \(first: 1\.5\)"):
         sl.Features.from_frame(frame.with_columns(item=pl.Series([1.0, None, 1.5])), id="item", on_bad="drop")
@@ -89,14 +89,17 @@ def test_names_of_columns_are_only_names(names):
 
 def test_repeated_ids_are_refused_with_their_count():
     frame = pl.concat([ITEMS, ITEMS[1:], ITEMS[1:2]])
-    with pytest.raises(DataError, match=r"3 of 6 rows repeat .* \(first: 'jam'\).*frame.unique\('item', keep='last'\)"):
+    with pytest.raises(
+        DataError,
+        match=r"3 of 6 rows of the frame repeat an earlier id \(first: 'jam'\).*frame.unique\('item', keep='last'\)",
+    ):
         sl.Features.from_frame(frame, id="item")
     assert len(sl.Features.from_frame(frame.unique("item", keep="last"), id="item")) == 3
 
 
 def test_rows_without_an_id_are_refused_or_dropped_and_counted():
     frame = pl.concat([ITEMS, pl.DataFrame({"item": [None, None], "kind": ["odd", "odd"], "price": [9.0, 9.0]})])
-    with pytest.raises(DataError, match=r"'item': 2 of 5 ids are null.*on_bad='drop'"):
+    with pytest.raises(DataError, match=r"'item' is null in 2 of 5 rows.*on_bad='drop'"):
         sl.Features.from_frame(frame, id="item")
     features = sl.Features.from_frame(frame, id="item", on_bad="drop")
     assert features.dropped == {"'item' are null": 2}
@@ -166,7 +169,7 @@ def test_integers_and_text_never_meet_in_silence():
         DataError, match=r"are integers \(Int64\) here .* but text in the vocabulary.*cast\(pl.String\)"
     ):
         features.align(sl.Vocabulary.of(["7", "8"]))
-    with pytest.raises(UnknownIdError, match=r"unknown id '7'.*ids here are like 7, of type int"):
+    with pytest.raises(UnknownIdError, match=r"unknown id '7'.*like 7 of type int"):
         features["7"]
     with pytest.raises(SettingError, match=r"expected a vocabulary such as events.items.* got list"):
         features.align([7])
@@ -212,7 +215,10 @@ def test_tuples():
 def test_rows_for_ids(items):
     rows = items.rows_for(["fig", "tea", "fig"])
     assert [row(items, rows, r) for r in range(3)] == [items["fig"], items["tea"], items["fig"]]
-    with pytest.raises(UnknownIdError, match=r"unknown id 'ham': 1 of 2 ids .*; pass unknown='missing' for a row in"):
+    with pytest.raises(
+        UnknownIdError,
+        match=r"unknown id 'ham' \(1 of 2 ids is unknown; .* known\); pass unknown='missing' for a row in",
+    ):
         items.rows_for(["tea", "ham"])
     rows = items.rows_for(["ham", "tea"], unknown="missing")
     assert [row(items, rows, r) for r in range(2)] == [LACKING, items["tea"]]
@@ -232,7 +238,9 @@ def test_rows_for_ids_in_a_frame(tmp_path, text):
     asked = pl.DataFrame({"day": ["sun", "sat", "mon"], "user": [1, 2, 1]})  # the names say which is which
     rows = features.rows_for(asked, unknown="missing")
     assert [row(features, rows, r) for r in range(3)] == [{"x=b": 1}, {"x=c": 1}, {"x (missing)": 1}]
-    with pytest.raises(UnknownIdError, match=r"unknown id \(1, 'mon'\).*: 1 of 3 ids .* pass unknown='missing'"):
+    with pytest.raises(
+        UnknownIdError, match=r"unknown id \(1, 'mon'\) \(1 of 3 ids is unknown; .* pass unknown='missing'"
+    ):
         features.rows_for(asked)
     with pytest.raises(DataError, match=r"ids have 2 columns here .* but 1 in the frame"):
         features.rows_for(asked.select("user"))

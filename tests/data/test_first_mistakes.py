@@ -58,19 +58,19 @@ MISTAKES = {
     "a missing id": (
         "events.csv",
         one_in_a_hundred(lambda fields: ",".join(["", *fields[1:]])),
-        "PATH: column 'user': 5 of 500 rows are null (first: line 42 ',i9,1,2024-01-13', line 142 ',i16,1,2024-01-01', "
-        f"line 242 ',i23,1,2024-01-17'). {DROP}",
+        "PATH: column 'user' is null in 5 of 500 rows (first: line 42 ',i9,1,2024-01-13', line 142 ',i16,1,2024-01-01'"
+        f", line 242 ',i23,1,2024-01-17'). {DROP}",
     ),
     "a weight that is no number": (
         "events.csv",
         one_in_a_hundred(lambda fields: ",".join([*fields[:2], "n/a", fields[3]])),
-        "PATH: column 'stars': 5 of 500 rows are null or not a number (first: line 42 'u6,i9,n/a,2024-01-13', "
+        "PATH: column 'stars' is null or not a number in 5 of 500 rows (first: line 42 'u6,i9,n/a,2024-01-13', "
         f"line 142 'u4,i16,n/a,2024-01-01', line 242 'u2,i23,n/a,2024-01-17'). {DROP}",
     ),
     "a time that cannot be read": (
         "events.csv",
         one_in_a_hundred(lambda fields: ",".join([*fields[:3], "13/01/24"])),
-        "PATH: column 'when': 5 of 500 rows are null or cannot be read as a time such as 2011-12-01 08:26 (first: "
+        "PATH: column 'when' is null or not a time (such as 2011-12-01 08:26) in 5 of 500 rows (first: "
         f"line 42 'u6,i9,1,13/01/24', line 142 'u4,i16,1,13/01/24', line 242 'u2,i23,1,13/01/24'). {DROP}",
     ),
     "nothing in it": (
@@ -176,8 +176,9 @@ MISTAKES = {
     "a name that says nothing": (
         "u.data",
         "1\t2\t5\t978300760\n",
-        f"PATH: cannot infer the format from the file name 'u.data'; {KNOWN}; pass format=; it looks like a public "
-        "data set in the layout movielens-100k: read it with shortlist.datasets.read(path), without context= and item=",
+        f"PATH: cannot infer the format from the file name 'u.data'; {KNOWN}; rename the file or pass format=, such as "
+        "format='csv'; it looks like a public data set in the layout movielens-100k: read it with "
+        "shortlist.datasets.read(path), without context= and item=",
     ),
     "JSON in one piece": (
         "events.jsonl",
@@ -254,7 +255,7 @@ def test_the_message_on_the_command_line(made, tmp_path, what):
         ("on_bad='drop'", "--on-bad drop"),
         ("format='csv'", "--format csv"),
         ("format='parquet'", "--format parquet"),
-        ("pass format=;", "pass --format;"),
+        ("pass format=,", "pass --format,"),
     ):
         message = message.replace(python, typed)
     said = failure_of_fit(path, tmp_path / "model", **more)
@@ -294,7 +295,7 @@ def test_lines_of_several_files(tmp_path):
     (tmp_path / "a.csv").write_text("user,item\n1,2\n\n3,4\n")
     (tmp_path / "b.csv").write_text("\nuser,item\n\n1,2\n,4\n,5\n")
     assert failure(tmp_path) == (
-        f"{tmp_path} (2 files): column 'user': 2 of 5 rows are null (first: line 5 of b.csv ',4', line 6 of b.csv "
+        f"{tmp_path} (2 files): column 'user' is null in 2 of 5 rows (first: line 5 of b.csv ',4', line 6 of b.csv "
         f"',5'). {DROP}"
     )
 

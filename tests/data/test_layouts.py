@@ -40,7 +40,7 @@ def test_nothing_is_recognised(tmp_path):
     assert layouts.recognise(tmp_path / "nowhere") is None
     with pytest.raises(DataError, match=r"\(it holds .*events.csv.* and 2 more\) is not in a known layout \(movi"):
         sl.datasets.read(tmp_path)
-    with pytest.raises(DataError, match=r"events.csv is not in a known layout .*layout=, or read .* Interactions.read"):
+    with pytest.raises(DataError, match=r"events.csv is not in a known layout .*layout=, or use Interactions.read if"):
         sl.datasets.read(tmp_path / "events.csv")
     with pytest.raises(DataError, match=r"no such file or folder: .*event\.csv; did you mean events.csv\?"):
         sl.datasets.read(tmp_path / "event.csv")
@@ -96,20 +96,20 @@ def test_interactions_read_takes_no_notice(tmp_path):
         ),
         (
             "movielens-dat", "ratings.dat", "3:x:7::5::978300760",
-            "lines written as UserID::MovieID::Rating::Timestamp: column 'user': 1 of 4 rows are null or not whole "
-            "numbers (first: line 4 '3:x:7::5::978300760')",
+            "lines written as UserID::MovieID::Rating::Timestamp: column 'user' is null or not a whole "
+            "number in 1 of 4 rows (first: line 4 '3:x:7::5::978300760')",
         ),
         (
             "movielens-dat", "ratings.dat", "3::7b::5::978300760",
-            "column 'item': 1 of 4 rows are null or not whole numbers (first: line 4 '3::7b::5::978300760')",
+            "column 'item' is null or not a whole number in 1 of 4 rows (first: line 4 '3::7b::5::978300760')",
         ),
         (
             "movielens-csv", "ratings.csv", "3,7,high,978300760",
-            "column 'rating': 1 of 4 rows are null or not a number (first: line 5 '3,7,high,978300760')",
+            "column 'rating' is null or not a number in 1 of 4 rows (first: line 5 '3,7,high,978300760')",
         ),
         (
             "movielens-100k", "u.data", "3\t7\t5\tyesterday",
-            "column 'time': 1 of 4 rows are null or cannot be read as a time (first: line 4 '3\\t7\\t5\\tyesterday')",
+            "column 'time' is null or not a time in 1 of 4 rows (first: line 4 '3\\t7\\t5\\tyesterday')",
         ),
         (
             "movielens-dat", "movies.dat", "1193:Les",
@@ -125,11 +125,11 @@ def test_interactions_read_takes_no_notice(tmp_path):
         ),
         (
             "movielens-csv", "movies.csv", "abc,T,D",
-            "column 'movieId': 1 of 3 rows are null or not integers (first: 'abc' with title 'T'); fix the file",
+            "column 'movieId' is null or not an integer in 1 of 3 rows (first: 'abc' with title 'T'); fix the file",
         ),
         (
             "movielens-csv", "movies.csv", f"{10**30},T,D",
-            "column 'movieId': 1 of 3 rows are null or not integers (first: '1000000",
+            "column 'movieId' is null or not an integer in 1 of 3 rows (first: '1000000",
         ),
         (
             "movielens-100k", "u.user", "3|x|M",
@@ -182,7 +182,7 @@ def test_damaged_reviews(tmp_path):
     good = json.dumps({"reviewerID": USER, "asin": BOOK, "overall": 5.0, "unixReviewTime": 1369699200})
     path = tmp_path / "reviews.json"
     path.write_text(f"{good}\n\n" + good.replace("5.0", '"five"') + "\n")
-    with pytest.raises(DataError, match=r"column 'rating': 1 of 2 rows are null or not a number \(first: line 3 '\{"):
+    with pytest.raises(DataError, match=r"column 'rating' is null or not a number in 1 of 2 rows \(first: line 3 '\{"):
         sl.datasets.read(path)
     assert len(sl.datasets.read(path, on_bad="drop").interactions) == 1
     path.write_text(f"{good}\n" + good[:-9] + "\n")
@@ -192,7 +192,9 @@ def test_damaged_reviews(tmp_path):
 
 def test_times_far_off_are_none(tmp_path):
     put(tmp_path, u__data="1\t2\t3\t978300760\n1\t3\t3\t978300760000\n1\t4\t3\t-978300760\n")
-    with pytest.raises(DataError, match=r"column 'time': 1 of 3 rows .*\(first: line 2 '1\\t3\\t3\\t978300760000'\)"):
+    with pytest.raises(
+        DataError, match=r"column 'time' is .* in 1 of 3 rows \(first: line 2 '1\\t3\\t3\\t978300760000'\)"
+    ):
         sl.datasets.read(tmp_path)
     events = sl.datasets.read(tmp_path, on_bad="drop").interactions
     assert [row[3] for row in rows(events)] == [second(978300760), second(-978300760)]

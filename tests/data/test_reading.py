@@ -74,7 +74,7 @@ def test_json_behind_a_mark(tmp_path):
     put(tmp_path, "b.jsonl", '{"u": 1, "i": 3}\n')
     assert rows(read(tmp_path)) == [(1, 2), (1, 3)]
     put(tmp_path, "b.jsonl", '{"u": 1, "i": null}\n')
-    with pytest.raises(DataError, match=r"column 'i': 1 of 2 rows are null \(first: line 1 of b.jsonl"):
+    with pytest.raises(DataError, match=r"column 'i' is null in 1 of 2 rows \(first: line 1 of b.jsonl"):
         read(tmp_path)
 
 
@@ -160,7 +160,7 @@ def test_dropped_rows_do_not_decide_what_ids_are(tmp_path):
 
 def test_tuples_from_text(tmp_path):
     path = put(tmp_path, "e.tsv", 'u\tday\ti\n7\t"a,b"\tx\n7\ta\tx\n10\t\ty\n')
-    with pytest.raises(DataError, match=r"column 'day': 1 of 3 rows are null \(first: line 4 '"):
+    with pytest.raises(DataError, match=r"column 'day' is null in 1 of 3 rows \(first: line 4 '"):
         read(path, context=["u", "day"])
     events = read(path, context=["u", "day"], on_bad="drop")
     assert events.contexts.ids() == [(7, "a"), (7, "a,b")]
@@ -385,9 +385,9 @@ def test_text_as_people_write_it(tmp_path, text, packed):
         ("e.csv", b"u,i\n1,a\n2,\xff\n", r"e.csv is not UTF-8 text \(first: line 3 '2,\ufffd'\); convert it"),
         ("e.csv", b"u,i\xff\n1,a\n", r"e.csv is not UTF-8 text \(first: line 1 'u,i\ufffd'\); convert it"),
         ("e.csv", "u,i\n1,a\n".encode("utf-16"), "e.csv is UTF-16 text; convert it"),
-        ("e.csv", b"u,i\n,a\n2,b\n", r"column 'u': 1 of 2 rows are null \(first: line 2 ',a'\)"),
-        ("e.csv", b"u,i,x\n1,a,y\n,,foo\n,,\n", r"column 'u': 2 of 3 rows are null"),
-        ("e.csv", b"u,i,x\n,,foo\n,,\n", r"column 'u': 2 of 2 rows are null"),
+        ("e.csv", b"u,i\n,a\n2,b\n", r"column 'u' is null in 1 of 2 rows \(first: line 2 ',a'\)"),
+        ("e.csv", b"u,i,x\n1,a,y\n,,foo\n,,\n", r"column 'u' is null in 2 of 3 rows"),
+        ("e.csv", b"u,i,x\n,,foo\n,,\n", r"column 'u' is null in 2 of 2 rows"),
         ("e.csv.gz", gzip.compress(b"u,i\n" + b"1,a\n" * 5000)[:-12], "e.csv.gz cannot be read: Compressed file ended"),
         ("e.csv.gz", gzip.compress(b"u,i\n" + b"1,a\n" * 5000)[:20] + b"\x00" * 30, "e.csv.gz cannot be read: "),
         ("e.parquet", b"u,i\n1,2\n", "e.parquet is not a Parquet file: it does not begin with PAR1"),
@@ -399,7 +399,7 @@ def test_text_as_people_write_it(tmp_path, text, packed):
         (
             "e.jsonl",
             b'{"u": 1, "i": 2}\n{"u": 1}\n',
-            r"column 'i': 1 of 2 rows are null \(first: line 2 '{\"u\": 1}'\)",
+            r"column 'i' is null in 1 of 2 rows \(first: line 2 '{\"u\": 1}'\)",
         ),
         ("e.jsonl", b'{"u": "a", "i": 2}\n{"u": 7, "i": 2}\n', r"column 'u' mixes types: 1 of 2 rows hold numbers"),
         (
@@ -556,7 +556,7 @@ def test_a_time_of_another_kind_further_down_is_refused(tmp_path, column):
     path = put(tmp_path, "e.csv", "u,i,t\n" + f"1,a,{column}\n" * 2000 + f"1,a,{late}\n")
     with pytest.raises(
         DataError,
-        match=r"1 of 2,001 rows are null or cannot be read as a time such as 2011-12-01 08:26 \(first: line 2,002 '",
+        match=r"is null or not a time \(such as 2011-12-01 08:26\) in 1 of 2,001 rows \(first: line 2,002 '",
     ):
         read(path, time="t")
     assert read(path, time="t", on_bad="drop").dropped == {

@@ -359,12 +359,12 @@ class TestUntrained:
     def test_folding_is_warned_of(self, cold):
         scores = [*np.linspace(0.5, 0.6, 10), *np.linspace(0.0, 0.3, 9), 9.0]  # one that nobody had above all
         with pytest.warns(
-            sl.ShortlistWarning, match=r"20% of the first 5 places in the lists of Given .*deny="
+            sl.ShortlistWarning, match=r"20% of the first 5 positions in the lists of Given .*deny="
         ) as told:
             result = self.evaluated(cold, scores, ["recall@5", "cold_share@5"])
         assert told[0].filename == __file__
         assert result["cold_share@5"] == pytest.approx(0.2)
-        with pytest.warns(sl.ShortlistWarning, match="100% of the first 1 places"):
+        with pytest.warns(sl.ShortlistWarning, match="100% of the first 1 position "):
             self.evaluated(cold, scores, ["recall@1", "hit@20"])  # by what is seen first
 
     def test_lists_that_nobody_asked_for_are_not_looked_at(self, cold):
@@ -379,7 +379,7 @@ class TestUntrained:
     def test_ties_at_the_end_of_lists(self, cold):
         """Three good items, then nothing but ties: no alarm; with the trained ones below, there is one."""
         self.evaluated(cold, [3.0, 2.0, 1.0, *[0.0] * 17], ["recall@5", "cold_share@5"])
-        with pytest.warns(sl.ShortlistWarning, match="of the first 5 places"):
+        with pytest.warns(sl.ShortlistWarning, match="of the first 5 positions"):
             self.evaluated(cold, [3.0, 2.0, 1.0, *[-0.1] * 7, *[0.0] * 10])
 
     def test_where_trained_items_run_out_the_others_fill_the_list(self, cold):

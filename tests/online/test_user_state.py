@@ -165,7 +165,7 @@ def test_later_it_has_faded_further():
     with pytest.raises(sl.SettingError, match="expected a time ≥ that of the newest event"):
         state.embedding_at(4.0)
     for other in (sl.UserState(state.model, ["i0"]), sl.UserState(state.model, half_life=3, decay_by="events")):
-        with pytest.raises(sl.SettingError, match="changes nothing; omit now"):
+        with pytest.raises(sl.SettingError, match="has no effect; omit now"):
             other.embedding_at(4.0)
 
 
@@ -392,7 +392,7 @@ def test_how_events_fade_is_told_in_plain_words():
     with pytest.raises(sl.DataError, match="1 of 1 event has no time, but half_life is 30 days; pass time="):
         sl.UserState(model, ["i0"], half_life=dt.timedelta(days=30))
     assert repr(sl.UserState(model, ["i0"])) == "UserState(1 event of 1 item) of IALS"
-    with pytest.raises(sl.SettingError, match="changes nothing without half_life"):
+    with pytest.raises(sl.SettingError, match="has no effect without half_life"):
         sl.UserState(model, decay_by="events")
     old = {**sl.UserState(model).to_dict(), "decay_by": "events"}  # as it could be stored before
     assert sl.UserState.from_dict(model, old).half_life is None

@@ -87,7 +87,7 @@ def test_one_of_another_fit_is_refused(tmp_path):
     sl.IALS(dim=4, epochs=2).fit(data, checkpoint=folder)
     with pytest.raises(sl.StorageError, match=r"of another fit: dim was 4 and is 5, seed was 0 and is 1; pass another"):
         sl.IALS(dim=5, seed=1, epochs=2).fit(data, checkpoint=folder)
-    with pytest.raises(sl.StorageError, match="contains a 'IALS checkpoint', not a 'ICD checkpoint'"):
+    with pytest.raises(sl.StorageError, match="contains a checkpoint of IALS, not of ICD"):
         sl.ICD(dim=4, epochs=2).fit(data, checkpoint=folder)
     fewer = data.select(np.arange(len(data) - 1))
     with pytest.raises(sl.StorageError, match=r"of another fit: .*the pairs or their weights changed"):
@@ -117,7 +117,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
     with pytest.raises(sl.StorageError, match="is not a checkpoint"):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "full" / "letter.txt")
     sl.IALS(dim=2, epochs=1).fit(data).save(tmp_path / "model")
-    with pytest.raises(sl.StorageError, match="contains a 'IALS', not a 'IALS checkpoint'"):
+    with pytest.raises(sl.StorageError, match=r"contains a saved IALS model, not a checkpoint; pass another folder"):
         sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "model")
     (tmp_path / "empty").mkdir()
     sl.IALS(dim=2, epochs=1).fit(data, checkpoint=tmp_path / "empty")

@@ -171,7 +171,7 @@ def test_icd_is_ials_with_the_coordinate_solver():
     data = events()
     chosen = {"dim": 5, "epochs": 3, "unobserved_item_exponent": 0.5}
     same(sl.ICD(**chosen).fit(data), sl.IALS(solver="coordinate", **chosen).fit(data))
-    with pytest.raises(TypeError):
+    with pytest.raises(sl.SettingError, match="ICD has no setting 'solver'; it has dim, "):
         sl.ICD(solver="exact")
 
 

@@ -148,7 +148,7 @@ def test_what_was_shown_again_counts_with_its_greatest_grade():
             "'clicked' has type String; expected True or False, 0 or 1, or integer grades up to 30",
         ),
         (pl.lit(None), "are null; expected True or False"),
-        (pl.when(pl.col("clicked")).then(1), r"\d+ of \d+ rows are null; .*; fill or drop these rows"),
+        (pl.when(pl.col("clicked")).then(1), r"is null in \d+ of \d+ rows; .*; fill or drop these rows"),
         (pl.lit(0.5), r"are invalid, such as 0.5; expected True or False"),
         (pl.lit(-1), r"are invalid, such as -1"),
         (pl.lit(31), r"are invalid, such as 31"),
@@ -166,7 +166,7 @@ def test_clicks_that_say_nothing(clicked, told):
         with pytest.raises(sl.DataError, match=told) as raised:
             two.fit_impressions(made(shown), clicked="clicked")
         assert "on_bad" not in str(raised.value)
-    with pytest.raises(sl.DataError, match=r"column 'user': 1 of \d+ rows are null; fill or drop"):
+    with pytest.raises(sl.DataError, match=r"column 'user' is null in 1 of \d+ rows; fill or drop"):
         two.fit_impressions(
             pl.concat([impressions(data), impressions(data)[:1].with_columns(user=None)]), clicked="clicked"
         )

@@ -73,7 +73,7 @@ def test_it_is_for_what_no_other_model_knows():
     data = events(50, 20)
     other = sl.LogisticMF(dim=4, epochs=3).fit(data, threads=1)
     drawn = sl.LogisticMF(dim=4, epochs=1).fit(data, start=other, threads=1)
-    with pytest.warns(sl.ShortlistWarning, match="init is 'random', which changes nothing"):
+    with pytest.warns(sl.ShortlistWarning, match="init='random' has no effect"):
         found = sl.LogisticMF(dim=4, epochs=1, init="random").fit(data, start=other, threads=1)
     np.testing.assert_array_equal(found.item_embeddings_, drawn.item_embeddings_)
 
@@ -93,5 +93,5 @@ def test_softmax_depends_on_no_threads_and_begins_from_another_model_without_a_w
     np.testing.assert_array_equal(one.context_embeddings_, two.context_embeddings_)
     sl.SoftmaxMF(**kept).fit(data, start=one)
     assert not recwarn.list
-    with pytest.warns(sl.ShortlistWarning, match="init is 'random', which changes nothing"):
+    with pytest.warns(sl.ShortlistWarning, match="init='random' has no effect"):
         sl.SoftmaxMF(**kept, init="random").fit(data, start=one)

@@ -69,7 +69,7 @@ def test_what_is_searched():
 
 
 def test_a_wrong_space_is_refused():
-    with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dims'; it has dim, "):
+    with pytest.raises(sl.SettingError, match=r"IALS has no setting 'dims'; did you mean 'dim'"):
         effective_space(as_recommender("ials"), {"dims": Increasing(2)}, False)
     with pytest.raises(sl.SettingError, match=r"dim is \[1, 2\]; expected Real, Integer, Choice or Increasing"):
         effective_space(as_recommender("ials"), {"dim": [1, 2]}, False)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._fork import polars_threads
-from shortlist._phrases import part
+from shortlist._phrases import n_of
 from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -229,7 +229,7 @@ class Vocabulary:
         known = (
             f"the model knows {n_known:,}" if what != "id" else f"{n_known:,} {'is' if n_known == 1 else 'are'} known"
         )
-        return f"unknown {what} {first!r} ({part(n_missing, n_ids, 'id')} unknown; {known}{hint})"
+        return f"unknown {what} {first!r} ({n_of(n_missing, n_ids, 'id')} unknown; {known}{hint})"
 
     def __len__(self) -> int:
         return self._frame.height

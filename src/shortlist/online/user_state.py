@@ -53,16 +53,15 @@ class UserState:
 
     With a half-life, old events fade: an event of weight w counts w̃ = w·2^(−age/half_life). Its age is the time to the
     newest event, or to `now` if you pass it; with `decay_by="events"` it is the number of later events. Weights of a
-    repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the
-    item thus gets the α of a pair with weight Σw̃. If α does not depend on weights (`weighting="binary"` or
+    repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the item
+    thus gets the α of a pair with weight Σw̃. If α does not depend on weights (`weighting="binary"` or
     `strength_as="label"`), g is 2^(−age/half_life) of the item's latest event. The item counts as observed with
     fraction g and as unobserved with fraction 1 − g, as described in `DotProduct.fold_in`. A fully faded item counts as
     if it had never been there, but it is still dropped from recommendations. For models with sampled negatives a fully
     faded item still has a small effect, because the draws depend on all items of the history.
 
-    Many states can share a model, since they never change it. Do not use a state from several threads at a
-    time. If the model is fitted again, the state uses the new embeddings; `with_model` copies the events to another
-    model.
+    Many states can share a model, since they never change it. Do not use a state from several threads at a time. If the
+    model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.
 
     Args:
         model: a fitted recommender with embeddings (`DotProduct`).

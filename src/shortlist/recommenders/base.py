@@ -18,7 +18,7 @@ import polars as pl
 
 from shortlist._checks import flag, integer, memory_bytes, one_of
 from shortlist._fork import require_polars_threads
-from shortlist._phrases import count, format_settings, join_words, part, suggest
+from shortlist._phrases import count, format_settings, join_words, n_of, suggest
 from shortlist._renamed import attribute_of, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
@@ -636,7 +636,7 @@ class Recommender(metaclass=_TakesOldNames):
         if not known.all() and unknown == "raise":
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
-                f"unknown item {first!r} in a history ({part(int((~known).sum()), len(codes), 'event')} unknown; the "
+                f"unknown item {first!r} in a history ({n_of(int((~known).sum()), len(codes), 'event')} unknown; the "
                 f"model knows {count(len(self.items_), 'item')}); {way_out}"
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)

@@ -106,8 +106,8 @@ def write_lists(
             `score`. `"lists"`: one row per context, with a list of items, best first, and a list of scores.
         overwrite: replace an existing file; by default that is an error.
         restart: start over and delete the blocks of an earlier call. A call with another model, other contexts, another
-            n or other filters needs this, because a file must not mix two runs. Changes in your own code
-            (a subclass, a reranker, the `extra` of a `TwoStage`) are not noticed: only its name is compared.
+            n or other filters needs this, because a file must not mix two runs. Changes in your own code (a subclass, a
+            reranker, the `extra` of a `TwoStage`) are not noticed: only its name is compared.
         block: number of contexts per block. By default a block has about two million recommendations; if a slate or a
             second stage picks from larger pools, its pools have about eight million items. Up to three blocks are in
             memory at a time.

@@ -49,8 +49,7 @@ class IALS(Alternating):
             model ranks by little but popularity, and `fit` warns.
         unobserved_weight: α₀, the weight of every pair, observed or not; observed pairs have their own weight α on top.
             Default: derived from the data, 10·|S| / (|C||I|) times the mean α of the pairs, so that all pairs of C × I
-                together weigh
-            ten times as much as the observed ones. Half and twice the derived value are worth a try.
+            together weigh ten times as much as the observed ones. Half and twice the derived value are worth a try.
         epochs: maximum number of passes over both sides; with a validation split `fit` may stop earlier.
         regularization_exponent: ν. With 0 every row has the same λ; good values of λ are then from 1 to 100.
         unobserved_item_exponent: ρ in ω_i ∝ (number of the item's contexts)^ρ. Above 0, unobserved pairs with popular

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import integer, one_of
-from shortlist._phrases import part
+from shortlist._phrases import n_of
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -316,7 +316,7 @@ class MultilinearModel(Factorization):
         of_all = f"{n_unknown:,} of {len(known):,} contexts"
         if not isinstance(first, tuple) or len(first) != len(names):
             return UnknownIdError(
-                f"unknown context {first!r} ({part(n_unknown, len(known), 'context')} not known); expected tuples like "
+                f"unknown context {first!r} ({n_of(n_unknown, len(known), 'context')} not known); expected tuples like "
                 f"{example!r}"
             )
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]

@@ -55,11 +55,11 @@ def tune(
     The first trial uses the recommender's current settings, or the nearest ones in the space. Later trials are drawn
     from the recommender's `space()`: at first at random, then by Optuna's TPE sampler, jointly over all settings.
 
-    If a setting is `Increasing`, as `dim` is, the search starts at its smallest value. Then it tries the best
-    settings at the next larger value, and so on as long as that improves the metric. Trials at a larger `dim` start
-    from the embeddings of the best smaller model (`warm_start`). At the end, the best of these settings are tried again
-    from a random start. Any complete trial can win. If the winner started from a smaller model, `start` of the result
-    has the settings of that model, and the final `model` is fitted in the same two steps.
+    If a setting is `Increasing`, as `dim` is, the search starts at its smallest value. Then it tries the best settings
+    at the next larger value, and so on as long as that improves the metric. Trials at a larger `dim` start from the
+    embeddings of the best smaller model (`warm_start`). At the end, the best of these settings are tried again from a
+    random start. Any complete trial can win. If the winner started from a smaller model, `start` of the result has the
+    settings of that model, and the final `model` is fitted in the same two steps.
 
     Recommenders that learn in epochs are evaluated after each epoch, or after every fifth if they learn from sampled
     pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Other trials are
@@ -75,11 +75,11 @@ def tune(
         data: a split, whose held-out pairs are used for validation (not your test set); or events, of which the newest
             tenth is used (a random tenth if the events have no times).
         metric: an accuracy metric to maximise.
-        trials: the total number of trials, over all calls with the same `study`; 40 if neither `trials` nor
-            `seconds` is given.
-        seconds: the total time, over all calls with the same `study`. Trials that are running when the time
-            is up stay unfinished. For recommenders without epochs, a trial fails if it takes more than a quarter of
-            the time. The time for compiling kernels, once per machine, does not count.
+        trials: the total number of trials, over all calls with the same `study`; 40 if neither `trials` nor `seconds`
+            is given.
+        seconds: the total time, over all calls with the same `study`. Trials that are running when the time is up stay
+            unfinished. For recommenders without epochs, a trial fails if it takes more than a quarter of the time. The
+            time for compiling kernels, once per machine, does not count.
         space: {setting: search range} that replaces ranges of the recommender's own space; None keeps a setting fixed.
             If the events have weights, `weighting` is searched too.
         study: a file to which each trial is written as soon as it ends, in the format of Optuna's journal. A later call
