@@ -11,7 +11,7 @@ from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.scoring.sides import EmbeddingTable
 from shortlist.solvers.pairwise_rows import solve_contexts, solve_items
 from shortlist.solvers.square_losses import square_loss
-from solvers.test_multilinear import random_rows
+from solvers.test_multilinear_als import random_rows
 
 
 def problem(seed, d):
