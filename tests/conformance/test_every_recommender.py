@@ -355,7 +355,7 @@ def test_wrong_filters_say_so(model):
 
 
 def test_unknown_contexts_are_refused_or_skipped(model):
-    with pytest.raises(sl.UnknownIdError, match=r"unknown context 'nobody': 1 of 2 ids .* unknown='skip'"):
+    with pytest.raises(sl.UnknownIdError, match=r"unknown context 'nobody' \(1 of 2 ids is unknown; .* unknown='skip'"):
         model.recommend(["u3", "nobody"])
     answer = model.recommend(["nobody", "u3"], unknown="skip")
     assert answer.queries == ["u3"]

@@ -91,7 +91,7 @@ def test_repeated_ids_are_refused_with_their_count():
     frame = pl.concat([ITEMS, ITEMS[1:], ITEMS[1:2]])
     with pytest.raises(
         DataError,
-        match=r"3 of 6 rows of the frame repeat an earlier id \(first: 'jam'\).*frame.unique\('item', keep='last'\)",
+        match=r"3 of 6 rows .* repeat .* \(first: 'jam'\).*frame.unique\('item', keep='last'\)",
     ):
         sl.Features.from_frame(frame, id="item")
     assert len(sl.Features.from_frame(frame.unique("item", keep="last"), id="item")) == 3
@@ -205,7 +205,7 @@ def test_tuples():
     with pytest.raises(DataError, match=r"ids have 2 columns here \(user, day\) but 1 in the vocabulary \(i\)"):
         features.align(sl.Vocabulary.of([1], "i"))
     twice = {name: [*values, values[0]] for name, values in frame.items()}
-    with pytest.raises(DataError, match=r"1 of 4 rows repeat .* \(first: \(1, 'mo'\)\).*unique\(\['user', 'day'\]"):
+    with pytest.raises(DataError, match=r"1 of 4 rows .* repeats .* \(first: \(1, 'mo'\)\).*unique\(\['user', 'day'\]"):
         sl.Features.from_frame(twice, id=["user", "day"])
 
 
@@ -217,7 +217,7 @@ def test_rows_for_ids(items):
     assert [row(items, rows, r) for r in range(3)] == [items["fig"], items["tea"], items["fig"]]
     with pytest.raises(
         UnknownIdError,
-        match=r"unknown id 'ham' \(1 of 2 ids is unknown; .* known\); pass unknown='missing' for a row in",
+        match=r"unknown id 'ham' \(1 of 2 ids is unknown.*pass unknown='missing'",
     ):
         items.rows_for(["tea", "ham"])
     rows = items.rows_for(["ham", "tea"], unknown="missing")
@@ -238,9 +238,7 @@ def test_rows_for_ids_in_a_frame(tmp_path, text):
     asked = pl.DataFrame({"day": ["sun", "sat", "mon"], "user": [1, 2, 1]})  # the names say which is which
     rows = features.rows_for(asked, unknown="missing")
     assert [row(features, rows, r) for r in range(3)] == [{"x=b": 1}, {"x=c": 1}, {"x (missing)": 1}]
-    with pytest.raises(
-        UnknownIdError, match=r"unknown id \(1, 'mon'\) \(1 of 3 ids is unknown; .* pass unknown='missing'"
-    ):
+    with pytest.raises(UnknownIdError, match=r"unknown id \(1, 'mon'\) \(1 of 3 .* pass unknown='missing'"):
         features.rows_for(asked)
     with pytest.raises(DataError, match=r"ids have 2 columns here .* but 1 in the frame"):
         features.rows_for(asked.select("user"))

@@ -151,7 +151,7 @@ def test_parts_that_are_not_known():
     assert len(model.score([("u1", 9)], [["i1"]], unknown="average")[0]) == 1
     with pytest.raises(sl.SettingError, match="unknown is 'skip'"):
         model.score([("u1", 9)], [["i1"]], unknown="skip")
-    with pytest.raises(sl.UnknownIdError, match="2 of 3 contexts have an unknown part, here day 9"):
+    with pytest.raises(sl.UnknownIdError, match=r"\(2 of 3 contexts have an unknown part, here day 9"):
         model.recommend([("u1", 9), ("u1", 1), ("u2", 8)])
     assert model.recommend([("u1", "1"), ("u1", 1)], unknown="skip").queries == [("u1", 1)]
     with pytest.raises(sl.SettingError, match=r"write \[\('u1', 1\)\]"):

@@ -28,8 +28,8 @@ def warn_of_cold_items(model: str, top: Tops, popularity: npt.NDArray[np.int64],
     fraction = out_of_place(top, popularity, excluded)
     if fraction > SUBSTANTIAL:
         warnings.warn(
-            f"{fraction:.0%} of the first {count(top.shape[1], 'position')} in the lists of {model} go to items without "
-            "training events, ahead of trained items. The model learned nothing about them (unless from their "
+            f"{fraction:.0%} of the first {count(top.shape[1], 'position')} in the lists of {model} go to items "
+            "without training events, ahead of trained items. The model learned nothing about them (unless from their "
             "features), so their scores are arbitrary. Drop them from the catalogue, pass them to recommend as deny=, "
             "or use a model whose loss pushes unobserved items down, such as IALS with a higher unobserved_weight",
             ShortlistWarning,
