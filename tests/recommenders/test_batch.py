@@ -209,7 +209,9 @@ def test_combinations_that_were_never_seen(tuples, tmp_path):
 
 def test_unknown_contexts(model, tmp_path):
     asked = [3, 999, 4, "x", 3]
-    with pytest.raises(sl.UnknownIdError, match=r"unknown context 999: 2 of 5 ids .*; pass unknown='skip' to"):
+    with pytest.raises(
+        sl.UnknownIdError, match=r"unknown context 999 \(2 of 5 ids are unknown.*; pass unknown='skip' to"
+    ):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked)
     with pytest.raises(sl.SettingError, match="unknown is 'average', which needs contexts of several parts"):
         sl.write_lists(model, tmp_path / "x.parquet", contexts=asked, unknown="average")

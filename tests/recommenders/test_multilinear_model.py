@@ -136,7 +136,7 @@ def test_parts_that_are_not_known():
     with pytest.raises(sl.UnknownIdError, match="unknown context"):
         model.recommend([("nobody", 9)], unknown="average")
     for wrong in (("u1", "1"), ("u1",), "u1", ("u1", 1.0), 7, ("u1", True), ("u1", None), ("u1", 10**30)):
-        with pytest.raises(sl.UnknownIdError, match=r"unknown context.* 1 of 2 contexts"):
+        with pytest.raises(sl.UnknownIdError, match=r"unknown context.* \(1 of 2 contexts"):
             model.recommend([("u1", 1), wrong])
     # What is wrong with one does not change the answers to others.
     unseen = ("u0", 0)

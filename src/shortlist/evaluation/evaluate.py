@@ -77,8 +77,8 @@ def evaluate(
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
     Metrics beyond accuracy are computed from `split.train`, not from the model, so they are comparable between models.
-    It warns if more than 1 % of the list positions are filled with items without training events although items with
-    training events were available.
+    `evaluate` warns if more than 1 % of the list positions are filled with items without training events although
+    items with training events were available.
 
     Args:
         model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`,
