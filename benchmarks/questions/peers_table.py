@@ -26,12 +26,12 @@ def short_table() -> str:
     data = sections["shortlist"]["epoch"]["data"]
     note = (
         f"Training epoch (of iALS) and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
-        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, the median ratio to Shortlist's time, "
-        "measured in turns in one run. ndcg@20: the default model on Online Retail, with a 95 % interval. Filters: "
+        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, how many times as long as Shortlist: the "
+        "median over turns in which both ran side by side. ndcg@20: the default model on Online Retail, with a 95 % interval. Filters: "
         f"always n results if n items remain after filtering. {PART}: only for some models, or only with an additional "
         "package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its fork "
-        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is its most "
-        "similar model. [How this was measured](docs/benchmarks.md#comparison-with-other-libraries)."
+        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is an epoch "
+        "of its most similar model. [How this was measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
     return "\n".join([*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False)])
 
