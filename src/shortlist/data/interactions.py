@@ -106,7 +106,8 @@ class Interactions:
                 `"latest"` weight.
             on_bad: `"raise"` an error for rows that cannot be used (null ids, null, negative or infinite weights,
                 unreadable times, lines with too many or too few fields), or `"drop"` them and count them in `dropped`.
-                With `"drop"`, integer ids stored as floats because some are missing (as pandas does) become integers.
+                With `"drop"`, integer ids that were stored as floats only because some are missing (pandas does this)
+                are turned back into integers.
             format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`; by default the file name decides.
             separator: the field separator of text files; by default a comma, for TSV a tab.
         """

@@ -77,14 +77,15 @@ def evaluate(
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
     Metrics beyond accuracy are computed from `split.train`, not from the model, so they are comparable between models.
-    `evaluate` warns if more than 1 % of the list positions are filled with items without training events although
-    items with training events were available.
+    `evaluate` warns if items that have no training events fill more than 1 % of the list positions although items that
+    have some were available.
 
     Args:
         model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`,
-            then refit stage one and the other models on the whole of `split.train` (`TwoStage.with_first`, see its
-            example). Its metrics are those of both stages together. The result also has stage one's own accuracy
-            metrics and its recall among the candidates, with the prefix `first:`.
+            then refit stage one, and any recommenders in `models`, on the whole of `split.train` (with
+            `TwoStage.with_first`; see the example of `TwoStage`). Its metrics are those of both stages together. The
+            result also has stage one's own accuracy metrics and its recall among the candidates, with the prefix
+            `first:`.
         split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
             the ranking (they are with `repeats="drop"`).
         metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as

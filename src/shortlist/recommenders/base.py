@@ -382,8 +382,8 @@ class Recommender(metaclass=_TakesOldNames):
             deny: never recommend these items: one list for all queries, or one list per query. Unknown ids are ignored.
             unknown: what to do with unknown contexts and with unknown items of a history: `"raise"` an error, or
                 `"skip"` them. Skipped contexts are listed in the result's `skipped`. Models of contexts with several
-                parts also accept `"average"` if at least one part is known: an unknown part then counts as the average
-                of the known ones, or adds nothing in a `FactorizationMachine`.
+                parts also accept `"average"` if at least one part is known: an unknown part, such as a weekday, then
+                counts as the average of all known weekdays, or adds nothing in a `FactorizationMachine`.
             slate: a method that picks the n items from a larger pool of best items, for diversity or calibration: for
                 example `shortlist.slates.MMR(0.3)`. Filters apply to the pool. Items are in the order in which they
                 were picked, with the model's scores, so scores may rise along a list.

@@ -109,8 +109,8 @@ def write_lists(
             n or other filters needs this, because a file must not mix two runs. Changes in your own code (a subclass, a
             reranker, the `extra` of a `TwoStage`) are not noticed: only its name is compared.
         block: number of contexts per block. By default a block has about two million recommendations; if a slate or a
-            second stage picks from larger pools, its pools have about eight million items. Up to three blocks are in
-            memory at a time.
+            second stage picks from larger pools, all pools of a block together have about eight million items. Up to
+            three blocks are in memory at a time.
         progress: show a progress bar; by default only if standard error is a terminal.
         memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
         threads: number of threads; all CPUs by default.

@@ -261,7 +261,7 @@ class DotProduct(Recommender):
                 searches.
                 * "exact": `precision`, "float32", or "float16" or "int8" to search a smaller copy of the items first.
                 * "quantized": `lists`, the number of clusters of items; `probes`, the number of blocks of 64 items that
-                  a query scans; `refine`, so that a query for n items scores refine · n + 100 candidates exactly.
+                  a query scans; `refine`: a query for n items computes exact scores for refine · n + 100 candidates.
                 * "ivf-flat": `lists` as above; `probes`, the number of clusters that a query searches.
                 * "ivf-pq": `lists` and `probes` as for "ivf-flat"; `refine` as for "quantized".
                 * "hnsw": `M`, the number of links per item; `ef_construction`, the number of neighbours considered

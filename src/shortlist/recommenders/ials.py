@@ -46,7 +46,7 @@ class IALS(Alternating):
             and the more evenly the pairs are spread over them, the smaller it is (`shortlist.recommenders.derived` has
             the formula). It is also smaller if you set `unobserved_weight` above its derived value. Half and twice the
             derived value are worth a try. At more than about three times the derived value, embeddings shrink until the
-            model ranks by little but popularity, and `fit` warns.
+            model ranks almost only by popularity, and `fit` warns.
         unobserved_weight: α₀, the weight of every pair, observed or not; observed pairs have their own weight α on top.
             Default: derived from the data, 10·|S| / (|C||I|) times the mean α of the pairs, so that all pairs of C × I
             together weigh ten times as much as the observed ones. Half and twice the derived value are worth a try.

@@ -51,8 +51,8 @@ Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.floating[Any]]]
 class TwoStage(Composed):
     """A two-stage recommender: stage one, any fitted recommender, finds candidates; stage two, a reranker, orders them.
 
-    Stage one should have high recall among its candidates, stage two high NDCG. Items that stage one ranks after its
-    candidates follow in stage one's order.
+    Stage one should have high recall among its candidates, stage two high NDCG. The remaining items come after the
+    candidates, in stage one's order.
 
     Split the data twice, as in the example, by time if you can: stage two must learn from events that stage one has not
     seen, and be evaluated on events that neither stage has seen.

@@ -59,12 +59,13 @@ def tune(
     at the next larger value, and so on as long as that improves the metric. Trials at a larger `dim` start from the
     embeddings of the best smaller model (`warm_start`). At the end, the best of these settings are tried again from a
     random start. Any complete trial can win. If the winner started from a smaller model, `start` of the result has the
-    settings of that model, and the final `model` is fitted in the same two steps.
+    settings of that model, and the final `model` is fitted the same way: first the smaller model, then the larger one
+    from its embeddings.
 
     Recommenders that learn in epochs are evaluated after each epoch, or after every fifth if they learn from sampled
-    pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Other trials are
-    scored at their best epoch. If a trial fails, for example because it runs out of memory or numbers overflow, its
-    error is recorded and the search continues.
+    pairs. A trial is pruned if its score is below the median of other trials at the same epoch. Trials that are not
+    pruned are scored at their best epoch. If a trial fails, for example because of numerical overflow or lack of
+    memory, its error is recorded and the search continues.
 
     Ctrl-C without a `study` ends the search: the result has the best settings so far, but no fitted model. With a
     `study`, Ctrl-C raises `KeyboardInterrupt`, and a later call resumes the search.
