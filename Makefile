@@ -15,11 +15,11 @@ DATA ?= ../shared/data
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-slow test-all lint format bench-speed bench-ials bench-sgd bench-retrieval bench-quality clean
+.PHONY: help demo test pytest test-slow test-all lint format bench-speed bench-ials bench-sgd bench-retrieval bench-quality clean
 
 help:
 	@echo "make demo      the main job on the bundled data"
-	@echo "make test      lint, type check, tests (at most 15 minutes; WORKERS=2)"
+	@echo "make test      lint, type check, tests (about 6 minutes; WORKERS=2)"
 	@echo "make test-all  the same and the slow tests"
 	@echo "make lint      ruff and mypy only"
 	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"
@@ -53,7 +53,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: $(VENV)/.test
 	$(PYTEST)
 
 test-slow: $(VENV)/.test

@@ -17,12 +17,23 @@ settings.load_profile("shortlist")
 
 
 LONGEST = ("test_docs.py", "cli/test_warmup.py", "storage/test_kill.py", "test_kernel_cache.py")
+# These compile the same kernels. The first half of the tests begins in one worker: two would compile each kernel twice.
+COMPILING = (
+    "solvers/test_sgd",
+    "solvers/test_optimizers.py",
+    "golden/",
+    "conformance/test_every_dot_product.py",
+    "conformance/test_after_a_fork.py",
+    "recommenders/",
+    "online/",
+    "reranking/test_two_stage.py",
+)
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with what takes longest, so that no worker is left with it at the end."""
-    longest = tuple(f"tests/{name}" for name in LONGEST)
-    items.sort(key=lambda item: not item.nodeid.startswith(longest))
+    """Begin with the longest tests, so that none is left to one worker at the end; then those that compile much."""
+    longest, compiling = (tuple(f"tests/{name}" for name in names) for names in (LONGEST, COMPILING))
+    items.sort(key=lambda item: 2 - 2 * item.nodeid.startswith(longest) - item.nodeid.startswith(compiling))
 
 
 @pytest.fixture

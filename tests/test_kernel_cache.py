@@ -173,7 +173,7 @@ def test_a_full_disk_ends_nothing(box):
     assert box.run()[0]["compiled"] == 0
 
 
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("ending", [pytest.param("nbi", marks=pytest.mark.slow), "nbc"])
 def test_damaged_files_are_written_anew(box, ending):
     assert box.run()[0]["compiled"] == 1
     (path,) = (box.package / "__pycache__").glob(f"*.{ending}")

@@ -46,6 +46,7 @@ def test_saved_model_and_commands_work(run, shown, place, monkeypatch):
     assert type(model).__name__ in shown.stdout.split("Saved ")[1][:20]
 
 
+@pytest.mark.slow  # `tests/golden` compares the same document in `make test`
 def test_json(run_json, tmp_path):
     told = run_json("demo", "--out", tmp_path / "a model", "--quiet", "--threads", 2)
     recall = {one["model"]: one["metrics"]["recall@20"]["mean"] for one in told["models"]}

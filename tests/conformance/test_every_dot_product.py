@@ -152,6 +152,13 @@ def without_counts(model: Any) -> Any:
     return raw
 
 
+# One model of each kind of sampled loss; the others' kernels are compiled by themselves, and so are slow.
+OTHERS = {"AdaptiveBPR", "HingeMF", "LambdaMF", "SquareMF", "WARP"}
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=pytest.mark.slow if name in OTHERS else ()) for name in NAMES], indirect=True
+)
 def test_confidence_is_weight_where_weights_count(model):
     raw, history = without_counts(model), HISTORIES[1]
     weights = {item: 1.0 + k for k, item in enumerate(history)}

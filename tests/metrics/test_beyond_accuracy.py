@@ -217,7 +217,7 @@ def test_distance_by_hand():
 def test_lists_that_were_cut_too_early_are_refused():
     lists = Lists.from_lists([[0, 1], [2]], trained=[[0]], n_items=4, histories=[[0], [0]])
     for name in (*PER_CONTEXT, *OVERALL):
-        with pytest.raises(SettingError, match=r"n is 3, but the lists have 2 places \(of 4 items\)"):
+        with pytest.raises(SettingError, match=r"n is 3, but the lists have 2 positions \(of 4 items\)"):
             parse_metric(f"{name}@3").compute(lists)
         with pytest.raises(SettingError, match="integer from 1"):
             getattr(metrics, name)(lists, 0)

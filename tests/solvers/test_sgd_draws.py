@@ -125,8 +125,15 @@ def test_lambdas_of_exact_ranks(metric, more):
     close(moved_contexts(task, ranked=True), expected_contexts(task, draws))
 
 
-@pytest.mark.parametrize("metric", ["ndcg", "ap", "auc"])
-@pytest.mark.parametrize("more", [{}, {"normalize": True}, {"sampler": AdaptiveRank(2.0)}], ids=repr)
+@pytest.mark.parametrize(
+    ("metric", "more"),
+    [  # every metric and every option once; all combinations are slow, as each is compiled by itself
+        pytest.param(metric, more, marks=() if fast else pytest.mark.slow, id=f"{more}-{metric}")
+        for m, metric in enumerate(["ndcg", "ap", "auc"])
+        for k, more in enumerate([{}, {"normalize": True}, {"sampler": AdaptiveRank(2.0)}])
+        for fast in [m == k]
+    ],
+)
 def test_lambdas_of_estimated_ranks(metric, more):
     """Where k of n random items score higher; here over all pairs of two such items."""
     weight = LambdaRank(metric, "sampled", candidates=2)

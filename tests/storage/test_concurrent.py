@@ -35,7 +35,7 @@ def _writer(target: Path, first: int, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=child_environment())
 
 
-@pytest.mark.parametrize("start", ["nothing", "model"])
+@pytest.mark.parametrize("start", [pytest.param("nothing", marks=pytest.mark.slow), "model"])
 def test_two_processes_write_while_threads_read(tmp_path: Path, start: str) -> None:
     target = tmp_path / "m"
     known = {version: sample(version) for version in (0, 1, 2, 3, 4, 10, 11, 12, 13, 14)}
