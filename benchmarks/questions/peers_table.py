@@ -26,9 +26,9 @@ def short_table() -> str:
     data = sections["shortlist"]["epoch"]["data"]
     note = (
         f"Training epoch (of iALS) and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
-        f"{sections['shortlist']['epoch']['dim']}, two threads; in brackets, how many times as long as Shortlist: the "
-        "median over turns in which both ran side by side. ndcg@20: the default model on Online Retail, with a 95 % "
-        "interval. Filters: "
+        f"{sections['shortlist']['epoch']['dim']}, two threads. In brackets: the time relative to Shortlist's, as the "
+        "median ratio over paired runs side by side, not the ratio of the seconds shown. ndcg@20: the default model on "
+        "Online Retail, with a 95 % interval. Filters: "
         f"always n results if n items remain after filtering. {PART}: only for some models, or only with an additional "
         "package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its fork "
         "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is an epoch "

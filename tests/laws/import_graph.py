@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laws.circles import Edge
-from laws.rooms import ROOMS, room_of
+from laws.package_order import PACKAGES, package_of
 from laws.source_code import PACKAGE, WHERE, Module, Modules
 
 Kind = Literal["top", "lazy", "string", "type"]
@@ -47,25 +47,25 @@ def imports(modules: Modules) -> list[Import]:
 
 def runtime_edges(modules: Modules) -> set[Edge]:
     """Return importer and imported module of every import that runs; those of the root are left out."""
-    return {each.edge for each in imports(modules) if each.kind != "type" and room_of(each.importer) != PACKAGE}
+    return {each.edge for each in imports(modules) if each.kind != "type" and package_of(each.importer) != PACKAGE}
 
 
 def imports_from_below(modules: Modules) -> set[Edge]:
-    """Return the imports, type-only ones included, of a module whose room comes later in the order."""
-    place = {room: number for number, room in enumerate(ROOMS)}
+    """Return the imports, type-only ones included, of a module whose package comes later in the order."""
+    place = {package: number for number, package in enumerate(PACKAGES)}
     edges = {each.edge for each in imports(modules)}
-    last = len(ROOMS)  # of a package without a place
-    return {edge for edge in edges if place.get(room_of(edge[0]), last) < place.get(room_of(edge[1]), last)}
+    last = len(PACKAGES)  # of a package without a place
+    return {edge for edge in edges if place.get(package_of(edge[0]), last) < place.get(package_of(edge[1]), last)}
 
 
-def unknown_rooms(modules: Modules) -> set[str]:
-    """Return the rooms that have no place in the order."""
-    return {room_of(name) for name in modules} - set(ROOMS)
+def unknown_packages(modules: Modules) -> set[str]:
+    """Return the packages that have no place in the order."""
+    return {package_of(name) for name in modules} - set(PACKAGES)
 
 
-def room_edges(edges: Iterable[Edge]) -> set[Edge]:
-    """Return the same edges between rooms."""
-    return {(a, b) for a, b in ((room_of(a), room_of(b)) for a, b in edges) if a != b}
+def package_edges(edges: Iterable[Edge]) -> set[Edge]:
+    """Return the same edges between packages."""
+    return {(a, b) for a, b in ((package_of(a), package_of(b)) for a, b in edges) if a != b}
 
 
 class _Reader:

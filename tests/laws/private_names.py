@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from laws.class_tree import ancestors, class_bodies
 from laws.import_graph import import_base, imported_modules, imports
-from laws.rooms import BASE, room_of
+from laws.package_order import BASE, package_of
 from laws.source_code import Module, Modules
 
 NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}  # public in spite of their names
@@ -37,27 +37,27 @@ class Access:
     inherited: bool = False
 
     @property
-    def across_rooms(self) -> bool:
-        return room_of(self.module) not in {room_of(owner) for owner in self.owners}
+    def across_packages(self) -> bool:
+        return package_of(self.module) not in {package_of(owner) for owner in self.owners}
 
     @property
     def across(self) -> str:
-        return "rooms" if self.across_rooms else "modules"
+        return "packages" if self.across_packages else "modules"
 
 
 def accesses(modules: Modules) -> set[Access]:
-    """Return every use of a private name that its own module does not define, and every inherited hook of another room.
+    """Return uses of private names that the module does not define, and every inherited hook of another package.
 
     An attribute `thing._name` belongs to the modules that define a `_name`: as a function, a class, a field, or by
     `self._name = …`. If the module itself does, the use is allowed. If several others do, those that the module imports
     are meant. If nobody does, it is a name of another library and no concern of this law.
 
-    A base class and its subclasses in one room may share hooks. Their depth is a law of its own.
+    A base class and its subclasses in one package may share hooks. Their depth is a law of its own.
     """
     owners = _Owners(modules)
     uses = {use for module in modules.values() for use in _uses(module, modules, owners)} | _overridden(modules)
     others = {use for use in uses if use.owners and use.module not in use.owners}
-    return {use for use in others if use.across_rooms or not use.inherited}
+    return {use for use in others if use.across_packages or not use.inherited}
 
 
 def is_private(name: str) -> bool:
@@ -157,10 +157,10 @@ def _in_class(node: ast.ClassDef) -> set[str]:
 
 
 def _private_modules(paths: Iterable[str], module: Module) -> Iterator[Access]:
-    """Yield the imports of other rooms' private modules; those at the top of the package are for everybody."""
+    """Yield the imports of other packages' private modules; those at the top of the package are for everybody."""
     for path in paths:
         private = [part for part in path.split(".")[2:] if is_private(part)]
-        if private and room_of(path) not in {BASE, room_of(module.name)}:
+        if private and package_of(path) not in {BASE, package_of(module.name)}:
             yield Access(module.name, private[0], frozenset({path}))
 
 

@@ -1,4 +1,4 @@
-"""Law: a package imports only packages above it in the order of `rooms.py`, and no imports run in a circle.
+"""Law: a package imports only packages above it in the order of `package_order.py`, and no imports run in a circle.
 
 Imports inside functions count, and so do module paths in strings. Type-only imports count for the order, as few as
 they are, but not for circles: they never run.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from laws import exception_lists
 from laws.circles import circle_complaints
-from laws.import_graph import imports_from_below, room_edges, runtime_edges, unknown_rooms
+from laws.import_graph import imports_from_below, package_edges, runtime_edges, unknown_packages
 
 MOVE = "Move the shared part into the package above, or hand the object over as an argument."
 
 
 def test_every_package_has_its_place_in_the_order(modules):
-    assert unknown_rooms(modules) == set(), "Give the package a place in ROOMS of tests/laws/rooms.py."
+    assert unknown_packages(modules) == set(), "Give the package a place in PACKAGES of tests/laws/package_order.py."
 
 
 def test_packages_import_only_those_above_them(modules):
@@ -26,7 +26,7 @@ def test_no_imports_of_modules_run_in_a_circle(modules):
 
 
 def test_no_imports_of_packages_run_in_a_circle(modules):
-    assert_no_circle("room_cycles", room_edges(runtime_edges(modules)))
+    assert_no_circle("package_cycles", package_edges(runtime_edges(modules)))
 
 
 def assert_no_circle(name, edges):

@@ -6,7 +6,7 @@ import pytest
 
 from laws.circles import circle_complaints, cycles, edges_to_remove, needless
 from laws.exception_lists import complaints, count_complaints
-from laws.import_graph import imports, imports_from_below, room_edges, runtime_edges, unknown_rooms
+from laws.import_graph import imports, imports_from_below, package_edges, runtime_edges, unknown_packages
 from laws.inheritance import depth, too_deep
 from laws.names import old_names_in_use, repeated_classes, repeated_modules
 from laws.old_names import OldName
@@ -114,7 +114,7 @@ def test_what_is_no_import_from_below(source):
 
 
 def test_a_package_without_a_place_in_the_order():
-    assert unknown_rooms(planted({"extras/rows.py": ""})) == {"extras"}
+    assert unknown_packages(planted({"extras/rows.py": ""})) == {"extras"}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_circles(lazy):
     edges = runtime_edges(modules)
     circle = {"shortlist.solvers.als", "shortlist.storage.files"}
     assert cycles(edges) == [frozenset(circle)]
-    assert cycles(room_edges(edges)) == [frozenset({"solvers", "storage"})]
+    assert cycles(package_edges(edges)) == [frozenset({"solvers", "storage"})]
     removed = edges_to_remove(edges, imports_from_below(modules))
     assert removed == {("shortlist.solvers.als", "shortlist.storage.files")}
     assert needless(removed, edges) == set()
@@ -169,8 +169,8 @@ def test_type_only_imports_close_no_circle():
         ("from shortlist._numba import _cache", "_cache"),
     ],
 )
-def test_private_names_of_other_rooms(source, name):
-    assert uses({"solvers/als.py": source}) == {("solvers.als", name, "rooms")}
+def test_private_names_of_other_packages(source, name):
+    assert uses({"solvers/als.py": source}) == {("solvers.als", name, "packages")}
 
 
 def test_private_names_of_other_modules():
@@ -178,9 +178,9 @@ def test_private_names_of_other_modules():
     assert uses({"data/text.py": "def f(rows): return rows._codes"}) == {("data.text", "_codes", "modules")}
 
 
-def test_private_modules_of_other_rooms():
+def test_private_modules_of_other_packages():
     private = {"data/_codes.py": "def encode(): ..."}
-    across = {("solvers.als", "_codes", "rooms")}
+    across = {("solvers.als", "_codes", "packages")}
     assert uses(private | {"solvers/als.py": "from shortlist.data._codes import encode"}) == across
     assert uses(private | {"solvers/als.py": "from shortlist.data import _codes"}) == across
     assert uses(private | {"data/text.py": "from shortlist.data import _codes"}) == set()

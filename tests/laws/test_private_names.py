@@ -1,4 +1,4 @@
-"""Law: a module uses no `_private` names of another. Those of other packages are marked `rooms` in the list.
+"""Law: a module uses no `_private` names of another. Those of other packages are marked `packages` in the list.
 
 Hooks of a base class within the same package are left to the law of inheritance; those of another package count.
 """

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from laws import exception_lists
 from laws.circles import edges_to_remove
 from laws.exception_lists import FOLDER, Row
-from laws.import_graph import imports_from_below, room_edges, runtime_edges
+from laws.import_graph import imports_from_below, package_edges, runtime_edges
 from laws.inheritance import recommenders, too_deep
 from laws.names import old_names_in_use, repeated_classes, repeated_modules
 from laws.old_names import OLD_NAMES
@@ -35,7 +35,7 @@ def todays_lists() -> dict[str, set[Row]]:
     return {
         "imports": below,
         "cycles": edges_to_remove(edges, below),
-        "room_cycles": edges_to_remove(room_edges(edges), room_edges(below)),
+        "package_cycles": edges_to_remove(package_edges(edges), package_edges(below)),
         "private_names": {(use.module, use.name, use.across) for use in accesses(modules)},
         **{name: {(*row, str(number)) for row, number in rows.items()} for name, rows in counts.items()},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from laws.source_code import PACKAGE
 
 BASE = "_core"  # `errors`, and every module or package at the top whose name starts with an underscore
-ROOMS = (
+PACKAGES = (
     BASE,
     "data",
     "metrics",
@@ -31,8 +31,8 @@ ROOMS = (
 )
 
 
-def room_of(module: str) -> str:
-    """Return the room of a module: `data` for `shortlist.data.sparse_rows`."""
+def package_of(module: str) -> str:
+    """Return the package of a module: `data` for `shortlist.data.sparse_rows`."""
     _, _, rest = module.partition(".")
     top = rest.partition(".")[0]
     if top in {"", "__main__"}:
