@@ -29,12 +29,15 @@ def short_table() -> str:
         f"{sections['shortlist']['epoch']['dim']}, two threads. In brackets: the time relative to Shortlist's, as the "
         "median ratio over paired runs side by side, not the ratio of the seconds shown. ndcg@20: the default model on "
         "Online Retail, with a 95 % interval. A ✓ under "
-        f"filters: you always get n results if n items remain after filtering. {PART}: only for some models, or only with an additional "
+        f"filters: you always get n results if n items remain after filtering. {PART}: only for some models, or only "
+        "with an additional "
         "package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its fork "
         "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is an epoch "
         "of its most similar model. [How this was measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
-    return "\n".join([*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False)])
+    return "\n".join(
+        [*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False, break_on_hyphens=False)]
+    )
 
 
 def table_lines(sections: dict[str, Any]) -> list[str]:
