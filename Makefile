@@ -13,7 +13,8 @@ ANN_BIN := $(ANN_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Many tests start processes: they start faster if compiled modules may be kept.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test pytest test-slow test-all lint format bench-speed bench-ials bench-sgd bench-retrieval bench-quality clean
 

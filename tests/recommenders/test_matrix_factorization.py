@@ -49,7 +49,17 @@ PRESETS = [
 ALL = [sl.BPR, sl.AdaptiveBPR, sl.WARP, sl.LambdaMF, sl.LogisticMF, sl.HingeMF, sl.SquareMF, sl.SoftmaxMF]
 
 
-@pytest.mark.parametrize(("preset", "parts"), PRESETS, ids=lambda one: type(one).__name__)
+FIRST = {type(preset): k for k, (preset, _) in reversed([*enumerate(PRESETS)])}  # of each class; the others are slow
+
+
+@pytest.mark.parametrize(
+    ("preset", "parts"),
+    [
+        pytest.param(preset, parts, marks=() if FIRST[type(preset)] == k else pytest.mark.slow)
+        for k, (preset, parts) in enumerate(PRESETS)
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_a_preset_is_a_composition(preset, parts):
     data = events(weighted=True)
     names = {one.name for one in fields(sl.MatrixFactorization)} - {"objective", "sampler", "weight"}

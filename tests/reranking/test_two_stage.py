@@ -322,9 +322,16 @@ def test_unfitted_stages(model):
     assert "reranked by LambdaMART(trees=" in repr(sl.TwoStage(model))
 
 
+# BPR stands for them: only their kernels, which take long to compile, differ.
+PRESETS = {"AdaptiveBPR", "HingeMF", "LambdaMF", "LogisticMF", "SquareMF", "WARP"}
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [*((name, "text") for name in sorted(CASES)), *((name, "tuple") for name in ("IALS", "PARAFAC", "ItemKNN"))],
+    [
+        *(pytest.param(name, "text", marks=pytest.mark.slow if name in PRESETS else ()) for name in sorted(CASES)),
+        *((name, "tuple") for name in ("IALS", "PARAFAC", "ItemKNN")),
+    ],
 )
 def test_on_top_of_every_recommender(name, kind, tmp_path):
     split = sl.splits.at_random(with_taste(kind), 0.3)

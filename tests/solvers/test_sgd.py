@@ -145,7 +145,9 @@ COMPOSITIONS = [
 ]
 
 
-@pytest.mark.parametrize("settings", COMPOSITIONS, ids=repr)
+@pytest.mark.parametrize(
+    "settings", [pytest.param(s, marks=pytest.mark.slow if k % 2 else ()) for k, s in enumerate(COMPOSITIONS)], ids=repr
+)
 def test_one_thread_is_reproducible_bit_for_bit(settings):
     data = events(weighted=True)
     chosen = {**PLAIN_SGD, "dim": 5, "epochs": 3, "learning_rate": 0.1, "weighting": "log", **settings}

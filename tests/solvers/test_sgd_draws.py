@@ -112,7 +112,9 @@ def test_rejection_without_a_weight():
 
 
 @pytest.mark.parametrize("metric", ["ndcg", "ap", "auc", "precision@2", "ap@3"])
-@pytest.mark.parametrize("more", [{}, {"normalize": True}, {"n_negatives": 2}], ids=repr)
+@pytest.mark.parametrize(
+    "more", [{}, {"n_negatives": 2}, pytest.param({"normalize": True}, marks=pytest.mark.slow)], ids=repr
+)
 def test_lambdas_of_exact_ranks(metric, more):
     weight = LambdaRank(metric, "exact")
     task = Task({"objective": Pairwise("logistic"), "weight": weight, **more})
