@@ -102,6 +102,15 @@ def test_the_readme_runs_as_pasted(orders, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_readme_shows_what_its_first_block_prints(capsys):
+    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+    first = next(k for k, (language, _, _) in enumerate(blocks) if language == "python")
+    exec(compile(blocks[first][2], "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert alike(blocks[first + 1][2], printed), f"README.md does not show what is printed:\n{printed}"
+
+
+@pytest.mark.slow
 def test_the_guide_runs(folder, capsys):
     assert run("docs/guide.md", folder)
 
