@@ -12,7 +12,7 @@ ANN_VENV ?= .venv-bench-retrieval
 ANN_BIN := $(ANN_VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 DATA ?= ../shared/data
-WORKERS ?= 2
+WORKERS ?= 3
 # Many tests start processes: they start faster if compiled modules may be kept.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
@@ -20,7 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist 
 
 help:
 	@echo "make demo      the main job on the bundled data"
-	@echo "make test      lint, type check, tests (about 6 minutes; WORKERS=2)"
+	@echo "make test      lint, type check, tests (about 6 minutes on two cores; WORKERS=3)"
 	@echo "make test-all  the same and the slow tests"
 	@echo "make lint      ruff and mypy only"
 	@echo "make bench-speed     speed against peers and physical limits, into docs/benchmarks.md"

@@ -82,7 +82,8 @@ def run(page: str, folder: Path, after: Callable[[], None] = lambda: None) -> st
     return printed
 
 
-@pytest.mark.parametrize("orders", ["fewer", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", ["fewer", "all"])
 def test_the_readme_runs_as_pasted(orders, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if orders == "fewer":

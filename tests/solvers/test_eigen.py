@@ -193,6 +193,7 @@ def test_long_rows_and_large_dimensions(dim):
         assert np.linalg.norm(A @ W[r] - b) <= 1e-3 * np.linalg.norm(b)
 
 
+@pytest.mark.slow  # tests/test_kernel_cache.py has the law for one small kernel
 def test_the_second_process_compiles_nothing(tmp_path):
     code = (
         "import numpy as np; from problems import make; from shortlist.solvers import eigen; p = make();"

@@ -248,6 +248,7 @@ def test_the_smallest_of_many_minima_where_the_system_is_singular():
         np.testing.assert_allclose(W[c], smallest, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.slow  # tests/test_kernel_cache.py has the law for one small kernel
 def test_a_second_process_finds_the_compiled_kernel(tmp_path):
     program = (
         "from problems import make; from shortlist.solvers import exact; p = make();"

@@ -66,7 +66,15 @@ def ended(path):
     return plain
 
 
-@pytest.mark.parametrize(("part", "how"), [(0.02, "whole"), (0.3, "half"), (0.6, "whole"), (0.97, "half")])
+@pytest.mark.parametrize(
+    ("part", "how"),
+    [
+        (0.02, "whole"),
+        pytest.param(0.3, "half", marks=pytest.mark.slow),
+        pytest.param(0.6, "whole", marks=pytest.mark.slow),
+        (0.97, "half"),
+    ],
+)
 def test_killed_at_a_write_to_its_journal(tmp_path, part, how, whole, monkeypatch):
     trials, writes = whole
     assert writes > 60
