@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from laws.circles import Edge
+from laws.cycles import Edge
 from laws.package_order import PACKAGES, package_of
 from laws.source_code import PACKAGE, WHERE, Module, Modules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laws.circles import circle_complaints, cycles, edges_to_remove, needless
+from laws.cycles import cycle_complaints, cycles, edges_to_remove, needless
 from laws.exception_lists import complaints, count_complaints
 from laws.import_graph import imports, imports_from_below, package_edges, runtime_edges, unknown_packages
 from laws.inheritance import depth, too_deep
@@ -120,32 +120,32 @@ def test_a_package_without_a_place_in_the_order():
 @pytest.mark.parametrize(
     "lazy", ["def save():\n    import shortlist.solvers.als", "def save():\n    import_module('shortlist.solvers.als')"]
 )
-def test_circles(lazy):
+def test_cycles(lazy):
     modules = planted({"solvers/als.py": "import shortlist.storage.files", "storage/files.py": lazy})
     edges = runtime_edges(modules)
-    circle = {"shortlist.solvers.als", "shortlist.storage.files"}
-    assert cycles(edges) == [frozenset(circle)]
+    cycle = {"shortlist.solvers.als", "shortlist.storage.files"}
+    assert cycles(edges) == [frozenset(cycle)]
     assert cycles(package_edges(edges)) == [frozenset({"solvers", "storage"})]
     removed = edges_to_remove(edges, imports_from_below(modules))
     assert removed == {("shortlist.solvers.als", "shortlist.storage.files")}
     assert needless(removed, edges) == set()
     assert needless({("a", "b"), *removed}, edges) == {("a", "b")}
-    assert circle_complaints("cycles", set(), edges, "Move it.") == [
-        "new circle among shortlist.solvers.als, shortlist.storage.files: "
+    assert cycle_complaints("cycles", set(), edges, "Move it.") == [
+        "new cycle among shortlist.solvers.als, shortlist.storage.files: "
         "break it at shortlist.solvers.als → shortlist.storage.files. Move it."
     ]
-    assert circle_complaints("cycles", removed, edges, "") == []
-    assert circle_complaints("cycles", {("a", "b")}, set(), "") == [
-        "no longer true: a → b closes a circle. Remove the line 'a b' from exceptions/cycles.txt."
+    assert cycle_complaints("cycles", removed, edges, "") == []
+    assert cycle_complaints("cycles", {("a", "b")}, set(), "") == [
+        "no longer true: a → b closes a cycle. Remove the line 'a b' from exceptions/cycles.txt."
     ]
 
 
-def test_circles_within_a_package_and_through_its_init():
+def test_cycles_within_a_package_and_through_its_init():
     modules = planted({"solvers/als.py": "def solve():\n    from shortlist.solvers import als, solve"})
     assert cycles(runtime_edges(modules)) == [frozenset({"shortlist.solvers", "shortlist.solvers.als"})]
 
 
-def test_type_only_imports_close_no_circle():
+def test_type_only_imports_close_no_cycle():
     typed = "if TYPE_CHECKING:\n    import shortlist.solvers.als"
     assert cycles(runtime_edges(planted({"solvers/als.py": "import shortlist.data.rows", "data/rows.py": typed}))) == []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from laws import exception_lists
-from laws.circles import edges_to_remove
+from laws.cycles import edges_to_remove
 from laws.exception_lists import FOLDER, Row
 from laws.import_graph import imports_from_below, package_edges, runtime_edges
 from laws.inheritance import recommenders, too_deep

@@ -1,4 +1,4 @@
-"""Circles in a graph of imports: who reaches whom, and which imports to take out."""
+"""Cycles in a graph of imports: who reaches whom, and which imports to take out."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def edges_to_remove(edges: set[Edge], prefer: Iterable[Edge] = ()) -> set[Edge]:
     return removed - needless(removed, edges)  # a later removal may have made an earlier one needless
 
 
-def circle_complaints(name: str, listed: set[Edge], edges: set[Edge], advice: str) -> list[str]:
-    """Return what a test must report: circles without any listed edge, and listed edges that close none."""
+def cycle_complaints(name: str, listed: set[Edge], edges: set[Edge], advice: str) -> list[str]:
+    """Return what a test must report: cycles without any listed edge, and listed edges that close none."""
     rest = edges - listed
     new = []
     for part in cycles(rest):
         breaks = " and ".join(f"{start} → {end}" for start, end in sorted(edges_to_remove(edges_within(part, rest))))
-        new.append(f"new circle among {', '.join(sorted(part))}: break it at {breaks}. {advice}")
+        new.append(f"new cycle among {', '.join(sorted(part))}: break it at {breaks}. {advice}")
     fixed = [
-        f"no longer true: {start} → {end} closes a circle. Remove the line '{start} {end}' from exceptions/{name}.txt."
+        f"no longer true: {start} → {end} closes a cycle. Remove the line '{start} {end}' from exceptions/{name}.txt."
         for start, end in sorted(needless(listed, edges))
     ]
     return new + fixed
