@@ -10,8 +10,6 @@ from benchmarks.questions.peers_results import read
 
 ABSENT = "–"
 NORMAL = 1.96
-# Measured once by hand, with the plain commands and CUDA builds of PyTorch; too large to download in every run.
-WITH_CUDA_MB = {"lenskit": 5940}
 
 
 def table() -> str:
@@ -161,8 +159,6 @@ def torch(sections: dict[str, dict[str, Any]]) -> str:
         if "torch_mb" not in part:
             continue
         text = f"{LIBRARIES[name].label} {part['mb'] - part['torch_mb']:,.0f} MB beside {part['torch_mb']:,.0f} MB"
-        if name in WITH_CUDA_MB:
-            text += f" (with the CUDA build {WITH_CUDA_MB[name]:,} MB in all, measured once by hand)"
         parts.append(text)
     if not parts:
         return ""
