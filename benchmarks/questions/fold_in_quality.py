@@ -77,7 +77,7 @@ def compared(folder: Path, model: str, settings: dict[str, Any], seeds: int) -> 
     both = concatenated(train, history)
     train = train.extend(items=both.items.ids())  # the same catalogue
     known = sl.splits.given(both, truth)
-    strangers = sl.splits.given(train, truth, history=history)
+    new_users = sl.splits.given(train, truth, history=history)
     again = replace(known, history=history, fold_in=True)  # known people, by their histories alone
     by_person: dict[str, list[np.ndarray]] = {name: [] for name in "abcd"}
     for seed in range(seeds):
@@ -86,8 +86,13 @@ def compared(folder: Path, model: str, settings: dict[str, Any], seeds: int) -> 
         fewer = concatenated(train.select(stay), history).extend(items=both.items.ids())
         kind = recommender_class(model)
         fits = [kind(**settings, seed=seed).fit(one, progress=False) for one in (both, train, fewer)]
-        asked = ((fits[0], known), (fits[1], strangers), (fits[0], again), (fits[2], sl.splits.given(fewer, truth)))
-        results = [sl.evaluate(one, split, [METRIC]) for one, split in asked]
+        pairs = (
+            (fits[0], known),
+            (fits[1], new_users),
+            (fits[0], again),
+            (fits[2], sl.splits.given(fewer, truth)),
+        )
+        results = [sl.evaluate(one, split, [METRIC]) for one, split in pairs]
         assert all(one.contexts.equals(results[0].contexts) for one in results)
         for name, one in zip(by_person, results):
             by_person[name].append(one.of(METRIC))

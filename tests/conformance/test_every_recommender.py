@@ -231,8 +231,8 @@ def test_slates_are_picked_from_the_best(model, data):
         assert model.recommend(everyone, n=5, slate=slate, deny=denied, threads=1).ids == answer.ids
         for n in (12, left, 1000):  # more than the pool, and than there are
             assert len(set(model.recommend(["u3"], n=n, slate=slate).ids[0])) == min(n, left)
-        strangers = model.recommend(history=[data.history("u3"), []], n=5, slate=slate)
-        assert [len(one) for one in strangers.ids] == [5, 5]
+        new_users = model.recommend(history=[data.history("u3"), []], n=5, slate=slate)
+        assert [len(one) for one in new_users.ids] == [5, 5]
 
 
 def test_exactly_n_whenever_the_filters_leave_n(model, data):

@@ -135,7 +135,7 @@ def test_exponents_shift_weight_between_popular_and_rare_items():
     assert ratio[0] > ratio[1] > ratio[2]
 
 
-def test_a_loaded_model_weighs_strangers_as_the_fitted_one(tmp_path):
+def test_a_loaded_model_weighs_new_users_as_the_fitted_one(tmp_path):
     model = sl.IALS(dim=4, epochs=2, unobserved_item_exponent=0.5, unobserved_context_exponent=-1.0).fit(events())
     model.save(tmp_path / "model")
     loaded = sl.load(tmp_path / "model")

@@ -96,8 +96,8 @@ def test_a_model_that_knows_only_some(data, model):
         else:
             assert told[row] == pytest.approx(less.score([people[q]], [[item]])[0][0], rel=1e-5, abs=1e-6)
     assert np.isnan(told).sum() == 30 + 2 * (30 - len(less.items_))
-    strangers = two(model, models=[less], candidates=30).retrieve(history=[data.history("u3")], exclude_seen=False)
-    assert np.isfinite(strangers.column("model:EASE")).sum() == len(less.items_)
+    new_contexts = two(model, models=[less], candidates=30).retrieve(history=[data.history("u3")], exclude_seen=False)
+    assert np.isfinite(new_contexts.column("model:EASE")).sum() == len(less.items_)
     assert np.isnan(two(model, models=[less]).retrieve(["u3"]).column("model:EASE")).all()
 
 
@@ -164,9 +164,9 @@ def test_features_of_items_and_contexts(data, model):
     first = found.query_of == 0
     assert set(found.column("context:age")[first]) == {30.0}
     assert set(found.column("context:age (missing)")[~first]) == {1.0}
-    strangers = two(model, context_features=people).retrieve(history=[[1], []])
-    assert set(strangers.column("context:age (missing)")) == {1.0}
-    assert set(strangers.column("context:age")) == {0.0}
+    new_contexts = two(model, context_features=people).retrieve(history=[[1], []])
+    assert set(new_contexts.column("context:age (missing)")) == {1.0}
+    assert set(new_contexts.column("context:age")) == {0.0}
 
 
 def test_frames_of_every_kind(data, model):

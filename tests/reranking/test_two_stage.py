@@ -73,7 +73,7 @@ def test_filters_hold(two, split, n):
     assert two.recommend([], n=n).ids == []
 
 
-def test_histories_of_strangers(two, model):
+def test_histories_of_new_contexts(two, model):
     history = [[1, 2, 3], []]
     for ids, first in zip(two.recommend(history=history, n=8).ids, model.recommend(history=history, n=8).ids):
         assert sorted(ids) == sorted(first)

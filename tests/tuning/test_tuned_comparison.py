@@ -341,9 +341,9 @@ def test_a_validation_split_is_of_the_same_kind():
     by_chance = validation_within(splits.at_random(data, 0.3, repeats="keep", seed=5), seed=7)
     assert by_chance.protocol.startswith("chance")
     assert "seed 7" in by_chance.protocol
-    strangers = validation_within(splits.held_out_contexts(data, 10, fold_in=0.5), fold_in=0.5)
-    assert strangers.fold_in
-    assert "held-out contexts: 10, 50%" in strangers.protocol
+    new_contexts = validation_within(splits.held_out_contexts(data, 10, fold_in=0.5), fold_in=0.5)
+    assert new_contexts.fold_in
+    assert "held-out contexts: 10, 50%" in new_contexts.protocol
 
 
 def test_that_of_a_published_split():
