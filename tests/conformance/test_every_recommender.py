@@ -97,18 +97,19 @@ def events(kind: str = "text") -> sl.Interactions:
     return sl.Interactions.from_frame(frame, context="user", item="product")
 
 
-@pytest.fixture(params=sorted(REGISTRY))
+@pytest.fixture(scope="module", params=sorted(REGISTRY))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data() -> sl.Interactions:
     return events()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(name: str, data: sl.Interactions) -> Any:
+    """Return a fitted model that the tests of this module share: a test that changes a model fits its own."""
     return make(name).fit(data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 from typing import Any
 
@@ -37,8 +38,13 @@ MODELS: dict[str, Any] = {
     "sampled label": sl.SquareMF(dim=4, epochs=3, weighting="log", strength_as="label"),
     "softmax": sl.SoftmaxMF(dim=4, epochs=3, weighting="binary"),
 }
-for _one in MODELS.values():
-    _one.fit(data(), threads=1)
+
+
+@functools.cache
+def fitted(name: str) -> Any:
+    """Return the fitted model, for tests that do not change it. The first test that asks for it pays for the fit."""
+    return MODELS[name].fit(data(), threads=1)
+
 
 happenings = st.lists(
     st.one_of(
@@ -78,7 +84,7 @@ def expected(events: list[Event], model: Any, half_life: float | None, decay_by:
     st.one_of(st.none(), st.integers(1, 6)),
 )
 def test_any_sequence_of_events(name, told, half_life, decay_by, max_events):
-    model = MODELS[name]
+    model = fitted(name)
     decay_by = "time" if half_life is None else decay_by
     state = sl.UserState(model, half_life=half_life, decay_by=decay_by, max_events=max_events)
     kept: list[Event] = []
@@ -122,14 +128,14 @@ def solved(model: Any, alpha: dict[str, float], left: dict[str, float]) -> Any:
 
 
 def test_under_raw_weights_the_decayed_weight_is_the_weight():
-    model = MODELS["raw"]
+    model = fitted("raw")
     state = sl.UserState(model, [("i0", 2.0, 0), ("i1", 3.0, 10), ("i0", 1.0, 20)], half_life=10.0)
     found = solved(model, {"i0": 2 * 0.25 + 1, "i1": 3 * 0.5}, {"i0": 1.5 / 3, "i1": 0.5})
     np.testing.assert_allclose(state.embedding, found, rtol=1e-3, atol=1e-5)
 
 
 def test_under_binary_weights_decay_reaches_alpha():
-    model = MODELS["binary"]
+    model = fitted("binary")
     state = sl.UserState(model, [("i0", 9.0, 0), ("i1", 1.0, 10), ("i4", 1.0, 30)], half_life=10.0)
     g = {"i0": 1 / 8, "i1": 1 / 4, "i4": 1.0}
     np.testing.assert_allclose(state.embedding, solved(model, g, g), rtol=1e-3, atol=1e-5)
@@ -137,13 +143,13 @@ def test_under_binary_weights_decay_reaches_alpha():
 
 def test_labels_do_not_fade_by_their_size():
     """α does not depend on them: the latest event says what is left, whatever the others weigh."""
-    state = sl.UserState(MODELS["label"], [("i0", 50.0, 0.0), ("i0", 1.0, 10.0), ("i1", 1.0, 20.0)], half_life=10.0)
+    state = sl.UserState(fitted("label"), [("i0", 50.0, 0.0), ("i0", 1.0, 10.0), ("i1", 1.0, 20.0)], half_life=10.0)
     assert state.confidence() == {"i0": 0.5, "i1": 1.0}
 
 
 def test_what_has_faded_is_an_unobserved_pair():
     for name in ("binary", "total", "rank", "softmax", "label"):
-        model = MODELS[name]
+        model = fitted(name)
         old = [("i0", 1.0, 0.0), ("i5", 1.0, 1.0), ("i7", 1.0, 1.0)]
         for half_life in (1.0, 0.8e4):  # nothing at all is left, and 2^-125
             state = sl.UserState(model, [*old, ("i1", 1.0, 1e6)], half_life=half_life)
@@ -152,7 +158,7 @@ def test_what_has_faded_is_an_unobserved_pair():
 
 
 def test_later_it_has_faded_further():
-    state = sl.UserState(MODELS["binary"], [("i0", 1.0, 0.0), ("i2", 1.0, 5.0)], half_life=5.0)
+    state = sl.UserState(fitted("binary"), [("i0", 1.0, 0.0), ("i2", 1.0, 5.0)], half_life=5.0)
     assert state.confidence() == {"i0": 0.5, "i2": 1.0}
     assert state.confidence(now=10.0) == {"i0": 0.25, "i2": 0.5}
     now = state.embedding
@@ -172,13 +178,13 @@ def test_later_it_has_faded_further():
 def test_times_of_all_kinds():
     day = dt.datetime(2026, 3, 1)
     later = day.replace(tzinfo=dt.timezone(dt.timedelta(hours=1))) + dt.timedelta(days=1, hours=1)
-    state = sl.UserState(MODELS["binary"], half_life=dt.timedelta(days=1))
+    state = sl.UserState(fitted("binary"), half_life=dt.timedelta(days=1))
     state.add("i0", time=day)
     state.add("i1", time=later)
     assert state.confidence() == {"i0": 0.5, "i1": 1.0}
     state.extend([("i2", 1.0, np.datetime64("2026-03-02T00:00:00"))])
     assert state.confidence() == {"i0": 0.5, "i1": 1.0, "i2": 1.0}
-    json.dumps(sl.UserState(MODELS["binary"], [("i0", np.float64(2), np.int64(5))]).to_dict())
+    json.dumps(sl.UserState(fitted("binary"), [("i0", np.float64(2), np.int64(5))]).to_dict())
     for wrong in (
         *("yesterday", float("nan"), True, [3], 10**400, np.array([1, 2]), pd.NaT, np.datetime64("NaT")),
         *(np.datetime64("NaT", "ns"), np.datetime64("20000-01-01"), np.timedelta64(3, "s"), dt.date(2026, 3, 1)),
@@ -192,7 +198,7 @@ def test_times_of_all_kinds():
 
 @pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "us", "ns"])
 def test_times_of_numpy_in_any_unit(unit):
-    state = sl.UserState(MODELS["binary"], half_life=np.timedelta64(30, "D").astype(f"timedelta64[{unit}]"))
+    state = sl.UserState(fitted("binary"), half_life=np.timedelta64(30, "D").astype(f"timedelta64[{unit}]"))
     assert state.half_life == 30 * 24 * 3600
     times = np.array(["2026-03-01", "2026-03-31"], f"datetime64[{unit}]")
     state.extend(zip(["i0", "i1"], [1.0, 1.0], times))
@@ -203,13 +209,13 @@ def test_times_of_numpy_in_any_unit(unit):
 def test_rows_of_frames():
     table = {"item": ["i0", "i1"], "w": [1.0, 2.0], "t": [dt.datetime(2026, 3, 1), dt.datetime(2026, 3, 31)]}
     for rows in (pl.DataFrame(table).iter_rows(), pd.DataFrame(table).itertuples(index=False)):
-        state = sl.UserState(MODELS["binary"], rows, half_life=dt.timedelta(days=30))
+        state = sl.UserState(fitted("binary"), rows, half_life=dt.timedelta(days=30))
         assert state.confidence() == {"i0": 0.5, "i1": 1.0}
         assert state.history == {"i0": 1.0, "i1": 2.0}
 
 
 def test_all_events_have_times_or_none():
-    model = MODELS["binary"]
+    model = fitted("binary")
     with pytest.raises(sl.DataError, match=r"has no time, but half_life is 3 in time; pass time=, or decay_by"):
         sl.UserState(model, ["i0"], half_life=3.0)
     timed, plain = sl.UserState(model, [("i0", 1.0, 3.0)]), sl.UserState(model, ["i0"])
@@ -224,7 +230,7 @@ def test_all_events_have_times_or_none():
 
 
 def test_several_events_or_none():
-    state = sl.UserState(MODELS["binary"], {"i0": 2.0, "i1": 1.0})
+    state = sl.UserState(fitted("binary"), {"i0": 2.0, "i1": 1.0})
     assert state.events == [Event("i0", 2.0), Event("i1", 1.0)]
     before = state.embedding
     for wrong, message in (
@@ -246,13 +252,13 @@ def test_several_events_or_none():
 
 
 def test_unknown_items_are_skipped_and_counted():
-    state = sl.UserState(MODELS["binary"], ["i0", "no such"], unknown="skip")
+    state = sl.UserState(fitted("binary"), ["i0", "no such"], unknown="skip")
     state.add("nor this")
     assert (len(state), state.skipped) == (1, 2)
 
 
 def test_nobody_has_the_popular_items():
-    model = MODELS["binary"]
+    model = fitted("binary")
     state = model_state = sl.UserState(model, half_life=2.0)
     assert not state.embedding.any()
     assert state.history == state.confidence() == {}
@@ -260,7 +266,7 @@ def test_nobody_has_the_popular_items():
 
 
 def test_recommend_takes_the_filters():
-    model = MODELS["binary"]
+    model = fitted("binary")
     state = sl.UserState(model, ["i0", "i3"])
     whole = model.recommend(history=[["i0", "i3"]], n=12)
     assert state.recommend(n=12).ids == whole.ids
@@ -273,7 +279,7 @@ def test_recommend_takes_the_filters():
 
 
 def test_the_embedding_is_kept_and_cannot_be_written_to():
-    state = sl.UserState(MODELS["binary"], ["i0"])
+    state = sl.UserState(fitted("binary"), ["i0"])
     assert state.embedding is state.embedding
     with pytest.raises(ValueError, match="read-only"):
         state.embedding[0] = 3
@@ -305,31 +311,31 @@ def test_a_model_that_is_fitted_again():
 
 
 def test_under_another_model():
-    state = sl.UserState(MODELS["binary"], [("i0", 1.0, 3.0), ("i1", 2.0, 4.0)], half_life=2.0, max_events=7)
-    moved = state.with_model(MODELS["raw"])
+    state = sl.UserState(fitted("binary"), [("i0", 1.0, 3.0), ("i1", 2.0, 4.0)], half_life=2.0, max_events=7)
+    moved = state.with_model(fitted("raw"))
     assert moved.to_dict() == state.to_dict()
     left = {"i0": 2**-0.5, "i1": 1.0}
-    found = solved(MODELS["raw"], {"i0": 2**-0.5, "i1": 2.0}, left)
+    found = solved(fitted("raw"), {"i0": 2**-0.5, "i1": 2.0}, left)
     np.testing.assert_allclose(moved.embedding, found, rtol=1e-3, atol=1e-5)
 
 
 def test_settings_stay_as_they_are():
     """What is kept would not know of a change."""
-    state = sl.UserState(MODELS["binary"], ["i0"], half_life=3, decay_by="events")
+    state = sl.UserState(fitted("binary"), ["i0"], half_life=3, decay_by="events")
     for name in ("half_life", "decay_by", "max_events", "unknown"):
         with pytest.raises(AttributeError):
             setattr(state, name, None)
 
 
 def test_weights_that_add_up_to_more_than_fits():
-    state = sl.UserState(MODELS["binary"], {"i0": 3e38})
+    state = sl.UserState(fitted("binary"), {"i0": 3e38})
     state.add("i0", 3e38)
     assert state.embedding.any()
-    np.testing.assert_array_equal(state.embedding, MODELS["binary"].fold_in([state.history])[0])
+    np.testing.assert_array_equal(state.embedding, fitted("binary").fold_in([state.history])[0])
 
 
 def test_memory_is_looked_at_where_there_is_an_index():
-    model = MODELS["binary"]
+    model = fitted("binary")
     state, index = sl.UserState(model, ["i0"]), model.index("exact", n=5)
     assert state.recommend(n=3, index=index, memory="1MB").ids == state.recommend(n=3).ids
     with pytest.raises(sl.SettingError, match="memory is 'junk'"):
@@ -352,7 +358,7 @@ def test_memory_is_looked_at_where_there_is_an_index():
 )
 def test_wrong_settings(given, message):
     with pytest.raises(sl.SettingError, match=message):
-        sl.UserState(MODELS["binary"], **given)
+        sl.UserState(fitted("binary"), **given)
 
 
 def test_models_without_embeddings():
@@ -365,21 +371,21 @@ def test_models_without_embeddings():
     "change", [lambda one: one.pop("events"), lambda one: one.update(x=1), lambda one: one.update(events=[["i0"]])]
 )
 def test_what_is_stored_is_checked(change):
-    stored = sl.UserState(MODELS["binary"], ["i0"]).to_dict()
+    stored = sl.UserState(fitted("binary"), ["i0"]).to_dict()
     change(stored)
     with pytest.raises(sl.DataError, match="expected"):
-        sl.UserState.from_dict(MODELS["binary"], stored)
+        sl.UserState.from_dict(fitted("binary"), stored)
     with pytest.raises(sl.DataError, match="expected the result of to_dict"):
-        sl.UserState.from_dict(MODELS["binary"], None)
+        sl.UserState.from_dict(fitted("binary"), None)
 
 
 def test_repr():
-    state = sl.UserState(MODELS["binary"], ["i0", "i1", "i0"], half_life=30, decay_by="events", max_events=1000)
+    state = sl.UserState(fitted("binary"), ["i0", "i1", "i0"], half_life=30, decay_by="events", max_events=1000)
     assert repr(state) == "UserState(3 events of 2 items, half-life 30 events, at most 1,000) of IALS"
 
 
 def test_how_events_fade_is_told_in_plain_words():
-    model = MODELS["binary"]
+    model = fitted("binary")
     for how, words in [
         ({"half_life": dt.timedelta(days=30)}, "half-life 30 days"),
         ({"half_life": np.timedelta64(90, "m")}, "half-life 1.5 hours"),
