@@ -98,7 +98,6 @@ def compiled_in_a_session(names, environment):
 
 @pytest.mark.slow
 def test_nothing_is_left_to_compile_for_any_recommender(tmp_path):
-    """For `IALS` that is in cli/test_warmup.py, which is not slow."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     code = "import json, sys, shortlist as sl; print(sum(o.kernels for o in sl.warm_up(json.loads(sys.argv[1]))))"
     assert told_by(code, sorted(REGISTRY), environment) > 20

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.helpers import program
+from shortlist._kernel_cache import writable
 from test_warming import compiled_in_a_session
 
 
@@ -17,7 +18,8 @@ def environment(tmp_path_factory):
     return {**kept, "SHORTLIST_CACHE_DIR": str(tmp_path_factory.mktemp("kernels"))}
 
 
-@pytest.mark.parametrize(("name", "n_kernels"), [("Popularity", 5), pytest.param("IALS", 20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "n_kernels"), [("Popularity", 5), ("IALS", 20)])
 def test_what_is_compiled_once_is_there(environment, name, n_kernels):
     first = program("warmup", "--model", name.lower(), "--json", "-q", env=environment, timeout=600)
     assert (first.returncode, first.stderr) == (0, "")
@@ -34,6 +36,15 @@ def test_what_is_compiled_once_is_there(environment, name, n_kernels):
     assert f"stored in  {told['cache']}" in again.stdout
     assert again.stderr == "warming up: 1/1 recommenders\n"
     assert compiled_in_a_session([name], environment) == []
+
+
+def test_a_second_warm_up_compiles_nothing(run):
+    """In the cache of this process. What other processes find in a fresh cache is tested by the slow test above."""
+    run("warmup", "--model", "popularity")
+    again = run("warmup", "--model", "popularity")
+    assert re.search(r"Popularity +already compiled", again.stdout)
+    assert f"stored in  {writable()}" in again.stdout
+    assert again.stderr == "warming up: 1/1 recommenders\n"
 
 
 def test_a_name_that_is_none(run):

@@ -152,7 +152,7 @@ def test_single_equals_batch(model, data):
 @pytest.mark.parametrize("kind", ["text", "tuple"])
 def test_lists_for_everybody_are_those_of_recommend(name, kind, tmp_path):
     data = events(kind)
-    model = make(name).fit(data)
+    model = quick(name).fit(data)
     sl.write_lists(model, tmp_path / "lists.parquet", n=7, block=9, progress=False)
     found, expected = pl.read_parquet(tmp_path / "lists.parquet"), model.recommend(data.contexts.ids(), n=7).to_polars()
     assert found.drop("score").equals(expected.drop("score"))
@@ -311,7 +311,7 @@ def test_questions_in_any_container(model, data):
 
 
 def test_questions_that_are_no_lists(name):
-    model = make(name).fit(events("Int64"))
+    model = quick(name).fit(events("Int64"))
     for call in (
         lambda: model.recommend(0),
         lambda: model.recommend(np.int64(7)),
@@ -440,7 +440,7 @@ def test_an_empty_history_gets_the_popular_items(model, data):
 
 def test_contexts_without_events(name, data):
     grown = data.extend(contexts=["newcomer"], items=["novelty"])
-    model = make(name).fit(grown)
+    model = quick(name).fit(grown)
     answer = model.recommend(["newcomer"], n=25).ids[0]
     assert len(answer) == 25
     popularity = data.by_context.take(np.arange(data.n_contexts))
@@ -520,7 +520,7 @@ def test_every_family_has_every_type_of_ids():
 @pytest.mark.parametrize(("name", "kind"), id_types())
 def test_ids_come_back_in_their_own_type(name, kind, tmp_path):
     data = events(kind)
-    model = make(name).fit(data)
+    model = quick(name).fit(data)
     model.save(tmp_path / "model")
     for one in (model, sl.load(tmp_path / "model")):
         frame = one.recommend(data.contexts.ids()[:3], n=2).to_polars()
@@ -531,7 +531,7 @@ def test_ids_come_back_in_their_own_type(name, kind, tmp_path):
 
 def test_tuple_contexts(name, tmp_path):
     data = events("tuple")
-    model = make(name).fit(data)
+    model = quick(name).fit(data)
     model.save(tmp_path / "model")
     for one in (model, sl.load(tmp_path / "model")):
         answer = one.recommend([("u3", 1), ("u0", 0)], n=3)
@@ -543,7 +543,7 @@ def test_tuple_contexts(name, tmp_path):
 
 def test_saved_and_loaded_in_a_new_process_they_answer_the_same(data, tmp_path):
     """One process for all of them, as starting one takes longer than the rest."""
-    models = {name: make(name).fit(data) for name in sorted(REGISTRY)}
+    models = {name: quick(name).fit(data) for name in sorted(REGISTRY)}
     for name, model in models.items():
         model.save(tmp_path / name)
     everyone = data.contexts.ids()
@@ -611,7 +611,7 @@ def test_one_item_many_contexts_and_the_reverse(name):
 
 
 def test_settings_are_checked_again_when_they_are_used(name, data, tmp_path):
-    model = make(name).fit(data)
+    model = quick(name).fit(data)
     model.weighting = "bogus"
     with pytest.raises(sl.SettingError, match="weighting is 'bogus'"):
         model.fit(data)
@@ -649,7 +649,7 @@ def test_what_could_not_be_loaded_is_not_saved_over_a_good_model(name, data, tmp
 
 
 def test_a_callback_may_stand_alone(name, data):
-    make(name).fit(data, callbacks=lambda epoch: None)
+    quick(name).fit(data, callbacks=lambda epoch: None)
 
 
 def test_who_learns_in_epochs_can_go_on_and_others_say_so(name, data, tmp_path):
@@ -706,7 +706,7 @@ def test_fitting_loads_no_heavy_library(tmp_path):
     """One process for all of them: what the first loads, it says before the next is fitted."""
     path = tmp_path / "events.csv"
     path.write_text("u,i\n" + "\n".join(f"u{k % 5},i{k % 7}" for k in range(60)))
-    settings = {name: CASES[name].settings for name in sorted(REGISTRY)}
+    settings = {name: quick(name).settings() for name in sorted(REGISTRY)}
     script = (
         "import sys, shortlist as sl\n"
         f"events = sl.Interactions.read({str(path)!r}, context='u', item='i')\n"

@@ -99,9 +99,8 @@ def test_everybody(model, tmp_path, n, block):
     nested=st.booleans(),
     ending=st.sampled_from([".parquet", ".jsonl"]),
 )
-def test_any_question(contexts, n, block, keep, allow, deny, nested, ending, tmp_path_factory):
+def test_any_question(model, contexts, n, block, keep, allow, deny, nested, ending, tmp_path_factory):
     """Against `recommend`, with filters that may leave fewer than n, or nothing."""
-    model = _MODEL
     path = tmp_path_factory.mktemp("any") / f"x{ending}"
     filters = {
         "exclude_seen": not keep,
@@ -125,9 +124,6 @@ def test_any_question(contexts, n, block, keep, allow, deny, nested, ending, tmp
     else:
         told = [(user, one, k) for user, ids in zip(distinct, answer.ids) for k, one in enumerate(ids, 1)]
         assert [(row["user"], row["product"], row["rank"]) for row in rows] == told
-
-
-_MODEL = sl.IALS(dim=5, epochs=3).fit(events())
 
 
 def _json_lines(path):
