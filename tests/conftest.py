@@ -16,7 +16,7 @@ settings.register_profile(
 settings.load_profile("shortlist")
 
 
-LONGEST = ("test_docs.py", "cli/test_warmup.py", "storage/test_kill.py", "test_kernel_cache.py")
+LONGEST = ("test_docs.py", "storage/test_kill.py", "test_kernel_cache.py")
 # These compile the same kernels. The first half of the tests begins in one worker: two would compile each kernel twice.
 COMPILING = (
     "solvers/test_sgd",

@@ -21,17 +21,18 @@ def table() -> str:
 def short_table() -> str:
     """Return the table with the notes that a reader of the README needs."""
     sections = {name: read(name) for name in LIBRARIES}
-    data = sections["shortlist"]["epoch"]["data"]
+    epoch = sections["shortlist"]["epoch"]
+    dim, pairs = epoch["dim"], epoch["data"]["training_pairs"] / 1e6
     note = (
-        f"Training epoch (of iALS) and evaluation: {data['training_pairs'] / 1e6:.1f} million pairs, d = "
-        f"{sections['shortlist']['epoch']['dim']}, two threads. In brackets: the time relative to Shortlist's, as the "
-        "median ratio over paired runs side by side, not the ratio of the seconds shown. ndcg@20: the default model on "
-        "Online Retail, with a 95 % interval. A ✓ under "
-        f"filters: you always get n results if n items remain after filtering. {PART}: only for some models, or only "
-        "with an additional "
-        "package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its fork "
-        "lightfm-next. ᶜ Fails with NumPy 2; the figures are from older packages. ᵈ It has no iALS; this is an epoch "
-        "of its most similar model. [How this was measured](docs/benchmarks.md#comparison-with-other-libraries)."
+        f"Training epoch (of iALS) and evaluation: {pairs:.1f} million pairs, d = {dim}, two threads. In brackets: "
+        "how many times longer it takes than Shortlist. Each library ran in turns with Shortlist; the factor is "
+        "the median of the turns, so it can differ from the ratio of the seconds shown. ndcg@20: the default model "
+        "on Online Retail, with a 95 % interval. Intervals: confidence intervals of metrics. A ✓ under filters: "
+        f"you always get n results if n items remain after filtering. {PART}: only for some models, or only with an "
+        "additional package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its "
+        "fork lightfm-next. ᶜ Fails with NumPy 2; measured with older versions of NumPy and pandas. ᵈ It has no "
+        "iALS; this is an epoch of its most similar model. [How this was "
+        "measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
     return "\n".join(
         [*table_lines(sections), "", *textwrap.wrap(note, 120, break_long_words=False, break_on_hyphens=False)]

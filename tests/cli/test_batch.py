@@ -169,7 +169,7 @@ def test_a_pipe(run_json, int_model, tmp_path):
         (
             "a.txt",
             "101\n999\n",
-            "unknown context 999 (1 of 2 ids is unknown; the model knows 8); pass --unknown skip",
+            "unknown context 999 (1 of 2 ids is unknown; the model knows 8 ids); pass --unknown skip",
         ),
     ],
 )

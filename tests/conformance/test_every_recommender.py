@@ -197,7 +197,7 @@ def test_similar_items_may_be_asked_for_by_a_frame(name, data):
     model, items = quick(name).fit(data), data.items.ids()[:2]
     if not CASES[name].similar:
         for frame in FRAMES.values():
-            with pytest.raises(sl.SettingError, match="cannot compare items"):
+            with pytest.raises(sl.SettingError, match="cannot find similar items"):
                 model.similar_items(frame({"product": items}), n=3)
         return
     expected = model.similar_items(items, n=3)
@@ -466,7 +466,7 @@ def test_ranks_are_the_order_of_recommend(model, data):
 def test_similar_items(name, model, data):
     items = data.items.ids()[:3]
     if not CASES[name].similar:
-        with pytest.raises(sl.SettingError, match="cannot compare items"):
+        with pytest.raises(sl.SettingError, match="cannot find similar items"):
             model.similar_items(items)
         return
     answer = model.similar_items(items, n=4)

@@ -217,7 +217,7 @@ def test_neither_a_share_nor_a_moment(test):
 @pytest.mark.parametrize("column", [DAYS, [day.date() for day in DAYS]], ids=["datetimes", "dates"])
 def test_a_plain_number_is_no_moment_among_dates(column, test):
     events = Interactions.from_frame({"u": range(10), "i": range(10), "t": column}, context="u", item="i", time="t")
-    with pytest.raises(SettingError, match=r"expected a length such as '7d', .* not plain numbers"):
+    with pytest.raises(SettingError, match=r"expected a duration such as '7d', .* a plain number is not possible"):
         splits.by_time(events, test)
 
 

@@ -83,7 +83,7 @@ def test_other_sources_of_ids(n):
 def test_unknown_ids():
     v = Vocabulary.of(["a", "b"], name="product")
     with pytest.raises(
-        UnknownIdError, match=r"unknown item 'c' \(2 of 3 ids are unknown; the model knows 2\); pass unknown='skip'"
+        UnknownIdError, match=r"unknown item 'c' \(2 of 3 ids are unknown; the model knows 2 ids\); pass unknown='skip'"
     ):
         v.encode(["a", "c", "d"], what="item")
     with pytest.raises(UnknownIdError, match="unknown item 'c'"):

@@ -142,8 +142,8 @@ def compare(
 ) -> None:
     r"""Find the best model: tune several models with the same budget, then compare them on held-out test events.
 
-    Settings are tuned on a part of the training events. The test events are used only once, at the end. Also shows
-    which differences are statistically significant.
+    Settings are tuned on a part of the training events. The test events are used only once, at the end. The
+    result shows which differences are statistically significant.
 
     For example:
 

@@ -129,7 +129,7 @@ FileFormat = Annotated[
 Separator = Annotated[
     str | None,
     typer.Option(
-        help=r"Field separator of a text file, one character; \t is a tab. Default: , for CSV and a tab for TSV.",
+        help=r"Field separator of a text file, one character; \t is a tab. Default: a comma for CSV, a tab for TSV.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),

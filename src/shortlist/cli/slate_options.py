@@ -38,7 +38,7 @@ Diversity = Annotated[
 Strength = Annotated[
     float | None,
     typer.Option(
-        help="For calibrated: 0 keeps the original list, 1 only matches the history's mix. Default: 0.5.",
+        help="For calibrated: 0 keeps the original list; 1 matches the history's mix and ignores scores. Default: 0.5.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),

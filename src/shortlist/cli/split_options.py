@@ -58,9 +58,9 @@ ValidationBy = Annotated[
 Test = Annotated[
     str | None,
     typer.Option(
-        help="Size of the held-out part: a fraction, by default 0.1. With time, also a duration (7d; units s, m, h, d, "
-        "w) or a start date (2011-11-01). With last, the number of events per context, by default 1. With contexts, "
-        "a fraction or a number of contexts.",
+        help="Size of the held-out part: a fraction, by default 0.1. With --split time, also a duration (7d; "
+        "units s, m, h, d, w) or a start date (2011-11-01). With --split last, the number of events per context, by "
+        "default 1. With --split contexts, a fraction or a number of contexts.",
         rich_help_panel=_SPLIT,
     ),
 ]

@@ -172,7 +172,7 @@ def tune(
 ) -> None:
     r"""Find the best settings of a model on held-out validation events.
 
-    With --out, then fit the model with these settings to all events, and save it.
+    With --out, also fit the model to all events with these settings, and save it.
 
     For example:
 

@@ -104,8 +104,8 @@ class Interactions:
             time: the column of the event's time: dates, datetimes, numbers, or text in ISO format.
             aggregate: the weight of a repeated pair: the `"sum"` of its weights, the `"count"` of its events, or its
                 `"latest"` weight.
-            on_bad: `"raise"` an error for rows that cannot be used (null ids, null, negative or infinite weights,
-                unreadable times, lines with too many or too few fields), or `"drop"` them and count them in `dropped`.
+            on_bad: `"raise"` an error for rows that cannot be used (null ids; null, negative or infinite weights;
+                unreadable times; lines with too many or too few fields), or `"drop"` them and count them in `dropped`.
                 With `"drop"`, integer ids that were stored as floats only because some are missing (pandas does this)
                 are turned back into integers.
             format: `"csv"`, `"tsv"`, `"parquet"` or `"jsonl"`; by default the file name decides.

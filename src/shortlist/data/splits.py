@@ -115,8 +115,8 @@ def by_time(
             A moment without a time zone is local time in the zone of the time column. A local time that the clock
             skips in spring means the first instant after the gap. A local time that occurs twice in autumn means the
             earlier one.
-        repeats: `"drop"` test pairs that are also in the training set (evaluation then excludes seen items from the
-            ranking), or `"keep"` them.
+        repeats: what to do with test pairs that are also in the training set: `"drop"` removes them, and evaluation
+            then excludes seen items from the ranking; `"keep"` keeps them.
 
     >>> events = Interactions.from_frame({"u": [1, 1, 2, 2], "i": [1, 2, 1, 2], "t": [1, 4, 2, 3]},
     ...                                  context="u", item="i", time="t")
@@ -486,8 +486,8 @@ def _cut(test: Any, events: Interactions, times: npt.NDArray[Any]) -> Any:
     if dtype is not None and is_temporal(dtype) and not isinstance(test, bool):
         if plain:
             raise SettingError(
-                f"test={test!r}; expected a length such as '7d', a date such as '2011-11-01', or a fraction between 0 "
-                "and 1; the time column holds dates or datetimes, not plain numbers"
+                f"test={test!r}; expected a duration such as '7d', a date such as '2011-11-01', or a fraction between "
+                "0 and 1; a plain number is not possible, because the time column holds dates or datetimes"
             )
         if length is not None:
             return times[times >= first_within(length, int(times.max()), dtype)].min()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._fork import polars_threads
-from shortlist._phrases import n_of
+from shortlist._phrases import count, n_of
 from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -224,11 +224,8 @@ class Vocabulary:
         example = self._id_of(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
-            hint = f", like {example!r} of type {type(example).__name__}"
-        n_known = len(self)
-        known = (
-            f"the model knows {n_known:,}" if what != "id" else f"{n_known:,} {'is' if n_known == 1 else 'are'} known"
-        )
+            hint = f" of type {type(example).__name__}, such as {example!r}"
+        known = f"{'the model knows' if what != 'id' else 'there are'} {count(len(self), 'id')}"
         return f"unknown {what} {first!r} ({n_of(n_missing, n_ids, 'id')} unknown; {known}{hint})"
 
     def __len__(self) -> int:

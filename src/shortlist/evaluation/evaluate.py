@@ -77,8 +77,7 @@ def evaluate(
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
     Metrics beyond accuracy are computed from `split.train`, not from the model, so they are comparable between models.
-    `evaluate` warns if items that have no training events fill more than 1 % of the list positions although items that
-    have some were available.
+    `evaluate` warns if items without training events take more than 1 % of the list positions from other items.
 
     Args:
         model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`,
@@ -87,7 +86,7 @@ def evaluate(
             result also has stage one's own accuracy metrics and its recall among the candidates, with the prefix
             `first:`.
         split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
-            the ranking (they are with `repeats="drop"`).
+            the ranking (`repeats="drop"` excludes them).
         metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as
             "coverage@20" or "popularity@20". `shortlist.metrics` lists them all. The default has some of both.
         slate: evaluate the lists of `recommend(slate=)` instead of the n best items, for example with

@@ -55,10 +55,11 @@ class UserState:
     newest event, or to `now` if you pass it; with `decay_by="events"` it is the number of later events. Weights of a
     repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the item's
     α is multiplied by g, which gives the α of a pair with weight Σw̃. If α does not depend on weights
-    (`weighting="binary"` or `strength_as="label"`), g is 2^(−age/half_life) of the item's latest event. The item counts
-    as observed with fraction g and as unobserved with fraction 1 − g, as described in `DotProduct.fold_in`. A fully
-    faded item counts as if it had never been there, but it is still dropped from recommendations. For models with
-    sampled negatives a fully faded item still has a small effect, because the draws depend on all items of the history.
+    (`weighting="binary"` or `strength_as="label"`), g is 2^(−age/half_life), with the age of the item's latest event.
+    The item counts as observed with fraction g and as unobserved with fraction 1 − g, as described in
+    `DotProduct.fold_in`. A fully faded item counts as if it had never been there, but it is still dropped from
+    recommendations. For models with sampled negatives a fully faded item still has a small effect, because the draws
+    depend on all items of the history.
 
     Many states can share a model, since they never change it. Do not use a state from several threads at a time. If the
     model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.

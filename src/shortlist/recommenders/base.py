@@ -181,7 +181,7 @@ class Recommender(metaclass=_TakesOldNames):
 
     def _similarity(self, codes: Codes) -> BlockScorer:
         """Return a scorer of the similarity of all items to these items."""
-        raise SettingError(f"{type(self).__name__} cannot compare items")
+        raise SettingError(f"{type(self).__name__} cannot find similar items")
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32] | None:
@@ -371,7 +371,7 @@ class Recommender(metaclass=_TakesOldNames):
         Args:
             contexts: ids of contexts from the training data, as a list or as a frame with their columns (polars,
                 pandas, Arrow, or {column: ids}). Models of contexts with several parts, such as (user, weekday), also
-                answer unseen combinations of known parts.
+                accept unseen combinations of known parts.
             n: number of items per list. A list is shorter only if the filters leave fewer items.
             history: used instead of `contexts`, for users who need not be in the training data. A list with one history
                 per query, each a list of item ids or {id: weight}; or `Interactions`. Weights count as in training:

@@ -107,7 +107,7 @@ def write_lists(
         overwrite: replace an existing file; by default that is an error.
         restart: start over and delete the blocks of an earlier call. A call with another model, other contexts, another
             n or other filters needs this, because a file must not mix two runs. Changes in your own code (a subclass, a
-            reranker, the `extra` of a `TwoStage`) are not noticed: only its name is compared.
+            reranker, the `extra` of a `TwoStage`) are not noticed: only names of classes and functions are compared.
         block: number of contexts per block. By default a block has about two million recommendations; if a slate or a
             second stage picks from larger pools, all pools of a block together have about eight million items. Up to
             three blocks are in memory at a time.

@@ -259,14 +259,15 @@ class DotProduct(Recommender):
             threads: number of threads; all CPUs by default.
             **settings: settings of the kind. More `probes`, `refine` or `ef_search` give higher recall and slower
                 searches.
-                * "exact": `precision`, "float32", or "float16" or "int8" to search a smaller copy of the items first.
+                * "exact": `precision`. "float32" is the default; with "float16" or "int8", a smaller copy of the items
+                  is searched first.
                 * "quantized": `lists`, the number of clusters of items; `probes`, the number of blocks of 64 items that
                   a query scans; `refine`: a query for n items computes exact scores for refine · n + 100 candidates.
                 * "ivf-flat": `lists` as above; `probes`, the number of clusters that a query searches.
                 * "ivf-pq": `lists` and `probes` as for "ivf-flat"; `refine` as for "quantized".
                 * "hnsw": `M`, the number of links per item; `ef_construction`, the number of neighbours considered
                   while building; `ef_search`, the number of candidates that a query keeps.
-                * all kinds of faiss: `space`, "inner product" or "l2".
+                * every faiss kind: `space`, which is "inner product" or "l2".
 
         >>> from shortlist import IALS, datasets
         >>> model = IALS(dim=16, epochs=2).fit(datasets.load("online-retail").interactions)

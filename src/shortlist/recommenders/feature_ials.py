@@ -140,7 +140,8 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
         regularization_exponent: ν; with 0 every row has the same λ.
         unobserved_item_exponent: see `IALS`.
         unobserved_context_exponent: see `IALS`.
-        weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+        weighting: how a weight w becomes the strength of a pair: 1 for `"binary"`, log₂(1 + w) for `"log"`, w for
+            `"raw"`.
         strength_as: whether the strength is the pair's `"weight"` α or its `"label"` y.
         observed_weight: α of a pair of strength 1.
         convention: `"added"` or `"total"`, see `IALS`.

@@ -42,9 +42,9 @@ class IALS(Alternating):
     Args:
         dim: d, the length of the embeddings. Default: 256. If λ and α₀ are derived from the data, d = 128 reaches 95 %
             and d = 512 reaches 102 % of the default's NDCG@20 on average; at other λ, larger d may not help.
-        regularization: λ. Default: derived from the data, between 0.004 and 0.016 at ν = 1. The more pairs items have,
-            and the more evenly the pairs are spread over them, the smaller it is (`shortlist.recommenders.derived` has
-            the formula). It is also smaller if you set `unobserved_weight` above its derived value. Half and twice the
+        regularization: λ. Default: derived from the data, between 0.004 and 0.016 at ν = 1. It is smaller if items have
+            more pairs, and if the pairs are spread more evenly over the items (`shortlist.recommenders.derived` has the
+            formula). It is also smaller if you set `unobserved_weight` above its derived value. Half and twice the
             derived value are worth a try. At more than about three times the derived value, embeddings shrink until the
             model ranks almost only by popularity, and `fit` warns.
         unobserved_weight: α₀, the weight of every pair, observed or not; observed pairs have their own weight α on top.
@@ -55,7 +55,8 @@ class IALS(Alternating):
         unobserved_item_exponent: ρ in ω_i ∝ (number of the item's contexts)^ρ. Above 0, unobserved pairs with popular
             items count more (eALS, He et al. 2016; try 0.25 to 0.75); below 0, they count less.
         unobserved_context_exponent: the same exponent for contexts, by the number of their items.
-        weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+        weighting: how a weight w becomes the strength of a pair: 1 for `"binary"`, log₂(1 + w) for `"log"`, w for
+            `"raw"`.
         strength_as: whether the strength is the pair's `"weight"` α or its `"label"` y.
         observed_weight: α of a pair of strength 1.
         convention: `"added"`: α is added to α₀, as in most published settings; `"total"`: α replaces α₀.

@@ -102,7 +102,7 @@ class BPR(_Preset):
     5
 
     Args:
-        temperature: τ in the loss of (ŷ(i|c) − ŷ(j|c))/τ. With `normalize=True` it should be well below 1.
+        temperature: τ. The loss sees (ŷ(i|c) − ŷ(j|c))/τ. With `normalize=True`, τ should be well below 1.
 
     All other settings, such as `dim`, are those of `MatrixFactorization`. By default, BPR starts from singular vectors
     of the observed pairs and needs few epochs. Over 19 data sets the defaults reached 96 % of the NDCG@20 of the best
@@ -149,7 +149,8 @@ class WARP(SGDFactorization):
     Args:
         rounds: maximum number of draws for a positive. If none is within the margin, the positive is skipped.
         margin: see above. With `normalize=True` it should be well below 1.
-        penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or its text.
+        penalty: γ: `Reciprocal()`, `Linear()`, `Step(n)` or `TopN(n)` of `shortlist.objectives`, or text such as
+            "TopN(5)".
 
     All other settings, such as `dim`, are those of `MatrixFactorization`. By default, WARP starts from singular vectors
     of the observed pairs. Over 19 data sets the defaults reached 98 % of the NDCG@20 of the best of 20 settings; with
@@ -188,7 +189,8 @@ class LambdaMF(_Preset):
     most uniform negatives |ΔM| is nearly 0; with `sampler="AdaptiveRank(gamma=2000.0)"`, for fewer.
 
     Args:
-        sampler: `Uniform`, `Popularity`, `InBatch` or `AdaptiveRank` of `shortlist.sampling`, or its text.
+        sampler: `Uniform`, `Popularity`, `InBatch` or `AdaptiveRank` of `shortlist.sampling`, or text such as
+            "Uniform()".
         metric: M: "ndcg", "ap", "auc", or with a cutoff "ndcg@20", "ap@20", "precision@10", "recall@20".
         ranks: `"sampled"` (estimated) or `"exact"`.
         candidates: number of items from which a sampled rank is estimated.

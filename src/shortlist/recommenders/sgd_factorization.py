@@ -94,7 +94,8 @@ class SGDFactorization(Factorization):
             columns of the embeddings, so a score is still an inner product.
         normalize: whether ⟨w_c, h_i⟩ is the cosine of the two.
         n_negatives: m, the number of negatives per positive; for Softmax, the number per batch.
-        weighting: the strength of a pair with weight w: `"binary"` 1, `"log"` log₂(1 + w), `"raw"` w.
+        weighting: how a weight w becomes the strength of a pair: 1 for `"binary"`, log₂(1 + w) for `"log"`, w for
+            `"raw"`.
         strength_as: whether the strength is the pair's `"weight"` or, for pointwise losses, its `"label"` y.
         positive_context_exponent: ρ: a pair of a context with n pairs weighs n^ρ, scaled to a mean of 1 over contexts.
             With −1 every context has the same total weight.

@@ -355,8 +355,8 @@ def _device(name: str) -> Any:
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise SettingError(
-                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU; install a build of PyTorch for CUDA "
-                'and the driver of the GPU, or use device="cpu"'
+                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU; install the GPU driver "
+                'and a CUDA build of PyTorch, or use device="cpu"'
             )
         n = torch.cuda.device_count()
         if device.index is not None and device.index >= n:

@@ -79,16 +79,16 @@ def tune(
         trials: the total number of trials, over all calls with the same `study`; 40 if neither `trials` nor `seconds`
             is given.
         seconds: the total time, over all calls with the same `study`. Trials that are running when the time is up stay
-            unfinished. For recommenders without epochs, a trial fails if it takes more than a quarter of the time. The
-            time for compiling kernels, once per machine, does not count.
+            unfinished. For recommenders without epochs, a trial fails if it takes longer than `seconds` / 4. The time
+            for compiling kernels, once per machine, does not count.
         space: {setting: search range} that replaces ranges of the recommender's own space; None keeps a setting fixed.
             If the events have weights, `weighting` is searched too.
         study: a file to which each trial is written as soon as it ends, in the format of Optuna's journal. A later call
             with the same arguments resumes the search: finished trials are not repeated, and an interrupted trial
             resumes from its last checkpoint, which is stored next to the file while the trial runs.
-        seed: the same seed, data and number of trials give the same trials, with any number of workers, interrupted or
-            not. Models that learn from sampled negatives also need `threads=1`. With `seconds`, the number of trials
-            depends on the machine.
+        seed: the same seed, data and number of trials give the same trials, however many workers there are and whether
+            or not the search was interrupted. Models that learn from sampled negatives also need `threads=1`. With
+            `seconds`, the number of trials depends on the machine.
         workers: the number of trials that run at a time, in threads of this process; at most 4 and at most `threads`.
         threads: the number of threads of all workers together; all CPUs by default.
         sample: the number of validation contexts for the evaluation after each epoch; ten times as many are used at
