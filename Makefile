@@ -61,7 +61,7 @@ pytest: $(VENV)/.test
 	$(PYTEST)
 
 test-slow: $(VENV)/.test
-	$(PYTEST) -m slow
+	SHORTLIST_THREADS= $(PYTEST) -m slow
 
 test-all: test test-slow
 

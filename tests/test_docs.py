@@ -16,6 +16,7 @@ import pytest
 from fewer_orders import load_fewer, shorten
 
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.usefixtures("default_threads")
 BLOCK = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

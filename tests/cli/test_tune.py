@@ -335,6 +335,7 @@ def test_a_file_of_options(run_json, odd_csv, tmp_path):
     assert len(told["trials"]) == 2
 
 
+@pytest.mark.usefixtures("default_threads")
 def test_workers_make_no_difference(run_json, odd_csv):
     args = ["tune", odd_csv, *TINY, "--trials", 4, "--sample", 0, "--patience", 2]
     one, two = (run_json(*args, "--workers", n)["trials"] for n in (1, 2))

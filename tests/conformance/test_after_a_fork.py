@@ -17,7 +17,11 @@ from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY
 from shortlist.reranking.base import Reranker
 
-pytestmark = [needs_fork, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
+pytestmark = [
+    needs_fork,
+    pytest.mark.usefixtures("default_threads"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
 MANY = 4200  # ids, from which on polars would look a Series up with its threads
 
 

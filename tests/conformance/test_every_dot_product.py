@@ -18,6 +18,8 @@ from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.recommenders.sgd_factorization import SGDFactorization
 
+pytestmark = pytest.mark.usefixtures("default_threads")
+
 NAMES = sorted(name for name in REGISTRY if issubclass(recommender_class(name), DotProduct))
 DATA = events()
 HISTORIES = [DATA.history(one) for one in DATA.contexts.ids()]

@@ -30,6 +30,8 @@ from shortlist.recommenders.multilinear_model import MultilinearModel
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.recommenders.sgd_factorization import SGDFactorization
 
+pytestmark = pytest.mark.usefixtures("default_threads")
+
 
 @dataclass(frozen=True)
 class Case:

@@ -169,7 +169,7 @@ def test_integers_and_text_never_meet_in_silence():
         DataError, match=r"are integers \(Int64\) here .* but text in the vocabulary.*cast\(pl.String\)"
     ):
         features.align(sl.Vocabulary.of(["7", "8"]))
-    with pytest.raises(UnknownIdError, match=r"unknown id '7'.*like 7 of type int"):
+    with pytest.raises(UnknownIdError, match=r"unknown id '7'.*of type int, such as 7"):
         features["7"]
     with pytest.raises(SettingError, match=r"expected a vocabulary such as events.items.* got list"):
         features.align([7])

@@ -88,7 +88,7 @@ def test_unknown_ids():
         v.encode(["a", "c", "d"], what="item")
     with pytest.raises(UnknownIdError, match="unknown item 'c'"):
         v.encode((one for one in ["a", "c"]), what="item")
-    with pytest.raises(UnknownIdError, match=r"like 'a' of type str"):
+    with pytest.raises(UnknownIdError, match=r"of type str, such as 'a'"):
         v.encode([7])
     with pytest.raises(UnknownIdError, match="unknown id 'c'"):
         v.encode(["a"] * 5000 + ["c"])

@@ -20,6 +20,8 @@ from shortlist.tuning.search import Search
 from storage.samples import child_environment
 from tuning.killer import study
 
+pytestmark = pytest.mark.usefixtures("default_threads")
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
