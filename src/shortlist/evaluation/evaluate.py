@@ -76,15 +76,16 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
-    Metrics beyond accuracy are computed from `split.train`, not from the model, so they are comparable between models.
-    `evaluate` warns if items without training events displace other items from more than 1 % of the list positions.
+    Metrics beyond accuracy take item popularity and similar figures from `split.train`, not from the model, so they are
+    comparable between models. `evaluate` warns if items without training events displace other items from more than 1 %
+    of the list positions.
 
     Args:
-        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`,
-            then refit stage one, and any recommenders in `models`, on the whole of `split.train` (with
-            `TwoStage.with_first`; see the example of `TwoStage`). Its metrics are those of both stages together. The
-            result also has stage one's own accuracy metrics and its recall among the candidates, with the prefix
-            `first:`.
+        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`, then
+            refit stage one, and any recommenders in `models`, on the whole of `split.train` (with
+            `TwoStage.with_first`; see the example of `TwoStage`). Its metrics are those of both stages together. With
+            the prefix `first:`, the result also has the accuracy metrics of stage one alone, and the fraction of
+            held-out items that are among its candidates.
         split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
             the ranking (`repeats="drop"` excludes them).
         metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as

@@ -56,10 +56,9 @@ class UserState:
     repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the item's
     α is multiplied by g, which gives the α of a pair with weight Σw̃. If α does not depend on weights
     (`weighting="binary"` or `strength_as="label"`), g is 2^(−age/half_life), with the age of the item's latest event.
-    The item counts as observed with fraction g and as unobserved with fraction 1 − g, as described in
-    `DotProduct.fold_in`. A fully faded item counts as if it had never been there, but it is still dropped from
-    recommendations. For models with sampled negatives a fully faded item still has a small effect, because the draws
-    depend on all items of the history.
+    In both cases, a fraction g of the item counts as observed and the rest as unobserved; see `DotProduct.fold_in`. A
+    fully faded item counts as if it had never been there, but it is still dropped from recommendations. For models with
+    sampled negatives a fully faded item still has a small effect, because the draws depend on all items of the history.
 
     Many states can share a model, since they never change it. Do not use a state from several threads at a time. If the
     model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.
