@@ -25,8 +25,8 @@ def short_table() -> str:
     dim, pairs = epoch["dim"], epoch["data"]["training_pairs"] / 1e6
     note = (
         f"Training epoch (of iALS) and evaluation: {pairs:.1f} million pairs, d = {dim}, two threads. In brackets: "
-        "how many times longer it takes than Shortlist. Each library ran in turns with Shortlist; the factor is "
-        "the median of the turns, so it can differ from the ratio of the seconds shown. ndcg@20: the default model "
+        "how many times longer it takes than Shortlist. Runs of each library and of Shortlist alternated; the factor "
+        "is the median of their ratios, so it can differ from the ratio of the seconds shown. ndcg@20: the default model "
         "on Online Retail, with a 95 % interval. Intervals: confidence intervals of metrics. A ✓ under filters: "
         f"you always get n results if n items remain after filtering. {PART}: only for some models, or only with an "
         "additional package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its "

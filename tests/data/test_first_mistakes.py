@@ -70,8 +70,9 @@ MISTAKES = {
     "a time that cannot be read": (
         "events.csv",
         one_in_a_hundred(lambda fields: ",".join([*fields[:3], "13/01/24"])),
-        "PATH: column 'when' is null or not a time (such as 2011-12-01 08:26) in 5 of 500 rows (first: "
-        f"line 42 'u6,i9,1,13/01/24', line 142 'u4,i16,1,13/01/24', line 242 'u2,i23,1,13/01/24'). {DROP}",
+        "PATH: column 'when' is null or not a time in 5 of 500 rows (first: line 42 'u6,i9,1,13/01/24', "
+        "line 142 'u4,i16,1,13/01/24', line 242 'u2,i23,1,13/01/24'), expected times such as 2011-12-01 08:26. "
+        f"{DROP}",
     ),
     "nothing in it": (
         "events.csv",

@@ -483,9 +483,12 @@ def test_text_times_do_not_depend_on_batches(monkeypatch):
     [
         (
             ["2020-01-01", "x", ""],
-            r"column 't' is null or not a time \(such as 2011-12-01 08:26\) in 2 of 3 rows \(first: row 2\)",
+            r"column 't' is null or not a time in 2 of 3 rows \(first: row 2\), expected times such as 2011-12-01",
         ),
-        (["03/04/2020"] * 3, r"column 't' is null or not a time \(such as 2011-12-01 08:26\) in 3 of 3 rows"),
+        (
+            ["03/04/2020"] * 3,
+            r"'t' is null or not a time in 3 of 3 rows \(.*\), expected times such as 2011-12-01 08:26",
+        ),
         (["10:00:00"] * 3, r"is null or not a time .*in 3 of 3 rows"),
         ([None, "2020-01-01", None], r"is null or not a time .*in 2 of 3 rows"),
         (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00", "5"], r"is null or not a time .*in 2 of 3 rows"),

@@ -99,6 +99,7 @@ class _BadRows:
         lines = [
             f"column {column!r} {_in_singular(cause)} in {count:,} of {self.rows:,} rows"
             + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
+            + (f", expected times {_TIME_EXAMPLE}" if _TIME_EXAMPLE in cause else "")
             for (column, cause), count in self.counts.items()
         ]
         drop = ", or pass on_bad='drop' to drop those rows" if row == "event" else ""
@@ -108,7 +109,7 @@ class _BadRows:
 def _in_singular(cause: str) -> str:
     """Return the cause of bad rows for the value of one row: "are null" becomes "is null"."""
     cause = cause.replace("are ", "is ", 1).replace("whole numbers", "a whole number").replace(_NO_TIME, "not a time")
-    return cause.replace(_TIME_EXAMPLE, f"({_TIME_EXAMPLE})")
+    return cause.replace(f" {_TIME_EXAMPLE}", "")
 
 
 def _empty(origin: str) -> DataError:
