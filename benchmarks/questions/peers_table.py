@@ -25,13 +25,13 @@ def short_table() -> str:
     dim, pairs = epoch["dim"], epoch["data"]["training_pairs"] / 1e6
     note = (
         f"Training epoch (of iALS) and evaluation: {pairs:.1f} million pairs, d = {dim}, two threads. In brackets: "
-        "how many times longer it takes than Shortlist. Runs of each library and of Shortlist alternated; the factor "
-        "is the median of their ratios, so it can differ from the ratio of the seconds shown. ndcg@20: the default model "
-        "on Online Retail, with a 95 % interval. Intervals: confidence intervals of metrics. A ✓ under filters: "
-        f"you always get n results if n items remain after filtering. {PART}: only for some models, or only with an "
-        "additional package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all figures are for its "
-        "fork lightfm-next. ᶜ Fails with NumPy 2; measured with older versions of NumPy and pandas. ᵈ It has no "
-        "iALS; this is an epoch of its most similar model. [How this was "
+        "how many times longer it takes than Shortlist. Runs of each library and of Shortlist alternated; the "
+        "factor is the median of their ratios, so it can differ from the ratio of the seconds shown. ndcg@20: the "
+        "default model on Online Retail, with a 95 % interval. Intervals: confidence intervals of metrics. A ✓ "
+        f"under filters: you always get n results if n items remain after filtering. {PART}: only for some models, "
+        "or only with an additional package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all "
+        "figures are for its fork lightfm-next. ᶜ Fails with NumPy 2; measured with older versions of NumPy and "
+        "pandas. ᵈ It has no iALS; this is an epoch of its most similar model. [How this was "
         "measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
     return "\n".join(
