@@ -38,7 +38,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="owners, modes and limits")
 
 # Runs each job in a fork that has Numba loaded but no part of Shortlist: half a second less for each process.
 FORKS = """
-import json, os, runpy, sys
+import json, os, runpy, signal, sys
 import numba, scipy.linalg
 numba.njit(lambda x: x)(1)  # loads what a first call of any kernel loads
 assert not [name for name in sys.modules if name.startswith("shortlist")]
@@ -47,6 +47,7 @@ for line in sys.stdin:
     script, path, environment = json.loads(line)
     child = os.fork()
     if child == 0:
+        signal.alarm(300)
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(f"{script}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.environ.clear()
@@ -61,6 +62,8 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def forks():
+    if not hasattr(os, "fork"):
+        pytest.skip("this system does not fork")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "SHORTLIST_"))}
     plain["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", FORKS]
