@@ -55,10 +55,11 @@ def test_equals_the_twin(problem, max_steps, tolerance):
                 np.testing.assert_allclose(
                     W[r] * scale, expected * scale, atol=1e-2 * (1 + np.abs(start[r] * scale).max()), rtol=5e-3
                 )
-            else:  # more steps amplify what float32 rounds off: compare only the loss above the minimum
+            else:  # float32 may need one more step: ours is at least as near to the minimum as the twin one step before
+                before = eigen.pcg_reference(A, b, start[r], limits._replace(max_steps=max_steps - 1))
                 minimum = np.linalg.solve(A, b)
-                ours, twins, first = ((w - minimum) @ A @ (w - minimum) for w in (W[r], expected, start[r]))
-                assert ours <= twins + 0.1 * first + 1e-5 * (minimum @ A @ minimum)
+                ours, twins, first = ((w - minimum) @ A @ (w - minimum) for w in (W[r], before, start[r]))
+                assert ours <= twins + 1e-2 * first + 1e-5 * (minimum @ A @ minimum)
         else:
             assert (W[r] == 0).all()
 
