@@ -1,4 +1,4 @@
-"""Cycles in a graph of imports: who reaches whom, and which imports to take out."""
+"""Cycles in a graph of imports: which modules reach each other, and which imports to take out."""
 
 from __future__ import annotations
 
