@@ -30,8 +30,8 @@ def short_table() -> str:
         "default model on Online Retail, with a 95 % interval. Intervals: confidence intervals of metrics. A ✓ "
         f"under filters: you always get n results if n items remain after filtering. {PART}: only for some models, "
         "or only with an additional package. ᵃ With PyTorch, CPU build. ᵇ LightFM itself does not install; all "
-        "figures are for its fork lightfm-next. ᶜ Fails with NumPy 2; measured with older versions of NumPy and "
-        "pandas. ᵈ It has no iALS; this is an epoch of its most similar model. [How this was "
+        "figures are for its fork lightfm-next. ᶜ Fails with NumPy 2; measured with older versions of its "
+        "dependencies. ᵈ It has no iALS; this is an epoch of its most similar model. [How this was "
         "measured](docs/benchmarks.md#comparison-with-other-libraries)."
     )
     return "\n".join(

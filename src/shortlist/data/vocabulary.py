@@ -225,7 +225,7 @@ class Vocabulary:
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" of type {type(example).__name__}, such as {example!r}"
-        known = f"{'the model knows' if what != 'id' else 'there are'} {count(len(self), 'id')}"
+        known = f"{'the model knows' if what != 'id' else 'known:'} {count(len(self), 'id')}"
         return f"unknown {what} {first!r} ({n_of(n_missing, n_ids, 'id')} unknown; {known}{hint})"
 
     def __len__(self) -> int:

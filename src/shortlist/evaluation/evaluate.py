@@ -76,9 +76,9 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for each held-out context and score the rankings against the held-out items.
 
-    Metrics beyond accuracy take item popularity and similar figures from `split.train`, not from the model, so they are
-    comparable between models. `evaluate` warns if items without training events displace other items from more than 1 %
-    of the list positions.
+    Metrics beyond accuracy take item popularity and other statistics from `split.train`, not from the model, so they
+    are comparable between models. `evaluate` warns if items without training events displace other items from more than
+    1 % of the list positions.
 
     Args:
         model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`, then
