@@ -13,7 +13,7 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare, Terms
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep
-from shortlist.solvers.epochs import Callback, run
+from shortlist.solvers.train import Callback, train
 
 
 @dataclass
@@ -135,8 +135,8 @@ def alternate(
     threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
-    loop = Alternation(
+    trainer = Alternation(
         objective, by_context, by_item, item_embeddings.copy(), half_step=half_step, last=last, threads=threads
     )
-    run(loop, epochs, callbacks=callbacks)
-    return loop.embeddings()
+    train(trainer, epochs, callbacks=callbacks)
+    return trainer.embeddings()

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from shortlist.recommenders.tensor_factorization import PARAFAC, Tucker
     from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
     from shortlist.retrieval import slates
+    from shortlist.solvers.train import STOP, Epoch
     from shortlist.tuning import Tuned, tune
     from shortlist.warming import WarmUpResult, warm_up
 
@@ -78,6 +79,7 @@ _HOME = {
     "DataError": "shortlist.errors",
     "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
+    "Epoch": "shortlist.solvers.train",
     "Evaluation": "shortlist.evaluation",
     "Event": "shortlist.online",
     "Explanation": "shortlist.recommenders.explanation",
@@ -102,6 +104,7 @@ _HOME = {
     "Recommender": "shortlist.recommenders.base",
     "Reranker": "shortlist.reranking",
     "SLIM": "shortlist.recommenders.slim",
+    "STOP": "shortlist.solvers.train",
     "SettingError": "shortlist.errors",
     "ShortlistError": "shortlist.errors",
     "ShortlistWarning": "shortlist.errors",
@@ -143,7 +146,7 @@ __all__ = [  # noqa: RUF022
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
     "Recommendations", "Explanation", "Index", "UserState", "Event", "load", "write_lists", "BatchResult",
-    "TwoStage", "Reranker", "LambdaMART", "Candidates",
+    "TwoStage", "Reranker", "LambdaMART", "Candidates", "Epoch", "STOP",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
     "tune", "Tuned", "tuning", "warm_up", "WarmUpResult",

@@ -75,7 +75,8 @@ def test_more_epochs_go_on(tmp_path):
     heard = []
     longer = sl.IALS(dim=4, epochs=5).fit(data, checkpoint=tmp_path / "c", callbacks=heard.append)
     same(longer, sl.IALS(dim=4, epochs=5).fit(data))
-    assert [one.number for one in heard] == [2, 3, 4, 5]
+    assert [one.number for one in heard] == [3, 4, 5]
+    assert [one.loss for one in longer.training_] == [one.loss for one in sl.IALS(dim=4, epochs=5).fit(data).training_]
     assert all(one.epochs == 5 for one in longer.training_)
     same(sl.IALS(dim=4, epochs=5).fit(data, checkpoint=tmp_path / "c"), longer)
     with pytest.raises(sl.StorageError, match="is already at epoch 5, but epochs is 3"):
@@ -167,7 +168,9 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
         ({"epoch": None}, "its epoch is None; expected an integer ≥ 1"),
         ({"epoch": "2"}, "its epoch is '2'"),
         ({"epoch": 0}, "its epoch is 0"),
-        ({"epoch": 1}, r"losses is float64 \(1, 3\); expected float64 \(0, 3\)"),
+        ({"epoch": 1}, r"the array losses is float64 \(1, 3\); expected float64 \(0, 3\)"),
+        ({"losses": "observed"}, "the names of its losses are 'observed'; expected a list of names"),
+        ({"losses": ["a"]}, r"the array losses is float64 \(1, 3\); expected float64 \(1, 1\)"),
         ({"best_epoch": 3}, "its best epoch is 3, beyond its last, 2"),
         ({"best_epoch": -1}, "its best epoch is -1; expected"),
         ({"best": "x"}, "its best score is 'x'; expected a finite number"),
@@ -183,18 +186,62 @@ def test_one_that_says_nonsense_of_itself(extra, told, tmp_path):
         sl.IALS(dim=2, epochs=3).fit(split.train, **how)
 
 
-@pytest.mark.parametrize("name", ["items", "seconds", "best_items"])
+NAMES = ["state.contexts", "state.items", "seconds", "losses", "validation", "best.items"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_one_whose_arrays_do_not_fit(name, tmp_path):
     split = sl.splits.by_time(events(), test=0.2)
     how = {"validation": split, "checkpoint": tmp_path / "c"}
     sl.IALS(dim=2, epochs=2).fit(split.train, **how)
     stored = load_model(tmp_path / "c")
+    assert sorted(stored.arrays) == sorted(NAMES)
+    bare = name.partition(".")[2] or name
     others = {key: array for key, array in stored.arrays.items() if key != name}
-    wrong = stored.arrays[name].astype(np.int32)
-    for arrays, told in ((others, f"it has no array {name}"), ({**others, name: wrong}, rf"{name} is int32 .* float")):
+    array = stored.arrays[name]
+    prefix = name.removesuffix(bare)
+    for arrays, told in (
+        (others, f"there is no array {bare}; expected float"),
+        ({**others, name: array.astype(np.int32)}, rf"the array {bare} is int32 .*; expected float"),
+        ({**others, name: np.stack([array, array])}, rf"the array {bare} is {array.dtype} \(2, "),
+        ({**stored.arrays, f"{prefix}more": array}, rf"the array more, {array.dtype} .*, is not expected"),
+    ):
         save_model(tmp_path / "c", replace(stored, arrays=arrays))
-        with pytest.raises(sl.StorageError, match=told):
+        with pytest.raises(sl.StorageError, match=rf"is not usable: {told}.*; pass another folder"):
             sl.IALS(dim=2, epochs=3).fit(split.train, **how)
+
+
+def test_a_snapshot_without_a_best_epoch_is_refused(tmp_path):
+    split = sl.splits.by_time(events(), test=0.2)
+    how = {"validation": split, "checkpoint": tmp_path / "c"}
+    sl.IALS(dim=2, epochs=2).fit(split.train, **how)
+    stored = load_model(tmp_path / "c")
+    save_model(tmp_path / "c", replace(stored, extra={**stored.extra, "best_epoch": 0}))
+    with pytest.raises(sl.StorageError, match=r"the array best.items, float32 .*, is not expected; expected none"):
+        sl.IALS(dim=2, epochs=3).fit(split.train, **how)
+
+
+@pytest.mark.parametrize("at", [2, 3])
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("kind", [sl.IALS, sl.BPR])
+def test_a_stopped_fit_is_that_of_fewer_epochs_and_can_be_resumed(kind, validated, at, tmp_path):
+    data, chosen, how = events(), {"dim": 4}, {"threads": 1, "checkpoint": tmp_path / "c"}
+    if kind is sl.BPR:
+        chosen |= {"schedule": "constant"}
+    if validated:
+        split = sl.splits.by_time(data, test=0.2)
+        data, how = split.train, {**how, "validation": split, "metric": "recall@3", "every": 2}
+    stopped = kind(**chosen, epochs=6).fit(data, callbacks=lambda epoch: sl.STOP if epoch.number == at else None, **how)
+    shorter = kind(**chosen, epochs=at).fit(data, **{**how, "checkpoint": None})
+    same(stopped, shorter)
+    assert stopped.best_epoch_ == shorter.best_epoch_
+    assert [one.loss for one in stopped.training_] == [one.loss for one in shorter.training_]
+    assert [one.validation for one in stopped.training_] == [one.validation for one in shorter.training_]
+    assert stopped.settings()["epochs"] == 6
+    resumed = kind(**chosen, epochs=6).fit(data, **how)
+    whole = kind(**chosen, epochs=6).fit(data, **{**how, "checkpoint": None})
+    same(resumed, whole)
+    assert [one.validation for one in resumed.training_] == [one.validation for one in whole.training_]
 
 
 def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):
@@ -245,5 +292,6 @@ def test_another_process_goes_on_after_a_kill(tmp_path):
     assert read_manifest(tmp_path / "c").extra["epoch"] == 3
     heard = []
     resumed = sl.IALS(dim=5, epochs=6).fit(events(), checkpoint=tmp_path / "c", callbacks=heard.append)
-    assert [epoch.number for epoch in heard] == [3, 4, 5, 6]
+    assert [epoch.number for epoch in heard] == [4, 5, 6]
+    assert [epoch.number for epoch in resumed.training_] == [1, 2, 3, 4, 5, 6]
     same(resumed, sl.IALS(dim=5, epochs=6).fit(events()))

@@ -3,16 +3,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problems import alternate, dense_loss, make, problems
-from shortlist.objectives import LossParts
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import WholeRows, run
 from shortlist.solvers.normal_equations import solve_rows_reference
-from shortlist.solvers.stopping import EarlyStopping
 
 
 @settings(max_examples=60, deadline=None)
@@ -71,65 +67,3 @@ def test_another_order_of_contexts_and_items_gives_the_same_scores_in_that_order
     W, H = alternate(problem.objective, problem.by_context, problem.by_item, problem.H, epochs=2)
     W2, H2 = alternate(problem.objective, swapped, swapped.transpose(), problem.H[items], epochs=2)
     np.testing.assert_allclose(W2 @ H2.T, (W @ H.T)[contexts][:, items], rtol=2e-2, atol=2e-3)
-
-
-class Counter(WholeRows):
-    """A loop whose only item has had so many epochs."""
-
-    def __init__(self, done=0, joint=False):
-        self.items, self.finished, self.joint = np.full((1, 1), done, np.float32), 0, joint
-        self.contexts = 10 * self.items
-
-    def epoch(self):
-        self.items += 1
-        self.contexts += 10
-
-    def finish(self):
-        self.finished += 1
-
-    def restore(self, items, contexts):
-        self.items[:] = items
-        self.contexts[:] = -1 if contexts is None else contexts
-
-    def loss(self):
-        return LossParts(10 - float(self.items.item()), self.finished, 0)
-
-    def embeddings(self):
-        return self.contexts, self.items
-
-
-def test_the_last_epoch_tells_of_the_result():
-    loop = Counter()
-    training = run(loop, 3)
-    assert [(one.loss.observed, one.loss.unobserved) for one in training] == [(9, 0), (8, 0), (7, 1)]
-
-
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("patience", [1, 2, 9])
-def test_the_best_items_come_back_and_contexts_are_solved_for_once(patience, joint):
-    figures = [0.2, 0.5, 0.5, 0.4, 0.6, 0.1]
-    loop = Counter(joint=joint)
-
-    def measure(items, contexts):
-        assert (contexts is not None) == joint
-        return figures[int(items.item()) - 1]
-
-    stopping = EarlyStopping(measure, patience)
-    training = run(loop, 6, stopping=stopping)
-    assert [one.validation for one in training] == figures[: len(training)]
-    assert stopping.best_epoch == {1: 2, 2: 2, 9: 5}[patience]
-    assert len(training) == {1: 3, 2: 4, 9: 6}[patience]
-    assert loop.items.item() == stopping.best_epoch
-    assert loop.contexts.item() == (10 * stopping.best_epoch if joint else -1)
-    assert loop.finished == 1
-
-
-def test_past_epochs_are_not_run_again():
-    kept = []
-    whole = run(Counter(), 4, keep=kept.append)
-    for past in kept:
-        loop, heard = Counter(past.number), []
-        again = run(loop, 4, past=past, callbacks=[heard.append])
-        assert [one.loss for one in again] == [one.loss for one in whole]
-        assert [one.number for one in heard] == list(range(past.number, 5))
-        assert loop.items.item() == 4

@@ -18,6 +18,7 @@ from shortlist._threads import balanced_chunks, run_chunks, single_threaded_blas
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.loss_parts import LossParts
 from shortlist.objectives.weighting import WEIGHTINGS, Weighting, strengths
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -25,20 +26,6 @@ Convention: TypeAlias = Literal["added", "total"]
 StrengthAs: TypeAlias = Literal["weight", "label"]
 _BLOCK = 4096  # rows that are multiplied at once for a Gramian
 _PARTS = 2**26  # bytes of the partial sums of a Gramian
-
-
-@dataclass(frozen=True)
-class LossParts:
-    """The three parts of the loss."""
-
-    observed: float
-    unobserved: float
-    regularizer: float
-
-    @property
-    def total(self) -> float:
-        """The sum of the parts."""
-        return self.observed + self.unobserved + self.regularizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +207,9 @@ class PointwiseSquare:
             float((self._ridge(rows) * np.einsum("rd,rd->r", x, x, dtype=np.float64)).sum())
             for rows, x in ((by_context, context_embeddings), (by_item, item_embeddings))
         )
-        return LossParts(float(sums[:, 0].sum()), self.unobserved_weight * everywhere, regularizer)
+        return LossParts(
+            observed=float(sums[:, 0].sum()), unobserved=self.unobserved_weight * everywhere, regularizer=regularizer
+        )
 
 
 def _by_pair(

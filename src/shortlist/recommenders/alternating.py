@@ -29,8 +29,8 @@ from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
 from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
 from shortlist.solvers.eigenbasis import FoldInBasis
-from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.normal_equations import at, row_system
+from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
 _COLLAPSED_RANK = 2.5  # `fit` warns if the effective rank of the item embeddings is at most this
 _MIN_SIZE = 16  # items and dimensions below which it does not check that
@@ -95,7 +95,7 @@ class Alternating(PointwiseFactorization):
             return None, items
         return warm_embeddings(start, interactions, items, self.objective(), threads)
 
-    def _loop(
+    def _trainer(
         self,
         interactions: Interactions,
         prepared: tuple[FrequencyWeights, FrequencyWeights],
@@ -103,7 +103,7 @@ class Alternating(PointwiseFactorization):
         items: Embeddings,
         threads: int | None,
         epochs: int,
-    ) -> Loop:
+    ) -> EmbeddingTrainer:
         half_step, last = self._half_steps()
         return Alternation(
             self.objective(),

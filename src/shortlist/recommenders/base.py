@@ -48,7 +48,7 @@ from shortlist.recommenders.unused_settings import refuse_unused, unused_weights
 from shortlist.retrieval import Filters, item_ranks, top_n
 from shortlist.retrieval.slates.base import Catalogue, Slate, check_slate
 from shortlist.scoring import BlockScorer
-from shortlist.solvers.epochs import Callback
+from shortlist.solvers.train import Callback
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel

@@ -16,19 +16,23 @@ import numpy.typing as npt
 
 from shortlist._checks import integer, number
 from shortlist._renamed import new_settings
+from shortlist._state import State, check_state
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
-from shortlist.objectives.pointwise_square import LossParts
-from shortlist.solvers.epochs import Epoch, Loop, ResumePoint
+from shortlist.objectives.loss_parts import LossParts
 from shortlist.solvers.stopping import EarlyStopping
+from shortlist.solvers.train import Epoch, ResumePoint, Trainer
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
 from shortlist.storage import id_tables as table_files
 from shortlist.storage.file_names import MANIFEST, is_ours
 from shortlist.storage.wrap_errors import reason, storage_errors
 
 SUFFIX = " checkpoint"  # after the recommender's name in the kind of a stored checkpoint
-_MEMORY = "memory."  # before the names of a loop's own arrays
+_STATE = "state."  # before the names of the trainer's state
+_BEST = "best."  # before the names of the best epoch's snapshot
+_MEMORY = "memory."  # in earlier checkpoints, before the names of the state besides the embeddings
+_EARLIER_LOSSES = ["observed", "unobserved", "regularizer"]  # in earlier checkpoints, which do not name them
 _NONE = -1.0  # stands for a missing validation score; scores are not negative
 _OTHER = "pass another folder as checkpoint="
 _ELSEWHERE = f"{_OTHER}, or delete this one to start over"  # not for folders that may hold something else
@@ -38,20 +42,9 @@ _ELSEWHERE = f"{_OTHER}, or delete this one to start over"  # not for folders th
 class CheckpointState:
     """The content of a checkpoint."""
 
-    contexts: npt.NDArray[np.float32]
-    items: npt.NDArray[np.float32]
     past: ResumePoint
-    best: tuple[float, int, npt.NDArray[np.float32], npt.NDArray[np.float32] | None] | None
-    # the best validation score, its epoch, the items, and the contexts unless they follow from the items
-    memory: dict[str, npt.NDArray[Any]]  # the loop's own arrays
-
-    def resume(self, loop: Loop, stopping: EarlyStopping | None) -> None:
-        """Restore the state of the loop and of early stopping."""
-        if self.best is not None and stopping is not None:
-            if loop.joint and self.best[3] is None:
-                raise ValueError("it has no array best_contexts")
-            stopping.best, stopping.best_epoch, stopping.items, stopping.contexts = self.best
-        loop.load_state_dict(self.past.number, self.memory)
+    best: tuple[float, int, State] | None  # the best validation score, its epoch and its snapshot
+    state: State  # of the trainer
 
 
 class Checkpoint:
@@ -73,18 +66,26 @@ class Checkpoint:
         """Return whether to write now, if writing may take this fraction of the time; None: always."""
         return share is None or time.perf_counter() - self._written >= self._took / share
 
-    def read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState | None:
+    def read(self, epochs: int) -> CheckpointState | None:
         """Return the stored state, or None if the folder is empty; raise StorageError for anything but this fit.
 
         Args:
-            contexts: shape of the contexts' parameters.
-            items: shape of the items' parameters.
             epochs: number of epochs of the fit.
         """
         with storage_errors(f"cannot use the checkpoint '{self._path}'", _ELSEWHERE):
-            return self._read(contexts, items, epochs)
+            return self._read(epochs)
 
-    def _read(self, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState | None:
+    def resume(self, saved: CheckpointState, trainer: Trainer, stopping: EarlyStopping | None) -> None:
+        """Restore the state of the trainer and of early stopping; raise StorageError unless all arrays match."""
+        try:
+            if saved.best is not None and stopping is not None:
+                stopping.best, stopping.best_epoch, stopping.snapshot = saved.best
+                trainer.restore(stopping.snapshot)  # a check; the state replaces it
+            trainer.load_state_dict(saved.state)
+        except StorageError as error:
+            raise self.unusable(error) from error
+
+    def _read(self, epochs: int) -> CheckpointState | None:
         if not (self._path / MANIFEST).exists():
             exists = os.path.lexists(self._path)
             if exists and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
@@ -98,8 +99,8 @@ class Checkpoint:
         if different := _differences(before, self._settings, stored.extra.get("identity"), self._identity):
             raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
         try:
-            saved = _saved(stored, contexts, items, epochs)
-        except ValueError as error:
+            saved = _saved(stored, epochs)
+        except (ValueError, StorageError) as error:
             raise self.unusable(error) from error
         if saved.past.number > epochs:
             raise StorageError(
@@ -117,36 +118,26 @@ class Checkpoint:
             )
         return StorageError(f"'{self._path}' contains a saved {name:.80} model, not a checkpoint; {_OTHER}")
 
-    def unusable(self, error: ValueError) -> StorageError:
+    def unusable(self, error: Exception) -> StorageError:
         """Return the exception for damaged content."""
         return StorageError(f"the checkpoint '{self._path}' is not usable: {reason(error)}; {_ELSEWHERE}")
 
-    def write(
-        self,
-        past: ResumePoint,
-        loop: Loop,
-        stopping: EarlyStopping | None,
-    ) -> None:
+    def write(self, past: ResumePoint, trainer: Trainer, stopping: EarlyStopping | None) -> None:
         """Replace the stored state with the state after the latest epoch."""
         began = time.perf_counter()
-        losses = [(epoch.loss.observed, epoch.loss.unobserved, epoch.loss.regularizer) for epoch in past.training]
+        names = list(past.training[0].loss) if past.training else []
+        losses = [[epoch.loss[name] for name in names] for epoch in past.training]
         seconds = [*(epoch.seconds for epoch in past.training), past.seconds]
-        contexts, items = loop.embeddings()
         arrays: dict[str, npt.NDArray[Any]] = {
-            **{f"{_MEMORY}{name}": array for name, array in loop.state_dict().items()},
-            "contexts": contexts,
-            "items": items,
-            "losses": np.array(losses, np.float64).reshape(-1, 3),
+            **{f"{_STATE}{name}": array for name, array in trainer.state_dict().items()},
+            "losses": np.array(losses, np.float64).reshape(len(losses), len(names)),
             "seconds": np.array(seconds, np.float64),
         }
-        extra = {"identity": self._identity, "epoch": past.number}
+        extra = {"identity": self._identity, "epoch": past.number, "losses": names}
         if stopping is not None:
-            best_items = items if stopping.items is None else stopping.items  # None before the first evaluation
             scores = [*(epoch.validation for epoch in past.training), past.validation]
             arrays["validation"] = np.array([_NONE if score is None else score for score in scores], np.float64)
-            arrays["best_items"] = best_items
-            if loop.joint:
-                arrays["best_contexts"] = contexts if stopping.contexts is None else stopping.contexts
+            arrays |= {f"{_BEST}{name}": array for name, array in (stopping.snapshot or {}).items()}
             extra |= {"best": max(_NONE, stopping.best), "best_epoch": stopping.best_epoch}
         save_model(self._path, StoredModel(self._kind, self._settings, arrays, {}, extra))
         self._written = time.perf_counter()
@@ -176,42 +167,58 @@ def _differences(
     return ", ".join(differences)
 
 
-def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int], epochs: int) -> CheckpointState:
-    # Copies, because loaded arrays are read-only views that keep the whole file in memory.
-    arrays = {name: array.copy() for name, array in stored.arrays.items()}
-    last = integer("its epoch", stored.extra.get("epoch"))
-    sizes: dict[str, tuple[int, ...]] = {
-        "contexts": contexts,
-        "items": items,
-        "losses": (last - 1, 3),
-        "seconds": (last,),
-    }
-    if validated := "best" in stored.extra:
-        sizes |= {"validation": (last,), "best_items": sizes["items"]}
-        if "best_contexts" in arrays:
-            sizes["best_contexts"] = sizes["contexts"]
-    for name, size in sizes.items():
-        dtype = np.dtype(np.float32 if name.endswith(("contexts", "items")) else np.float64)
-        if name not in arrays:
-            raise ValueError(f"it has no array {name}")
-        if arrays[name].shape != size or arrays[name].dtype != dtype:
-            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}; expected {dtype} {size}")
-    scores = arrays["validation"].tolist() if validated else [_NONE] * last
+def _saved(stored: StoredModel, epochs: int) -> CheckpointState:
+    arrays, extra = _in_current_format(stored.arrays, stored.extra)
+    last = integer("its epoch", extra.get("epoch"))
+    names = extra["losses"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the names of its losses are {names!r:.80}; expected a list of names")
+    state, best_arrays = (_without_prefix(arrays, prefix) for prefix in (_STATE, _BEST))
+    log = {name: array for name, array in arrays.items() if not name.startswith((_STATE, _BEST))}
+    shapes = {"losses": (last - 1, len(names)), "seconds": (last,)}
+    if validated := "best" in extra:
+        shapes["validation"] = (last,)
+    check_state(log, {name: np.broadcast_to(0.0, shape) for name, shape in shapes.items()})
+    scores = log["validation"].tolist() if validated else [_NONE] * last
     validation = [None if score == _NONE else score for score in scores]
     training = tuple(
-        Epoch(k + 1, epochs, LossParts(*map(float, loss)), float(arrays["seconds"][k]), validation[k])
-        for k, loss in enumerate(arrays["losses"])
+        Epoch(k + 1, epochs, LossParts(dict(zip(names, losses))), seconds, validation[k])
+        for k, (losses, seconds) in enumerate(zip(log["losses"].tolist(), log["seconds"].tolist()))
     )
-    past = ResumePoint(last, training, float(arrays["seconds"][-1]), validation[-1])
+    past = ResumePoint(last, training, float(log["seconds"][-1]), validation[-1])
     best = None
     if validated:
-        score = number("its best score", stored.extra["best"], -math.inf)
-        epoch = integer("its best epoch", stored.extra.get("best_epoch"), least=0)
+        score = number("its best score", extra["best"], -math.inf)
+        epoch = integer("its best epoch", extra.get("best_epoch"), least=0)
         if epoch > last:
             raise ValueError(f"its best epoch is {epoch}, beyond its last, {last}")
-        best = (score, epoch, arrays["best_items"], arrays.get("best_contexts")) if epoch else None
-    memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
-    return CheckpointState(arrays["contexts"], arrays["items"], past, best, memory)
+        # Copies, because loaded arrays are read-only views that keep the whole file in memory.
+        best = (score, epoch, {name: array.copy() for name, array in best_arrays.items()}) if epoch else None
+    if best is None:
+        check_state(best_arrays, {}, _BEST)
+    return CheckpointState(past, best, state)
+
+
+def _without_prefix(arrays: State, prefix: str) -> State:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _in_current_format(arrays: State, extra: dict[str, Any]) -> tuple[State, dict[str, Any]]:
+    """Return the content of a checkpoint of this or of the earlier format in the current one."""
+    if "losses" in extra:
+        return arrays, extra
+    names = {"contexts": f"{_STATE}contexts", "items": f"{_STATE}items"}
+    for name in arrays:
+        if name.startswith(_MEMORY):
+            names[name] = f"{_STATE}{name.removeprefix(_MEMORY)}"
+    for name in ("contexts", "items"):
+        names[f"best_{name}"] = f"{_BEST}{name}"
+    if not extra.get("best_epoch"):  # the best arrays stand for nothing
+        arrays = {name: array for name, array in arrays.items() if not name.startswith("best_")}
+    renamed = {names.get(name, name): array for name, array in arrays.items()}
+    if any(name.startswith(_MEMORY) for name in arrays):  # steps on samples also need the number of epochs
+        renamed[f"{_STATE}epoch"] = np.array([extra.get("epoch")]).astype(np.int64)
+    return renamed, {**extra, "losses": _EARLIER_LOSSES}
 
 
 def digest(*parts: Vocabulary | SparseRows | npt.NDArray[Any]) -> str:

@@ -21,7 +21,7 @@ from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.multilinear_model import MultilinearModel
 from shortlist.recommenders.unused_settings import unused_weights
 from shortlist.recommenders.warm_start import grown
-from shortlist.solvers.epochs import Callback
+from shortlist.solvers.train import Callback
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from shortlist._checks import integer, number
+from shortlist._state import State
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split, among
@@ -19,8 +22,8 @@ from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.recommenders.unused_settings import unused_weights
 from shortlist.recommenders.warm_start import checked_start, grown
-from shortlist.solvers.epochs import Callback, Embeddings, Epoch, Loop, ResumePoint, run
 from shortlist.solvers.stopping import EarlyStopping
+from shortlist.solvers.train import Callback, Embeddings, EmbeddingTrainer, Epoch, ResumePoint, train
 
 if TYPE_CHECKING:
     from shortlist.recommenders.checkpoint import Checkpoint
@@ -65,7 +68,7 @@ class Factorization(DotProduct):
         """Return start values of contexts (None if not needed) and items, from the model `start` if there is one."""
 
     @abstractmethod
-    def _loop(
+    def _trainer(
         self,
         interactions: Interactions,
         prepared: Any,
@@ -73,8 +76,8 @@ class Factorization(DotProduct):
         items: Embeddings,
         threads: int | None,
         epochs: int,
-    ) -> Loop:
-        """Return the loop that runs the epochs from these start values."""
+    ) -> EmbeddingTrainer:
+        """Return the trainer that runs the epochs from these start values."""
 
     @abstractmethod
     def _set_items(self, items: Embeddings, prepared: Any) -> None:
@@ -104,26 +107,23 @@ class Factorization(DotProduct):
         prepared = self._precompute(interactions.by_context)
         stopping = None if options.validation is None else self._stopping(interactions, options, prepared, threads)
         checkpoint = None if options.checkpoint is None else self._checkpoint(interactions, options, epochs)
-        saved = None if checkpoint is None else checkpoint.read(*self._shapes(interactions), epochs)
-        past: ResumePoint | None = None
-        if saved is None:
-            loop = self._loop(interactions, prepared, *self._start(interactions, start, threads), threads, epochs)
+        saved = None if checkpoint is None else checkpoint.read(epochs)
+        if checkpoint is None or saved is None:
+            start_values = self._start(interactions, start, threads)
+            trainer = self._trainer(interactions, prepared, *start_values, threads, epochs)
         else:
-            past = saved.past
-            loop = self._loop(interactions, prepared, saved.contexts, saved.items, threads, epochs)
-            assert checkpoint is not None
-            try:
-                saved.resume(loop, stopping)
-            except ValueError as error:
-                raise checkpoint.unusable(error) from error
-        del saved  # the loop owns its arrays now
+            contexts, items = (np.zeros(shape, np.float32) for shape in self._shapes(interactions))
+            trainer = self._trainer(interactions, prepared, contexts, items, threads, epochs)
+            checkpoint.resume(saved, trainer, stopping)
+        past = None if saved is None else saved.past
+        del saved  # the trainer has copied the state
 
         def keep(point: ResumePoint) -> None:
             if checkpoint is not None and checkpoint.due(options.checkpoint_share):
-                checkpoint.write(point, loop, stopping)
+                checkpoint.write(point, trainer, stopping)
 
-        training = run(
-            loop,
+        training = train(
+            trainer,
             epochs,
             callbacks=monitor.callbacks,
             stopping=stopping,
@@ -131,7 +131,7 @@ class Factorization(DotProduct):
             past=past,
             keep=keep,
         )
-        contexts, items = loop.embeddings()
+        contexts, items = trainer.embeddings()
         self._set_contexts(contexts)
         self._set_items(items, prepared)
         self.training_: list[Epoch] = training
@@ -150,7 +150,7 @@ class Factorization(DotProduct):
     ) -> EarlyStopping:
         """Return early stopping by the validation metric.
 
-        If the loop has no context embeddings, contexts are folded in from their histories.
+        If a snapshot has no contexts, they are folded in from their histories.
         """
         from shortlist.evaluation.evaluate import validation_score
 
@@ -161,11 +161,11 @@ class Factorization(DotProduct):
         model = copy.copy(self)
         model._remember(interactions)
 
-        def measure(items: Embeddings, contexts: Embeddings | None) -> float:
-            model._set_items(items, prepared)
-            if contexts is None:
+        def measure(snapshot: State) -> float:
+            model._set_items(snapshot["items"], prepared)
+            if "contexts" not in snapshot:
                 return validation_score(model, folded, options.metric, threads)
-            model._set_contexts(contexts)
+            model._set_contexts(snapshot["contexts"])
             return validation_score(model, split, options.metric, threads)
 
         return EarlyStopping(measure, options.patience * self._every_of(options))

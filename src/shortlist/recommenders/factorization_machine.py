@@ -21,7 +21,7 @@ from shortlist.recommenders.multilinear_model import Both, ModelLayout, copy_by_
 from shortlist.recommenders.square_factorization import SquareFactorization
 from shortlist.scoring.sides import FeatureSum, Side
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import Embeddings
+from shortlist.solvers.train import Embeddings
 
 
 class _Fields:

@@ -19,7 +19,7 @@ from shortlist.recommenders.pointwise_factorization import PointwiseFactorizatio
 from shortlist.recommenders.search_space import Real, Space
 from shortlist.scoring.sides import EmbeddingTable, FeaturePrior, Side
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import Embeddings
+from shortlist.solvers.train import Embeddings
 
 
 class _Rows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shortlist._checks import flag
 from shortlist._compile_notes import silent
 from shortlist._threads import Step
-from shortlist.solvers.epochs import Callback, Epoch
+from shortlist.solvers.train import Callback, Epoch
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -110,11 +110,11 @@ def tenths(title: str, what: str = "items") -> Step:
 
 def line(epoch: Epoch) -> str:
     """Return a line about an epoch: the loss and its parts, and the validation score if there is one."""
-    loss = epoch.loss
+    parts = " + ".join(f"{name} {value:.5g}" for name, value in epoch.loss.items())
+    equals = f" = {parts}" if len(epoch.loss) > 1 else ""
     return (
-        f"epoch {epoch.number}/{epoch.epochs}  loss {loss.total:.6g} = observed {loss.observed:.5g} + unobserved "
-        f"{loss.unobserved:.5g} + regularizer {loss.regularizer:.5g}{validation_text(epoch)}  ({epoch.seconds:.2f} s)"
-        f"{speed(epoch)}"
+        f"epoch {epoch.number}/{epoch.epochs}  loss {epoch.loss.total:.6g}{equals}{validation_text(epoch)}  "
+        f"({epoch.seconds:.2f} s){speed(epoch)}"
     )
 
 

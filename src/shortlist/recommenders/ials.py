@@ -18,7 +18,7 @@ from shortlist.objectives.frequency_weights import FrequencyWeights
 from shortlist.recommenders.alternating import Alternating
 from shortlist.solvers import exact
 from shortlist.solvers.als import HalfStep
-from shortlist.solvers.epochs import Loop
+from shortlist.solvers.train import EmbeddingTrainer
 
 Solver: TypeAlias = Literal["eigen", "exact", "block", "coordinate"]  # modules of shortlist.solvers
 
@@ -111,7 +111,7 @@ class IALS(Alternating):
             half_step = partial(solver.half_step, block=self.block)
         return half_step, solver.last_half_step if self.solver == "eigen" else exact.half_step
 
-    def _loop(
+    def _trainer(
         self,
         interactions: Interactions,
         prepared: tuple[FrequencyWeights, FrequencyWeights],
@@ -119,9 +119,9 @@ class IALS(Alternating):
         items: npt.NDArray[np.float32],
         threads: int | None,
         epochs: int,
-    ) -> Loop:
+    ) -> EmbeddingTrainer:
         if self.device == "cpu":
-            return super()._loop(interactions, prepared, contexts, items, threads, epochs)
+            return super()._trainer(interactions, prepared, contexts, items, threads, epochs)
         from shortlist.solvers.torch_alternation import DeviceAlternation
 
         rows = interactions.by_context, interactions.by_item

@@ -32,11 +32,11 @@ from shortlist.recommenders.warm_start import checked_start, require_known_items
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.sides import Side, packed_size, ridge_of, unpacked
 from shortlist.solvers import multilinear_als as solver
-from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.multilinear_als import Method
 from shortlist.solvers.multilinear_fold_in import MultilinearFoldIn
 from shortlist.solvers.quadratic import IndependentRows
 from shortlist.solvers.square_losses import Sizes, SquareLoss, square_loss
+from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
 Shapes: TypeAlias = list[tuple[int, int]]
 _STEEPEST = 1e30  # largest allowed curvature of a row's system in folding in
@@ -176,7 +176,7 @@ class MultilinearModel(Factorization):
             )
         return checked_start(start, self.dim)
 
-    def _loop(
+    def _trainer(
         self,
         interactions: Interactions,
         prepared: SquareLoss,
@@ -184,7 +184,7 @@ class MultilinearModel(Factorization):
         items: Embeddings,
         threads: int | None,
         epochs: int,
-    ) -> Loop:
+    ) -> EmbeddingTrainer:
         assert contexts is not None
         layout = self._layout
         by_context = _trained(interactions.by_context, layout)
@@ -198,9 +198,9 @@ class MultilinearModel(Factorization):
             side.threads = threads
             side.regularize(sizes, self.regularization, self.regularization_exponent)  # type: ignore[attr-defined]
             self._scale_ridges(side)
-        return self._loop_over(loss, *sides)
+        return self._trainer_over(loss, *sides)
 
-    def _loop_over(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
+    def _trainer_over(self, loss: SquareLoss, contexts: Side, items: Side) -> EmbeddingTrainer:
         method: Method = "cd" if self.solver == "cd" else "als"
         return solver.MultilinearAlternation(loss, contexts, items, method, int(self.steps))
 

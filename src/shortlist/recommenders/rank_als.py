@@ -15,9 +15,9 @@ from shortlist.recommenders.multilinear_model import Both, ModelLayout, Multilin
 from shortlist.recommenders.search_space import Increasing, Real, Space
 from shortlist.scoring.sides import EmbeddingTable, Side
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.pairwise_rows import PairwiseAlternation
 from shortlist.solvers.square_losses import SquareLoss
+from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
 
 class _Tables(ModelLayout):
@@ -115,7 +115,7 @@ class RankALS(MultilinearModel):
     def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:
         return _Tables(contexts, items, int(self.dim))
 
-    def _loop_over(self, loss: SquareLoss, contexts: Side, items: Side) -> Loop:
+    def _trainer_over(self, loss: SquareLoss, contexts: Side, items: Side) -> EmbeddingTrainer:
         if self.solver == "als":
             return PairwiseAlternation(loss, contexts, items, "als", int(self.steps))
-        return super()._loop_over(loss, contexts, items)
+        return super()._trainer_over(loss, contexts, items)

@@ -34,12 +34,12 @@ from shortlist.sampling.all_items import AllItems
 from shortlist.scoring import DotProductScorer
 from shortlist.scoring.pair_score import unit_rows
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import Embeddings, Loop
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
 from shortlist.solvers.optimizers import OptimizerName, OptimizerState, n_alike
 from shortlist.solvers.sgd import SCHEDULES, SampledSteps, Schedule, fold_in, for_histories, touches
 from shortlist.solvers.sgd_tables import LAMBDA, PAIRWISE, PENALTY, PLAIN, POINTWISE, StepTables, WeightTables
 from shortlist.solvers.square_fold_in import SquareFoldIn
+from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
 Objective: TypeAlias = Pointwise | Pairwise | Softmax
 Weight: TypeAlias = Penalty | LambdaRank
@@ -331,7 +331,7 @@ class SGDFactorization(Factorization):
         sides[0][interactions.by_context.lengths == 0] = 0  # like a folded-in empty history; they are never updated
         return sides[0], sides[1]
 
-    def _loop(
+    def _trainer(
         self,
         interactions: Interactions,
         prepared: PairStats,
@@ -339,14 +339,14 @@ class SGDFactorization(Factorization):
         items: Embeddings,
         threads: int | None,
         epochs: int,
-    ) -> Loop:
+    ) -> EmbeddingTrainer:
         assert contexts is not None
         objective, sampler, weight = self.recipe()
         rows = prepared.by_context
         if isinstance(objective, Softmax):
-            from shortlist.recommenders.softmax_training import softmax_loop
+            from shortlist.recommenders.softmax_training import softmax_trainer
 
-            return softmax_loop(self, prepared, contexts, items, threads, epochs)
+            return softmax_trainer(self, prepared, contexts, items, threads, epochs)
         assert isinstance(sampler, Sampler)
         kind = OPTIMIZERS[self.optimizer]
         negatives = sampler.bind(rows)

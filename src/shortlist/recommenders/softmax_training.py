@@ -19,18 +19,18 @@ from shortlist.solvers.softmax_fold_in import SoftmaxFoldIn
 
 if TYPE_CHECKING:
     from shortlist.recommenders.sgd_factorization import PairStats, SGDFactorization
-    from shortlist.solvers.epochs import Embeddings, Loop
+    from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
 
-def softmax_loop(
+def softmax_trainer(
     model: SGDFactorization,
     prepared: PairStats,
     contexts: Embeddings,
     items: Embeddings,
     threads: int | None,
     epochs: int,
-) -> Loop:
-    """Return the loop that runs the epochs."""
+) -> EmbeddingTrainer:
+    """Return the trainer that runs the epochs."""
     objective, sampler, _ = model.recipe()
     assert isinstance(objective, Softmax)
     kind = CODES[model.optimizer]

@@ -22,7 +22,7 @@ from shortlist.recommenders.square_factorization import SquareFactorization
 from shortlist.recommenders.unused_settings import defaults
 from shortlist.scoring.sides import EmbeddingTable, ParafacSide, Side, TuckerSide, neutral_core
 from shortlist.solvers.als import initial_embeddings
-from shortlist.solvers.epochs import Embeddings
+from shortlist.solvers.train import Embeddings
 
 
 class _Parts(ModelLayout):

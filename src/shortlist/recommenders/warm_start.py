@@ -12,8 +12,8 @@ from shortlist.objectives.pointwise_square import PointwiseSquare
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.solvers.eigenbasis import FoldInBasis
-from shortlist.solvers.epochs import Embeddings
 from shortlist.solvers.exact import solve_exact
+from shortlist.solvers.train import Embeddings
 
 
 def checked_start(start: object, dim: int) -> DotProduct:

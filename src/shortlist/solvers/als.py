@@ -1,4 +1,4 @@
-"""The training loop of alternating least squares for matrix factorization (Algorithm 4 of the article).
+"""The trainer of alternating least squares for matrix factorization (Algorithm 4 of the article).
 
 Each epoch improves all context embeddings given the items, then all item embeddings given the contexts. A *half step*
 is the part for one side; `exact`, `eigen`, `block` and `coordinate` implement it.
@@ -7,15 +7,16 @@ is the part for one side; `exact`, `eigen`, `block` and `coordinate` implement i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._state import State, load_state
 from shortlist.data.sparse_rows import SparseRows
-from shortlist.objectives.pointwise_square import LossParts, PointwiseSquare, Terms
+from shortlist.objectives.loss_parts import LossParts
+from shortlist.objectives.pointwise_square import PointwiseSquare, Terms
 from shortlist.solvers import exact
-from shortlist.solvers.epochs import WholeRows
 
 # Improves one side given the other. Arguments: the side's rows and terms, the other side's embeddings, the side's
 # embeddings (changed in place) and the number of threads. It may rotate both sides in place by the same orthogonal
@@ -34,8 +35,8 @@ def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int, stream: i
     return values
 
 
-class Alternation(WholeRows):
-    """A loop that minimises the objective for contexts given items, then for items given contexts.
+class Alternation:
+    """A trainer that minimises the objective for contexts given items, then for items given contexts.
 
     The first half step solves for the contexts, so only the items need start values. `finish` solves for the contexts
     to convergence, so every context's embedding equals what `fold_in` computes from its history.
@@ -50,6 +51,8 @@ class Alternation(WholeRows):
         last: the function that solves for the contexts at the end.
         threads: number of threads.
     """
+
+    samples: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -81,9 +84,21 @@ class Alternation(WholeRows):
         """Run the last half step for the contexts."""
         self._last(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
 
-    def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the embeddings of contexts and items; the arrays are not copied."""
+        return {"contexts": self._contexts, "items": self._items}
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from these embeddings."""
+        load_state(self.state_dict(), state)
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the items, not copied; the contexts follow from them."""
+        return {"items": self._items}
+
+    def restore(self, snapshot: State) -> None:
         """Set the items to these embeddings and the contexts to zero."""
-        self._items[:] = items
+        load_state(self.snapshot(), snapshot)
         self._contexts[:] = 0
 
     def loss(self) -> LossParts:

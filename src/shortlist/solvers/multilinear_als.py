@@ -7,17 +7,17 @@ defines its blocks, with J·, Jᵀ· and (J∘J)ᵀ· for each (`scoring.sides`)
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import kernel
+from shortlist._state import State, check_state
 from shortlist._threads import single_threaded_blas
 from shortlist.data.sparse_rows import by_key
-from shortlist.objectives.pointwise_square import LossParts
+from shortlist.objectives.loss_parts import LossParts
 from shortlist.scoring.sides import Block, FeatureBlock, ScaledBlock, Side, TableBlock
-from shortlist.solvers.epochs import WholeRows
 from shortlist.solvers.group_steps import group_changes, is_faster
 from shortlist.solvers.quadratic import FLAT, DirectionGains, IndependentRows, Quadratic
 from shortlist.solvers.single_rows import solve_rows
@@ -176,8 +176,8 @@ def _best_of_groups(
                 dv[f] += pushed[f] * out[g]
 
 
-class MultilinearAlternation(WholeRows):
-    """The loop of Algorithm 4: each epoch improves every block of the contexts, then every block of the items.
+class MultilinearAlternation:
+    """The trainer of Algorithm 4: each epoch improves every block of the contexts, then every block of the items.
 
     Args:
         loss: the square loss.
@@ -190,7 +190,7 @@ class MultilinearAlternation(WholeRows):
     not depend on the number of threads. The Numba kernels run on all threads.
     """
 
-    joint = True
+    samples: ClassVar[int] = 0
 
     def __init__(self, loss: SquareLoss, contexts: Side, items: Side, method: Method, steps: int) -> None:
         self._loss, self._contexts, self._items, self._method, self._steps = loss, contexts, items, method, steps
@@ -216,24 +216,33 @@ class MultilinearAlternation(WholeRows):
         """Solve the last block of the contexts to convergence: the ids, or the ids of the first part."""
         finish(self._loss.of_contexts(self._items.embeddings()), self._contexts)
 
-    def outcome(self) -> tuple[Floats, Floats]:
-        """Return the items and contexts of a fit that ends now; the state does not change."""
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters of contexts and of items, each in one column."""
+        return {"contexts": self._contexts.packed(), "items": self._items.packed()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from these parameters."""
+        check_state(state, self.state_dict())
+        self._contexts.unpack(state["contexts"])
+        self._items.unpack(state["items"])
+
+    def snapshot(self) -> dict[str, Array]:
+        """Return the parameters of a fit that ends now; the state does not change."""
         before = self._contexts.packed()
         self.finish()
         contexts = self._contexts.packed()
         self._contexts.unpack(before)
-        return self._items.packed(), contexts
+        return {"contexts": contexts, "items": self._items.packed()}
 
-    def restore(self, items: Floats, contexts: Floats | None) -> None:
+    def restore(self, snapshot: State) -> None:
         """Set the parameters to these values."""
-        self._items.unpack(items)
-        if contexts is not None:
-            self._contexts.unpack(contexts)
+        self.load_state_dict(snapshot)
 
     def loss(self) -> LossParts:
         """Return the parts of the loss."""
         observed, everywhere = self._loss.value(self._contexts.embeddings(), self._items.embeddings())
-        return LossParts(observed, everywhere, self._contexts.penalty() + self._items.penalty())
+        penalty = self._contexts.penalty() + self._items.penalty()
+        return LossParts(observed=observed, unobserved=everywhere, regularizer=penalty)
 
     def embeddings(self) -> tuple[Floats, Floats]:
         """Return the parameters of contexts and of items, each in one column."""

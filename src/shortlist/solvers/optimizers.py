@@ -47,17 +47,6 @@ def state_arrays(states: tuple[OptimizerState, OptimizerState]) -> dict[str, npt
     return {f"{side}_{name}": array for side, state in sides for name, array in state._asdict().items()}
 
 
-def load_arrays(arrays: dict[str, npt.NDArray[Any]], saved: dict[str, npt.NDArray[Any]]) -> None:
-    """Fill arrays with the saved arrays of the same name; raise ValueError if they do not fit."""
-    for name, array in arrays.items():
-        value = saved.get(name)
-        if value is None:
-            raise ValueError(f"it has no array {name}; expected {array.dtype} {array.shape}")
-        if value.shape != array.shape or value.dtype != array.dtype:
-            raise ValueError(f"its array {name} is {value.dtype} {value.shape}; expected {array.dtype} {array.shape}")
-        array[...] = value
-
-
 @fast_lean_kernel
 def apply_row(
     kind: int, theta: Array, r: int, gradient: Array, state: OptimizerState, rate: Array, ridge: Array, scale: float

@@ -19,7 +19,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class PairwiseAlternation(MultilinearAlternation):
-    """The loop for `PairwiseSquare` with matrix factorization: every epoch solves for each row exactly.
+    """The trainer for `PairwiseSquare` with matrix factorization: every epoch solves for each row exactly.
 
     The items are coupled (`CoupledItems`): they are solved one after the other, with z and v updated after each.
     Solving all of them with the same z and v could raise the loss. Items use one thread; contexts use all threads.

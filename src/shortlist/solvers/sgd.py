@@ -1,27 +1,28 @@
-"""The training loop of SGD over observed pairs and sampled negatives (Algorithms 1 and 2 of the article)."""
+"""The trainer of SGD over observed pairs and sampled negatives (Algorithms 1 and 2 of the article)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._aligned import aligned
 from shortlist._random import GOLDEN, mixed_int
+from shortlist._state import State, load_state
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise_square import LossParts
+from shortlist.objectives.loss_parts import LossParts
 from shortlist.sampling.base import BoundSampler
 from shortlist.sampling.draw_kernels import random_units
 from shortlist.sampling.history_filter import history_filter
 from shortlist.sampling.sampler_tables import HISTORY, SamplerTables
 from shortlist.scoring.pair_score import unit_rows
-from shortlist.solvers.optimizers import SGD, OptimizerState, load_arrays, state_arrays
+from shortlist.solvers.optimizers import SGD, OptimizerState, state_arrays
 from shortlist.solvers.sgd_kernels import fold_rows, is_plain, run_chunk, run_plain, run_ranked
 from shortlist.solvers.sgd_order import count_buckets, fill_buckets, shuffle
 from shortlist.solvers.sgd_tables import (
@@ -80,7 +81,7 @@ def require_finite(epoch: int, contexts: Floats, items: Floats) -> None:
 
 @dataclass(eq=False)
 class SampledSteps:
-    """A loop whose epochs take a step for every observed pair in random order, each with its own negatives.
+    """A trainer whose epochs take a step for every observed pair in random order, each with its own negatives.
 
     Threads take chunks of pairs and do not wait for each other (Recht et al. 2011), so with several threads the result
     varies from run to run. With one thread it depends only on the seed, and a fit that resumes from a checkpoint gives
@@ -129,9 +130,7 @@ class SampledSteps:
         )
         self._sums = np.zeros(3)
 
-    joint: ClassVar[bool] = True
-
-    # --- the loop ----------------------------------------------------------------------------------------------------
+    # --- the trainer --------------------------------------------------------------------------------------------------
 
     @property
     def samples(self) -> int:
@@ -155,27 +154,27 @@ class SampledSteps:
     def finish(self) -> None:
         """Do nothing: the steps learn contexts too."""
 
-    def restore(self, items: Floats, contexts: Floats | None) -> None:
-        """Set the embeddings to these values."""
-        assert contexts is not None
-        self.items[:], self.contexts[:] = items, contexts
-
     def embeddings(self) -> tuple[Floats, Floats]:
         """Return the embeddings of contexts and of items; the arrays are not copied."""
         return self.contexts, self.items
 
-    def outcome(self) -> tuple[Floats, Floats]:
-        """Return the current items and contexts."""
-        return self.items, self.contexts
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the embeddings of contexts and of items; the arrays are not copied."""
+        return {"contexts": self.contexts, "items": self.items}
+
+    def restore(self, snapshot: State) -> None:
+        """Set the embeddings to these values."""
+        load_state(self.snapshot(), snapshot)
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state of the optimizer and the sums of the last epoch's loss."""
-        return state_arrays(self.states) | {"sums": self._sums}
+        """Return the embeddings, the optimizer's state, the sums of the last epoch's loss and the number of epochs."""
+        number = np.array([self.number], np.int64)
+        return {**self.snapshot(), **state_arrays(self.states), "sums": self._sums, "epoch": number}
 
-    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Resume after `number` epochs with this state."""
-        load_arrays(self.state_dict(), state)
-        self.number = number
+    def load_state_dict(self, state: State) -> None:
+        """Continue from this state."""
+        load_state(self.state_dict(), state)
+        self.number = int(state["epoch"][0])
 
     def loss(self) -> LossParts:
         """Return an estimate of the loss during the last epoch, and the regularizer of the current embeddings.
@@ -184,7 +183,9 @@ class SampledSteps:
         and their negatives); `unobserved` is the sum over sampled negatives.
         """
         scale = self.samples / max(1.0, self._sums[2])
-        return LossParts(scale * self._sums[0], scale * self._sums[1], self._regularizer())
+        return LossParts(
+            observed=scale * self._sums[0], unobserved=scale * self._sums[1], regularizer=self._regularizer()
+        )
 
     def _regularizer(self) -> float:
         """Return ½Σλ‖θ‖² over rows, each weighted by its expected number of steps in an epoch."""

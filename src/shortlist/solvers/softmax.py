@@ -1,4 +1,4 @@
-"""The training loop for the full and the sampled softmax loss with dot products (sections 3.3 and 4.3 of the article).
+"""The trainer for the full and the sampled softmax loss with dot products (sections 3.3 and 4.3 of the article).
 
 It runs at the speed of matrix products.
 """
@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import DEFAULT_MEMORY, integer, number, one_of
+from shortlist._state import State, load_state
 from shortlist._threads import single_threaded_blas
 from shortlist.data.sparse_rows import SparseRows, by_key
 from shortlist.errors import SettingError
-from shortlist.objectives.pointwise_square import LossParts
+from shortlist.objectives.loss_parts import LossParts
 from shortlist.sampling.base import Exclude
 from shortlist.solvers import softmax_kernels as kernels
-from shortlist.solvers.optimizers import OptimizerState, load_arrays, state_arrays
+from shortlist.solvers.optimizers import OptimizerState, state_arrays
 from shortlist.solvers.row_products import OURS, whole_tiles
 from shortlist.solvers.sgd import require_finite
 from shortlist.solvers.softmax_pass import ItemGradients, ScoreBatch, SoftmaxPass
@@ -78,7 +79,7 @@ class BatchNegatives:
 
 
 class SoftmaxSteps:
-    """A loop that minimises the softmax loss of a dot product over the observed pairs by optimizer steps on batches.
+    """A trainer that minimises the softmax loss of a dot product over the observed pairs by optimizer steps on batches.
 
         L = Σ_{(c,i)∈S} α(c,i)·[ ln Σ_j e^{ŷ(j|c)/τ} − ŷ(i|c)/τ + ½Σ_f λ_f w_{c,f}² + ½Σ_f λ_f h_{i,f}² ]
 
@@ -97,7 +98,7 @@ class SoftmaxSteps:
     adds nothing. A step changes the batch's contexts, its items and the drawn items.
 
     Random numbers depend on the seed, the epoch and the batch; sums do not depend on the number of threads. So a fit is
-    the same for any number of threads, and can be resumed after `number` epochs.
+    the same for any number of threads, and can be resumed after any epoch.
 
     Args:
         by_context: the observed pairs, with a row for each context.
@@ -119,8 +120,6 @@ class SoftmaxSteps:
         threads: number of threads.
         memory: maximum bytes for the exponentials of a batch; a larger batch is processed in parts.
     """
-
-    joint = True
 
     def __init__(
         self,
@@ -194,19 +193,23 @@ class SoftmaxSteps:
     def finish(self) -> None:
         """Do nothing: the steps learn contexts too."""
 
-    def restore(self, items: Floats, contexts: Floats | None) -> None:
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the embeddings of contexts and of items; the arrays are not copied."""
+        return {"contexts": self._contexts, "items": self._items}
+
+    def restore(self, snapshot: State) -> None:
         """Set the embeddings to these values."""
-        assert contexts is not None
-        self._items[:], self._contexts[:] = items, contexts
+        load_state(self.snapshot(), snapshot)
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state of the optimizer and the loss of the last epoch."""
-        return state_arrays(self._states) | {"mean": self._mean}
+        """Return the embeddings, the optimizer's state, the loss of the last epoch and the number of epochs."""
+        number = np.array([self.number], np.int64)
+        return {**self.snapshot(), **state_arrays(self._states), "mean": self._mean, "epoch": number}
 
-    def load_state_dict(self, number: int, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Resume after `number` epochs with this state."""
-        load_arrays(self.state_dict(), state)
-        self.number = number
+    def load_state_dict(self, state: State) -> None:
+        """Continue from this state."""
+        load_state(self.state_dict(), state)
+        self.number = int(state["epoch"][0])
 
     def loss(self) -> LossParts:
         """Return the mean loss during the last epoch and the current regulariser, both divided by Σα."""
@@ -219,15 +222,12 @@ class SoftmaxSteps:
         ):
             squares = (theta * theta * ridge).sum(axis=1, dtype=np.float64)
             total += 0.5 * float((np.bincount(codes, weights, len(theta)) * squares).sum())
-        return LossParts(float(self._mean[0]), 0.0, total / max(float(weights.sum(dtype=np.float64)), 1e-300))
+        regularizer = total / max(float(weights.sum(dtype=np.float64)), 1e-300)
+        return LossParts(observed=self._mean[0], unobserved=0.0, regularizer=regularizer)
 
     def embeddings(self) -> tuple[Floats, Floats]:
         """Return the embeddings of contexts and of items; the arrays are not copied."""
         return self._contexts, self._items
-
-    def outcome(self) -> tuple[Floats, Floats]:
-        """Return the current items and contexts."""
-        return self._items, self._contexts
 
     def _random(self, counter: int) -> np.random.Generator:
         key = np.array([self._seed, self.number], np.uint64)

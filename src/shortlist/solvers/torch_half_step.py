@@ -133,10 +133,18 @@ class DeviceSolver:
         contexts, items = (tensor.to("cpu", copy=True).numpy() for tensor in (self._contexts, self._items))
         return contexts, items
 
-    def restore(self, items: npt.NDArray[np.float32]) -> None:
-        """Set the items to these embeddings and the contexts to zero."""
+    def items(self) -> npt.NDArray[np.float32]:
+        """Return a copy of the current items."""
+        items: npt.NDArray[np.float32] = self._items.to("cpu", copy=True).numpy()
+        return items
+
+    def restore(self, items: npt.NDArray[np.float32], contexts: npt.NDArray[np.float32] | None = None) -> None:
+        """Set the items to these embeddings, and the contexts to these or to zero."""
         self._items.copy_(torch.tensor(items))
-        self._contexts.zero_()
+        if contexts is None:
+            self._contexts.zero_()
+        else:
+            self._contexts.copy_(torch.tensor(contexts))
 
     def _half_step(self, side: _Side, other: Tensor, embeddings: Tensor, limits: CGLimits) -> None:
         with _computing(self.device):

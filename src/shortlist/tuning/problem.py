@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.search_space import Choice, Dimension, Space
 from shortlist.recommenders.unused_settings import defaults
-from shortlist.solvers.epochs import Epoch
+from shortlist.solvers.train import Epoch
 from shortlist.tuning.validation import sample_contexts, validation_split
 
 FINAL_FACTOR = 10  # a finished trial is evaluated on at most this many times the contexts of the sample
@@ -125,24 +125,32 @@ class Problem:
         settings: Mapping[str, Any],
         start: Recommender | None,
         checkpoint: Path | None,
+        known: Collection[int],
         report: Callable[[int, float], object],
         step: Step,
     ) -> tuple[float, int | None]:
         """Fit and evaluate; return the score on the validation split, and the best epoch if the fit has epochs.
 
         `report` is called after each epoch with the score on the sample. `step` is called from time to time in a fit
-        without epochs, with the progress. Both may raise an exception to end the trial.
+        without epochs, with the progress. Both may raise an exception to end the trial. `known` are the epochs that an
+        earlier attempt reported; the checkpoint may have one more, if that attempt was killed before it could report.
         """
         model = self.recommender(settings)
         if not model._in_epochs:
             model._learn(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
             return validation_score(model, self.split, self.metric, self.threads), None
 
+        reported = set(known)
+
         def report_epoch(epoch: Epoch) -> None:
             if epoch.validation is not None:
                 report(epoch.number, epoch.validation)
+                reported.add(epoch.number)
 
         model._learn(self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads)
+        for epoch in model.training_:  # type: ignore[attr-defined]
+            if epoch.number not in reported:
+                report_epoch(epoch)
         best: int = model.best_epoch_  # type: ignore[attr-defined]
         if self.sample is self.split:
             return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]

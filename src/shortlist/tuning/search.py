@@ -265,7 +265,8 @@ class Search:
         try:
             if attempts >= ATTEMPTS:
                 raise DataError(f"it was interrupted {attempts} times, possibly because it ran out of memory")
-            value, epoch = self._problem.attempt(trial.settings, self._start_model(trial), checkpoint, report, step)
+            start = self._start_model(trial)
+            value, epoch = self._problem.attempt(trial.settings, start, checkpoint, trial.epochs, report, step)
         except _OutOfTimeError:
             self._suspend(trial, start_time)
             return
