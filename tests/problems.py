@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare, Terms
-from shortlist.solvers import exact
-from shortlist.solvers.als import Alternation, HalfStep
+from shortlist.solvers.als import Alternation
+from shortlist.solvers.half_step import HalfStep
 from shortlist.solvers.train import Callback, train
 
 
@@ -129,14 +129,14 @@ def alternate(
     item_embeddings: np.ndarray,
     *,
     epochs: int,
-    half_step: HalfStep = exact.half_step,
-    last: HalfStep = exact.half_step,
+    solver: HalfStep[Any] | None = None,
+    last: HalfStep[Any] | None = None,
     callbacks: Sequence[Callback] = (),
     threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
     trainer = Alternation(
-        objective, by_context, by_item, item_embeddings.copy(), half_step=half_step, last=last, threads=threads
+        objective, by_context, by_item, item_embeddings.copy(), solver=solver, last=last, threads=threads
     )
     train(trainer, epochs, callbacks=callbacks)
     return trainer.embeddings()

@@ -253,6 +253,7 @@ def two_steps(by_context: Rows, by_item: Rows, dim: int, fused: bool, runs: int,
 def on_the_cpu(args: argparse.Namespace) -> None:
     from shortlist.data import sparse_rows as real
     from shortlist.objectives import PointwiseSquare
+    from shortlist.solvers.half_step import half_step
 
     objective = PointwiseSquare(unobserved_weight=UNOBSERVED_WEIGHT, regularization=REGULARIZATION)
     for name in args.sets:
@@ -264,11 +265,12 @@ def on_the_cpu(args: argparse.Namespace) -> None:
         for dim in args.dims:
             items = start_values(by_item.n_rows, dim)
             contexts = np.zeros((by_context.n_rows, dim), np.float32)
-            half_step = import_module(f"shortlist.solvers.{args.solver}").half_step
+            module = import_module(f"shortlist.solvers.{args.solver}")
+            solver = getattr(module, f"{args.solver.title()}Solver")()
             losses = []
             for _ in range(args.epochs):
-                half_step(by_context, context_terms, items, contexts, None)
-                half_step(by_item, item_terms, contexts, items, None)
+                half_step(solver, by_context, context_terms, items, contexts)
+                half_step(solver, by_item, item_terms, contexts, items)
                 losses.append(objective.loss(by_context, by_item, contexts, items).total)
             print(f"d = {dim}, {args.solver} on the CPU: losses {' '.join(f'{one:.1f}' for one in losses)}", flush=True)
 

@@ -175,16 +175,18 @@ Steps = Iterator[tuple[float, np.ndarray, np.ndarray]]
 
 def ours(who: str, objective: Any, rows: Any, columns: Any, users: np.ndarray, items: np.ndarray) -> Steps:
     from shortlist.data.sparse_rows import SparseRows
-    from shortlist.solvers import block, eigen, exact
     from shortlist.solvers.als import Alternation
+    from shortlist.solvers.block import BlockSolver
+    from shortlist.solvers.eigen import EigenSolver
+    from shortlist.solvers.exact import ExactSolver
 
-    half_step = {"eigen": eigen, "exact": exact, "block": block}[who.split()[1]].half_step
+    solver = {"eigen": EigenSolver(), "exact": ExactSolver(), "block": BlockSolver()}[who.split()[1]]
     tiny = SparseRows(
         np.array([0, 1, 3], np.int64), np.array([0, 0, 1], np.int32), None, 2
     )  # compiled before the clock runs
-    warm = Alternation(objective, tiny, tiny.transpose(), items[:2].copy(), half_step=half_step, threads=THREADS)
+    warm = Alternation(objective, tiny, tiny.transpose(), items[:2].copy(), solver=solver, threads=THREADS)
     warm.epoch()
-    loop = Alternation(objective, rows, columns, items, contexts=users, half_step=half_step, threads=THREADS)
+    loop = Alternation(objective, rows, columns, items, contexts=users, solver=solver, threads=THREADS)
     while True:
         began = time.perf_counter()
         loop.epoch()
@@ -333,12 +335,12 @@ def tell_ratios(
 
 def epoch_seconds(events: Any, dim: int, turns: int) -> float:
     from shortlist.objectives import PointwiseSquare
-    from shortlist.solvers import eigen
     from shortlist.solvers.als import Alternation, initial_embeddings
+    from shortlist.solvers.eigen import EigenSolver
 
     objective = PointwiseSquare(**OBJECTIVE)
     items = initial_embeddings(events.n_items, dim, 0.1, 0)
-    loop = Alternation(objective, events.by_context, events.by_item, items, half_step=eigen.half_step, threads=THREADS)
+    loop = Alternation(objective, events.by_context, events.by_item, items, solver=EigenSolver(), threads=THREADS)
     seconds = []
     for _ in range(turns + 2):  # the first two are not like the others: everything is far from where it will be
         began = time.perf_counter()
@@ -365,8 +367,7 @@ def measure_bound(dim: int, keep: bool) -> None:
     from shortlist.objectives import PointwiseSquare
     from shortlist.solvers.als import initial_embeddings
     from shortlist.solvers.cg_limits import CGLimits
-    from shortlist.solvers.eigen import solve_eigen
-    from shortlist.solvers.eigenbasis import diagonalise
+    from shortlist.solvers.eigen import EigenBasis, EigenSolver, solve_eigen
 
     events, objective = synthetic(10_000_000), PointwiseSquare(**OBJECTIVE)
     sides = [events.by_context, events.by_item]
@@ -399,12 +400,14 @@ def measure_bound(dim: int, keep: bool) -> None:
 
     for epoch in range(5):
         for rows, term, local, other, own in zip(sides, terms, near, (items, contexts), (contexts, items)):
-            spectrum = timed("rotations, Gramians", functools.partial(diagonalise, other, own, term.omega, THREADS))
+            prepare = functools.partial(EigenSolver().prepare, rows, term, other, own, THREADS)
+            basis = timed("rotations, Gramians", prepare)
             timed("bare products", functools.partial(bare, other))
             copy = own.copy()
             few = np.ascontiguousarray(other[: local.n_columns])
-            timed("CG in cache", functools.partial(solve_eigen, local, term, few, spectrum, copy, THREADS, limits))
-            timed("CG", functools.partial(solve_eigen, rows, term, other, spectrum, own, THREADS, limits))
+            in_cache = EigenBasis(basis.spectrum, np.array([0, local.n_columns]))
+            timed("CG in cache", functools.partial(solve_eigen, local, term, few, in_cache, copy, THREADS, limits))
+            timed("CG", functools.partial(solve_eigen, rows, term, other, basis, own, THREADS, limits))
         if epoch < 2:
             for one in seconds.values():
                 one.clear()

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from problems import dense_loss, make, problems
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare
-from shortlist.solvers import coordinate
-from shortlist.solvers.block import half_step, half_step_reference
+from shortlist.solvers.block import BlockSolver, half_step_reference
+from shortlist.solvers.coordinate import CoordinateSolver
+from shortlist.solvers.half_step import half_step
 from shortlist.solvers.normal_equations import solve_rows_reference
 
 
@@ -19,7 +20,8 @@ def swept(problem, block, sweeps=1, threads=None):
     """Both sides after the sweeps: they are rotated together."""
     W, H = problem.W.copy(), problem.H.copy()
     for _ in range(sweeps):
-        half_step(problem.by_context, problem.objective.terms(problem.by_context), H, W, threads, block=block)
+        terms = problem.objective.terms(problem.by_context)
+        half_step(BlockSolver(block), problem.by_context, terms, H, W, threads)
     return W, H
 
 
@@ -72,7 +74,7 @@ def test_blocks_of_one_are_coordinate_descent(problem):
     W, H = swept(problem, 1)
     np.testing.assert_array_equal(H, problem.H)  # there is nothing to rotate
     other = problem.W.copy()
-    coordinate.half_step(problem.by_context, problem.objective.terms(problem.by_context), H, other)
+    half_step(CoordinateSolver(), problem.by_context, problem.objective.terms(problem.by_context), H, other)
     np.testing.assert_allclose(W, other, rtol=1e-3, atol=2e-4)
 
 
@@ -110,7 +112,7 @@ def test_a_row_of_very_many_pairs():
     H = (rng.standard_normal((n, d)) * 0.3).astype(np.float32)
     W = rng.standard_normal((2, d)).astype(np.float32)
     expected = half_step_reference(rows, terms, H, W, block=8) @ H.T
-    half_step(rows, terms, H, W, block=8)
+    half_step(BlockSolver(8), rows, terms, H, W)
     np.testing.assert_allclose(W @ H.T, expected, rtol=1e-3, atol=1e-3)
 
 

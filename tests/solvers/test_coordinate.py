@@ -11,14 +11,16 @@ from problems import dense_loss, make, problems
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare
 from shortlist.solvers import coordinate
-from shortlist.solvers.coordinate import half_step, half_step_reference
+from shortlist.solvers.coordinate import CoordinateSolver, half_step_reference
+from shortlist.solvers.half_step import half_step
 from shortlist.solvers.normal_equations import solve_rows_reference
 
 
 def swept(problem, sweeps=1, threads=None):
     out, before = problem.W.copy(), problem.H.copy()
     for _ in range(sweeps):
-        half_step(problem.by_context, problem.objective.terms(problem.by_context), problem.H, out, threads)
+        terms = problem.objective.terms(problem.by_context)
+        half_step(CoordinateSolver(), problem.by_context, terms, problem.H, out, threads)
     np.testing.assert_array_equal(problem.H, before)
     return out
 
@@ -73,7 +75,7 @@ def test_a_row_of_very_many_pairs():
     H = (rng.standard_normal((n, d)) * 0.3).astype(np.float32)
     W = rng.standard_normal((2, d)).astype(np.float32)
     expected = half_step_reference(rows, terms, H, W)
-    half_step(rows, terms, H, W)
+    half_step(CoordinateSolver(), rows, terms, H, W)
     np.testing.assert_allclose(W, expected, rtol=1e-3, atol=1e-4)
 
 

@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 from problems import Problem, dense_loss, make, problems
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives import PointwiseSquare
-from shortlist.solvers import eigen, exact
+from shortlist.solvers import eigen
 from shortlist.solvers.cg_limits import CGLimits
+from shortlist.solvers.exact import ExactSolver
+from shortlist.solvers.half_step import half_step
 from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 LOSS_SLACK = 1e-5
+STEP = eigen.EigenSolver()
 
 
-def stepped(problem: Problem, step=eigen.half_step, threads: int | None = None, **how) -> tuple[np.ndarray, np.ndarray]:
+def stepped(problem: Problem, solver=STEP, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Both sides after a half-step of the contexts, in whatever basis it left them."""
     W, H = problem.W.copy(), problem.H.copy()
-    step(problem.by_context, problem.context_terms, H, W, threads, **how)
+    half_step(solver, problem.by_context, problem.context_terms, H, W, threads)
     return W, H
 
 
@@ -42,12 +45,12 @@ def way(request, monkeypatch):
 def test_equals_the_twin(problem, max_steps, tolerance):
     W, H = problem.W.copy(), problem.H.copy()
     terms = problem.context_terms
-    spectrum = eigen.diagonalise(H, W, terms)
+    basis = eigen.EigenSolver().prepare(problem.by_context, terms, H, W)
     start = W.astype(np.float64)
     limits = CGLimits(1.0, tolerance, max_steps)
-    eigen.solve_eigen(problem.by_context, terms, H, spectrum, W, None, limits)
+    eigen.solve_eigen(problem.by_context, terms, H, basis, W, None, limits)
     for r in range(len(W)):
-        A, b = row_system(problem.by_context, terms, H, np.diag(spectrum), r)
+        A, b = row_system(problem.by_context, terms, H, np.diag(basis.spectrum), r)
         if problem.by_context.lengths[r]:
             expected = eigen.pcg_reference(A, b, start[r], limits)
             if max_steps <= 2 or np.linalg.cond(A) < 100:
@@ -67,7 +70,7 @@ def test_equals_the_twin(problem, max_steps, tolerance):
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_to_the_end_it_is_the_exact_solution(problem):
-    W, H = stepped(problem, eigen.last_half_step)
+    W, H = stepped(problem, eigen.TO_CONVERGENCE)
     expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
     best = sum(dense_loss(problem, W=expected, H=H))
     assert sum(dense_loss(problem, W=W, H=H)) <= best * (1 + 1e-5) + 1e-6
@@ -77,7 +80,7 @@ def test_to_the_end_it_is_the_exact_solution(problem):
 @settings(max_examples=100, deadline=None)
 @given(problems(), st.sampled_from([0.5, 1.0, 1.5, 1.99]), st.integers(1, 3))
 def test_no_relaxation_below_two_raises_the_loss(problem, relaxation, max_steps):
-    W, H = stepped(problem, limits=CGLimits(relaxation, 0.3, max_steps))
+    W, H = stepped(problem, eigen.EigenSolver(CGLimits(relaxation, 0.3, max_steps)))
     before = sum(dense_loss(problem))
     assert sum(dense_loss(problem, W=W, H=H)) <= before * (1 + LOSS_SLACK) + LOSS_SLACK
 
@@ -87,7 +90,7 @@ def test_the_end_does_not_depend_on_the_start(scale):
     """Not on one so long that nothing is left of the solution's digits either."""
     problem = make(n_contexts=40, n_items=30, dim=8)
     problem.W *= np.float32(scale)
-    W, H = stepped(problem, eigen.last_half_step)
+    W, H = stepped(problem, eigen.TO_CONVERGENCE)
     expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
     np.testing.assert_allclose(W, expected, rtol=1e-3, atol=1e-4)
 
@@ -95,7 +98,7 @@ def test_the_end_does_not_depend_on_the_start(scale):
 def test_the_end_where_many_are_as_good_is_the_smallest_of_them():
     """λ = 0 and α₀ = 0: what a start has in directions that nothing depends on must not stay."""
     problem = make(n_contexts=6, n_items=5, dim=12, regularization=0.0, unobserved_weight=0.0)
-    W, H = stepped(problem, eigen.last_half_step)
+    W, H = stepped(problem, eigen.TO_CONVERGENCE)
     expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
     np.testing.assert_allclose(W, expected, rtol=1e-2, atol=1e-3)
 
@@ -105,10 +108,10 @@ def test_relaxation_gains_over_epochs():
     problem = make(n_contexts=300, n_items=120, dim=12, density=0.1, regularization_exponent=0.0, regularization=0.5)
 
     def after(relaxation: float) -> float:
-        W, H, limits = np.zeros_like(problem.W), 0.1 * problem.H, CGLimits(relaxation)
+        W, H, solver = np.zeros_like(problem.W), 0.1 * problem.H, eigen.EigenSolver(CGLimits(relaxation))
         for _ in range(8):
-            eigen.half_step(problem.by_context, problem.context_terms, H, W, limits=limits)
-            eigen.half_step(problem.by_item, problem.item_terms, W, H, limits=limits)
+            half_step(solver, problem.by_context, problem.context_terms, H, W)
+            half_step(solver, problem.by_item, problem.item_terms, W, H)
         return problem.objective.loss(problem.by_context, problem.by_item, W, H).total
 
     assert after(CGLimits().relaxation) < after(1.0)
@@ -117,7 +120,7 @@ def test_relaxation_gains_over_epochs():
 @pytest.mark.usefixtures("way")
 def test_both_ways_reach_the_end():
     problem = make(n_contexts=40, n_items=300, dim=5, density=0.4)
-    W, H = stepped(problem, eigen.last_half_step)
+    W, H = stepped(problem, eigen.TO_CONVERGENCE)
     expected = solve_rows_reference(problem.by_context, problem.context_terms, H)
     np.testing.assert_allclose(W, expected, rtol=1e-3, atol=1e-4)
 
@@ -170,16 +173,16 @@ def test_rows_in_another_order_give_the_same():
     ],
 )
 @pytest.mark.parametrize("dim", [1, 3, 37])
-@pytest.mark.parametrize("step", [eigen.half_step, eigen.last_half_step])
+@pytest.mark.parametrize("step", [eigen.EigenSolver(), eigen.TO_CONVERGENCE], ids=["step", "to convergence"])
 def test_extreme_settings_never_give_nan(settings_, dim, step):
     problem = make(n_contexts=20, n_items=11, dim=dim, **settings_)
     for _ in range(3):
         problem.W, problem.H = stepped(problem, step)
         assert np.isfinite(problem.W).all()
         assert np.isfinite(problem.H).all()
-    if step is eigen.last_half_step and settings_.get("observed_weight", 1) <= 1:
+    if step is eigen.TO_CONVERGENCE and settings_.get("observed_weight", 1) <= 1:
         other = Problem(problem.objective, problem.by_context, problem.W, problem.H)
-        V, K = stepped(other, exact.half_step)
+        V, K = stepped(other, ExactSolver())
         assert sum(dense_loss(problem)) <= sum(dense_loss(problem, W=V, H=K)) * (1 + 1e-3) + 1e-3
 
 
@@ -191,7 +194,7 @@ def test_long_rows_and_large_dimensions(dim):
     rows = SparseRows(np.array([0, n, n + 3, n + 3], np.int64), np.r_[np.arange(n), 0, 1, 2].astype(np.int32), None, n)
     objective = PointwiseSquare(regularization=0.01)
     W, H = np.zeros((3, dim), np.float32), rng.standard_normal((n, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
-    eigen.last_half_step(rows, objective.terms(rows), H, W)
+    half_step(eigen.TO_CONVERGENCE, rows, objective.terms(rows), H, W)
     assert (W[2] == 0).all()
     G = H.astype(np.float64).T @ H.astype(np.float64)
     for r in range(2):
@@ -203,7 +206,8 @@ def test_long_rows_and_large_dimensions(dim):
 def test_the_second_process_compiles_nothing(tmp_path):
     code = (
         "import numpy as np; from problems import make; from shortlist.solvers import eigen; p = make();"
-        "eigen.half_step(p.by_context, p.context_terms, p.H, p.W);"
+        "from shortlist.solvers.half_step import half_step;"
+        "half_step(eigen.EigenSolver(), p.by_context, p.context_terms, p.H, p.W);"
         "print(sum(eigen._solve.stats.cache_misses.values()))"
     )
     env = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(p for p in sys.path if p)}

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from problems import Problem, dense_loss, make, problems
-from shortlist.solvers import block, coordinate, eigen, exact
-from shortlist.solvers.normal_equations import solve_rows_reference
+from shortlist.solvers import eigen
+from shortlist.solvers.block import BlockSolver
+from shortlist.solvers.coordinate import CoordinateSolver
+from shortlist.solvers.eigen import TO_CONVERGENCE, EigenSolver
+from shortlist.solvers.exact import ExactSolver
+from shortlist.solvers.half_step import half_step
+from shortlist.solvers.normal_equations import part, solve_rows_reference
 
 SOLVERS = {
-    "eigen": eigen.half_step,
-    "eigen to the end": eigen.last_half_step,
-    "exact": exact.half_step,
-    "block": partial(block.half_step, block=3),
-    "coordinate": coordinate.half_step,
+    "eigen": EigenSolver(),
+    "eigen to the end": TO_CONVERGENCE,
+    "exact": ExactSolver(),
+    "block": BlockSolver(3),
+    "coordinate": CoordinateSolver(),
 }
 
 
@@ -29,7 +33,7 @@ def solver(request):
 
 def stepped(problem: Problem, solver, threads: int | None = None, terms=None) -> tuple[np.ndarray, np.ndarray]:
     W, H = problem.W.copy(), problem.H.copy()
-    solver(problem.by_context, problem.context_terms if terms is None else terms, H, W, threads)
+    half_step(solver, problem.by_context, problem.context_terms if terms is None else terms, H, W, threads)
     return W, H
 
 
@@ -49,7 +53,7 @@ def test_all_reach_the_same_optimum(problem):
         most = {"exact": 1, "eigen to the end": 1, "eigen": 200}.get(name, 2000)
         for k in range(most):
             before = W.copy()
-            solver(rows, terms, H, W, 1)
+            half_step(solver, rows, terms, H, W, 1)
             if k % 10 == 9 and np.allclose(W, before, rtol=1e-6, atol=1e-7):
                 break  # it has ended where it ends
         assert sum(dense_loss(problem, W=W, H=H)) <= best * (1 + 2e-4) + 2e-4, name
@@ -116,9 +120,32 @@ def test_more_dimensions_than_the_rank_and_hardly_any_lambda(solver, unobserved_
                 (problem.by_context, problem.context_terms, H, W),
                 (problem.by_item, problem.item_terms, W, H),
             ):
-                solver(rows, terms, other, own)
+                half_step(solver, rows, terms, other, own)
                 after = sum(dense_loss(problem, W=W, H=H))
                 assert after <= before + 1e-4 * before + 1e-5 * scale, regularization
                 before = after
-        exact.half_step(problem.by_context, problem.context_terms, H, W)
+        half_step(ExactSolver(), problem.by_context, problem.context_terms, H, W)
         assert sum(dense_loss(problem, W=W, H=H)) <= before + 1e-4 * before + 1e-5 * scale, regularization
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"regularization": 0.0, "unobserved_weight": 0.0}, {"convention": "total"}])
+def test_rows_may_be_solved_in_pieces(solver, settings, tiled, monkeypatch):
+    """Each piece gets its own rows, terms and start, the other side and the basis; the bits are those of one call."""
+    if tiled:
+        monkeypatch.setattr(eigen, "_IN_CACHE", 0)
+        monkeypatch.setattr(eigen, "_TILE", 280)
+        monkeypatch.setattr(eigen, "_SEGMENT", 1)
+    problem = make(n_contexts=90, n_items=60, dim=13, **settings)
+    rows, terms = problem.by_context, problem.context_terms
+    whole, other = problem.W.copy(), problem.H.copy()
+    half_step(solver, rows, terms, other, whole)
+    H, W = problem.H.copy(), problem.W.copy()
+    basis = solver.prepare(rows, terms, H, W)
+    np.testing.assert_array_equal(H, other)
+    order = np.random.default_rng(5).permutation(90)
+    for chosen in (order[:1], order[1:30], np.sort(order[30:55]), order[55:]):
+        out = W[chosen]
+        solver.solve(*part(rows, terms, chosen), H, basis, out, 2)
+        np.testing.assert_array_equal(out, whole[chosen])
+    np.testing.assert_array_equal(H, other)  # solving changes nothing but the rows

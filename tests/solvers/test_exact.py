@@ -17,14 +17,15 @@ import shortlist
 from problems import dense_loss, make, problems
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.pointwise_square import Terms
-from shortlist.solvers.exact import half_step, solve_exact
+from shortlist.solvers.exact import ExactSolver, solve_exact
+from shortlist.solvers.half_step import half_step
 from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 
 def solved(problem, threads=None):
     """The contexts, and the items that they belong to: rotated with them."""
     W, H = problem.W.copy(), problem.H.copy()
-    half_step(problem.by_context, problem.objective.terms(problem.by_context), H, W, threads)
+    half_step(ExactSolver(), problem.by_context, problem.objective.terms(problem.by_context), H, W, threads)
     return W, H
 
 
@@ -177,7 +178,7 @@ def test_weights_of_contexts_and_items():
         rng.uniform(0, 2, 40).astype(np.float32),
     )
     W, H = np.zeros((30, 9), np.float32), problem.H.copy()
-    half_step(rows, terms, H, W)
+    half_step(ExactSolver(), rows, terms, H, W)
     np.testing.assert_allclose(W, solve_rows_reference(rows, terms, H), rtol=2e-3, atol=1e-5)
 
 
@@ -252,7 +253,8 @@ def test_the_smallest_of_many_minima_where_the_system_is_singular():
 def test_a_second_process_finds_the_compiled_kernel(tmp_path):
     program = (
         "from problems import make; from shortlist.solvers import exact; p = make();"
-        "exact.half_step(p.by_context, p.objective.terms(p.by_context), p.H, p.W);"
+        "from shortlist.solvers.half_step import half_step;"
+        "half_step(exact.ExactSolver(), p.by_context, p.objective.terms(p.by_context), p.H, p.W);"
         "print(sum(exact._solve_rows.stats.cache_hits.values()), sum(exact._solve_rows.stats.cache_misses.values()))"
     )
     places = [str(Path(shortlist.__file__).parents[1]), str(Path(__file__).parents[1])]

@@ -15,8 +15,10 @@ from hypothesis import assume, given, settings
 
 from problems import dense_loss, make, problems
 from shortlist.errors import DataError, SettingError
-from shortlist.solvers import eigen, torch_half_step, triton_kernels
+from shortlist.solvers import torch_half_step, triton_kernels
 from shortlist.solvers.cg_limits import END, CGLimits
+from shortlist.solvers.eigen import TO_CONVERGENCE, EigenSolver
+from shortlist.solvers.half_step import half_step
 from shortlist.solvers.normal_equations import row_system, solve_rows_reference
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'shortlist[torch]'")
@@ -133,12 +135,12 @@ def test_by_default_it_is_the_solver_of_the_cpu():
     W, H = np.zeros_like(problem.W), problem.H.copy()
     for _ in range(4):
         ours.epoch()
-        eigen.half_step(problem.by_context, terms[0], H, W)
-        eigen.half_step(problem.by_item, terms[1], W, H)
+        half_step(EigenSolver(), problem.by_context, terms[0], H, W)
+        half_step(EigenSolver(), problem.by_item, terms[1], W, H)
         expected = o.loss(problem.by_context, problem.by_item, W, H).total
         np.testing.assert_allclose(sum(ours.loss()), expected, rtol=1e-4)
     ours.finish()
-    eigen.last_half_step(problem.by_context, terms[0], H, W)
+    half_step(TO_CONVERGENCE, problem.by_context, terms[0], H, W)
     np.testing.assert_allclose(scores(ours.embeddings()), scores((W, H)), rtol=1e-2, atol=1e-3)
 
 

@@ -27,8 +27,9 @@ from shortlist.recommenders.given import rows_of_lists
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
-from shortlist.solvers.als import Alternation, HalfStep, initial_embeddings
+from shortlist.solvers.als import Alternation, initial_embeddings
 from shortlist.solvers.eigenbasis import FoldInBasis
+from shortlist.solvers.half_step import HalfStep
 from shortlist.solvers.normal_equations import at, row_system
 from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
@@ -79,8 +80,8 @@ class Alternating(PointwiseFactorization):
         ]
 
     @abstractmethod
-    def _half_steps(self) -> tuple[HalfStep, HalfStep]:
-        """Return the half-step that improves one side while the other is fixed, and the final one for the contexts."""
+    def _half_steps(self) -> tuple[HalfStep[Any], HalfStep[Any]]:
+        """Return the solver of the half-steps of an epoch, and that of the final one for the contexts."""
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -104,14 +105,14 @@ class Alternating(PointwiseFactorization):
         threads: int | None,
         epochs: int,
     ) -> EmbeddingTrainer:
-        half_step, last = self._half_steps()
+        solver, last = self._half_steps()
         return Alternation(
             self.objective(),
             interactions.by_context,
             interactions.by_item,
             items,
             contexts=contexts,
-            half_step=half_step,
+            solver=solver,
             last=last,
             threads=threads,
         )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +14,8 @@ from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
 from shortlist.objectives.frequency_weights import FrequencyWeights
 from shortlist.recommenders.alternating import Alternating
-from shortlist.solvers import exact
-from shortlist.solvers.als import HalfStep
+from shortlist.solvers.exact import ExactSolver
+from shortlist.solvers.half_step import HalfStep
 from shortlist.solvers.train import EmbeddingTrainer
 
 Solver: TypeAlias = Literal["eigen", "exact", "block", "coordinate"]  # modules of shortlist.solvers
@@ -104,12 +102,20 @@ class IALS(Alternating):
             unused["block"] = f"with solver={self.solver!r}, only with solver='block'"
         return unused
 
-    def _half_steps(self) -> tuple[HalfStep, HalfStep]:
-        solver = import_module(f"shortlist.solvers.{self.solver}")
-        half_step: HalfStep = solver.half_step
+    def _half_steps(self) -> tuple[HalfStep[Any], HalfStep[Any]]:
+        if self.solver == "eigen":  # each solver has kernels to load, so only the chosen one is imported
+            from shortlist.solvers.eigen import TO_CONVERGENCE, EigenSolver
+
+            return EigenSolver(), TO_CONVERGENCE
         if self.solver == "block":
-            half_step = partial(solver.half_step, block=self.block)
-        return half_step, solver.last_half_step if self.solver == "eigen" else exact.half_step
+            from shortlist.solvers.block import BlockSolver
+
+            return BlockSolver(int(self.block)), ExactSolver()
+        if self.solver == "coordinate":
+            from shortlist.solvers.coordinate import CoordinateSolver
+
+            return CoordinateSolver(), ExactSolver()
+        return ExactSolver(), ExactSolver()
 
     def _trainer(
         self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from shortlist.recommenders.alternating import Alternating
-from shortlist.solvers import coordinate, exact
-from shortlist.solvers.als import HalfStep
+from shortlist.solvers.coordinate import CoordinateSolver
+from shortlist.solvers.exact import ExactSolver
+from shortlist.solvers.half_step import HalfStep
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -23,5 +25,5 @@ class ICD(Alternating):
     5
     """
 
-    def _half_steps(self) -> tuple[HalfStep, HalfStep]:
-        return coordinate.half_step, exact.half_step
+    def _half_steps(self) -> tuple[HalfStep[Any], HalfStep[Any]]:
+        return CoordinateSolver(), ExactSolver()

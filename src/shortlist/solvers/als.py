@@ -1,13 +1,12 @@
 """The trainer of alternating least squares for matrix factorization (Algorithm 4 of the article).
 
-Each epoch improves all context embeddings given the items, then all item embeddings given the contexts. A *half step*
-is the part for one side; `exact`, `eigen`, `block` and `coordinate` implement it.
+Each epoch improves all context embeddings given the items, then all item embeddings given the contexts. A *half-step*
+is the part for one side (`solvers.half_step`); `exact`, `eigen`, `block` and `coordinate` implement it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +14,9 @@ import numpy.typing as npt
 from shortlist._state import State, load_state
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.loss_parts import LossParts
-from shortlist.objectives.pointwise_square import PointwiseSquare, Terms
-from shortlist.solvers import exact
-
-# Improves one side given the other. Arguments: the side's rows and terms, the other side's embeddings, the side's
-# embeddings (changed in place) and the number of threads. It may rotate both sides in place by the same orthogonal
-# matrix, which does not change scores.
-HalfStep: TypeAlias = Callable[
-    [SparseRows, Terms, npt.NDArray[np.float32], npt.NDArray[np.float32], int | None],
-    None,
-]
+from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.solvers.exact import ExactSolver
+from shortlist.solvers.half_step import HalfStep, half_step
 
 
 def initial_embeddings(n_rows: int, dim: int, scale: float, seed: int, stream: int = 0) -> npt.NDArray[np.float32]:
@@ -47,8 +39,8 @@ class Alternation:
         by_item: the same pairs, with a row for each item.
         items: start values, changed in place.
         contexts: start values, changed in place; zeros by default.
-        half_step: the function that improves one side.
-        last: the function that solves for the contexts at the end.
+        solver: improves one side given the other.
+        last: solves for the contexts at the end.
         threads: number of threads.
     """
 
@@ -62,8 +54,8 @@ class Alternation:
         items: npt.NDArray[np.float32],
         *,
         contexts: npt.NDArray[np.float32] | None = None,
-        half_step: HalfStep = exact.half_step,
-        last: HalfStep = exact.half_step,
+        solver: HalfStep[Any] | None = None,
+        last: HalfStep[Any] | None = None,
         threads: int | None = None,
     ) -> None:
         self._objective, self._by_context, self._by_item = objective, by_context, by_item
@@ -73,16 +65,19 @@ class Alternation:
         self._item_terms = objective.terms(by_item, of_items, of_contexts)
         self._items = items
         self._contexts = np.zeros((by_context.n_rows, items.shape[1]), np.float32) if contexts is None else contexts
-        self._half_step, self._last, self._threads = half_step, last, threads
+        self._solver, self._last, self._threads = solver or ExactSolver(), last or ExactSolver(), threads
 
     def epoch(self) -> None:
         """Run a half step for the contexts, then a half step for the items."""
-        self._half_step(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
-        self._half_step(self._by_item, self._item_terms, self._contexts, self._items, self._threads)
+        self._improve_contexts(self._solver)
+        half_step(self._solver, self._by_item, self._item_terms, self._contexts, self._items, self._threads)
 
     def finish(self) -> None:
         """Run the last half step for the contexts."""
-        self._last(self._by_context, self._context_terms, self._items, self._contexts, self._threads)
+        self._improve_contexts(self._last)
+
+    def _improve_contexts(self, solver: HalfStep[Any]) -> None:
+        half_step(solver, self._by_context, self._context_terms, self._items, self._contexts, self._threads)
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return the embeddings of contexts and items; the arrays are not copied."""

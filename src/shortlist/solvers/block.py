@@ -5,6 +5,7 @@ This is iALS++ (Rendle, Krichene, Zhang and Koren 2021).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,16 +25,9 @@ Array: TypeAlias = npt.NDArray[Any]
 _ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
 
-def half_step(
-    rows: SparseRows,
-    terms: Terms,
-    other: npt.NDArray[np.float32],
-    embeddings: npt.NDArray[np.float32],
-    threads: int | None = None,
-    *,
-    block: int = 64,
-) -> None:
-    """Sweep once over the blocks of coordinates of every row of `embeddings`, minimising over one block at a time.
+@dataclass(frozen=True)
+class BlockSolver:
+    """A half-step that sweeps once over the blocks of coordinates of every row, minimising over one block at a time.
 
     With A w = b the row's system (see `Terms`), a block B of `block` coordinates (the last may be shorter) moves by
 
@@ -46,26 +40,51 @@ def half_step(
     spaces as before, so the sweep does not change. But the dense part of A_BB becomes diagonal, and a row of n < |B|
     pairs only needs an n × n matrix. A row's result depends on no other row, so the result does not depend on the
     number of threads.
+
+    Its basis is the other side's Gramian after the rotation.
     """
-    d = other.shape[1]
-    block = min(block, d)
-    G = _diagonalise_blocks(other, embeddings, terms, block, threads)
-    G32 = G.astype(np.float32)
-    n = rows.lengths.astype(np.float64)
-    short = np.minimum(n, block)
-    work = d * (n * short + short**3 / (3 * block) + 10 * n + d) + 1.0
 
-    def sweep(start: int, stop: int) -> None:
-        longest = int(rows.lengths[start:stop].max())
-        failed = _sweep_rows(
-            rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            other, G32, embeddings, block, start, stop, *workspace(block, 6), np.empty(longest, np.float32),
-        )  # fmt: skip
-        for r in failed:  # singular in float32: λ = 0 or extreme weights
-            system = row_system(rows, terms, other, G, int(r))
-            embeddings[r] = in_float32(_swept(*system, embeddings[r].astype(np.float64), block))
+    block: int = 64
 
-    run_chunks(sweep, balanced_chunks(work, 16 * thread_count(threads)), threads)
+    def prepare(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        embeddings: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Rotate both sides, in place, within each block; return the other side's Gramian."""
+        return _diagonalise_blocks(other, embeddings, terms, min(self.block, other.shape[1]), threads)
+
+    def solve(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        basis: npt.NDArray[np.float64],
+        out: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> None:
+        """Sweep over these rows; see `HalfStep`."""
+        d = other.shape[1]
+        block = min(self.block, d)
+        G32 = basis.astype(np.float32)
+        n = rows.lengths.astype(np.float64)
+        short = np.minimum(n, block)
+        work = d * (n * short + short**3 / (3 * block) + 10 * n + d) + 1.0
+
+        def sweep(start: int, stop: int) -> None:
+            longest = int(rows.lengths[start:stop].max())
+            failed = _sweep_rows(
+                rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
+                other, G32, out, block, start, stop, *workspace(block, 6), np.empty(longest, np.float32),
+            )  # fmt: skip
+            for r in failed:  # singular in float32: λ = 0 or extreme weights
+                system = row_system(rows, terms, other, basis, int(r))
+                out[r] = in_float32(_swept(*system, out[r].astype(np.float64), block))
+
+        run_chunks(sweep, balanced_chunks(work, 16 * thread_count(threads)), threads)
 
 
 def half_step_reference(
@@ -76,7 +95,7 @@ def half_step_reference(
     *,
     block: int = 64,
 ) -> npt.NDArray[np.float64]:
-    """Return the result of `half_step`, without the rotation; the NumPy twin of the kernel."""
+    """Return the result of a half-step, without the rotation; the NumPy twin of the kernel."""
     exact = other.astype(np.float64)
     G = (exact.T * terms.omega) @ exact
     out = np.zeros(embeddings.shape)

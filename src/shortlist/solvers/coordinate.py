@@ -27,14 +27,8 @@ _LINE = 16  # floats in a cache line
 _PANEL = 2**17  # floats of a row's pairs that are kept at once: half of a second-level cache
 
 
-def half_step(
-    rows: SparseRows,
-    terms: Terms,
-    other: npt.NDArray[np.float32],
-    embeddings: npt.NDArray[np.float32],
-    threads: int | None = None,
-) -> None:
-    """Sweep once over the coordinates of every row of `embeddings`, minimising over one coordinate at a time.
+class CoordinateSolver:
+    """A half-step that sweeps once over the coordinates of every row, minimising over one coordinate at a time.
 
     With the residuals q = excess·ŷ − target of the row's observed pairs and G the Gramian of all of `other`,
 
@@ -43,25 +37,48 @@ def half_step(
     and the residuals are updated. This takes O(n·d + d²) for a row of n pairs. Rows without pairs become zero, which is
     their minimum. A coordinate does not change if the loss does not depend on it. A row's result depends on no other
     row, so the result does not depend on the number of threads.
+
+    Its basis is G.
     """
-    d = other.shape[1]
-    if not terms.ridge.any() and not terms.dense.any():  # only the observed pairs determine a coordinate
-        drop_noise(np.ones(d), other, embeddings)
-    G = gramian(other, terms.omega, threads).astype(np.float32)
 
-    def sweep(start: int, stop: int) -> None:
-        _sweep_rows(
-            rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            other, G, embeddings, _PANEL, start, stop,
-        )  # fmt: skip
+    def prepare(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        embeddings: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return the other side's Gramian; coordinates that are only rounding errors become zero on both sides."""
+        if not terms.ridge.any() and not terms.dense.any():  # only the observed pairs determine a coordinate
+            drop_noise(np.ones(other.shape[1]), other, embeddings)
+        return gramian(other, terms.omega, threads).astype(np.float32)
 
-    run_chunks(sweep, balanced_chunks(rows.lengths + d / 8 + 1.0, 16 * thread_count(threads)), threads)
+    def solve(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        basis: npt.NDArray[np.float32],
+        out: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> None:
+        """Sweep over these rows; see `HalfStep`."""
+
+        def sweep(start: int, stop: int) -> None:
+            _sweep_rows(
+                rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
+                other, basis, out, _PANEL, start, stop,
+            )  # fmt: skip
+
+        chunks = balanced_chunks(rows.lengths + other.shape[1] / 8 + 1.0, 16 * thread_count(threads))
+        run_chunks(sweep, chunks, threads)
 
 
 def half_step_reference(
     rows: SparseRows, terms: Terms, other: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Return the result of `half_step`, a Gauss–Seidel sweep of each row's system; the NumPy twin of the kernel."""
+    """Return the result of a half-step, a Gauss–Seidel sweep of each row's system; the NumPy twin of the kernel."""
     exact, out = other.astype(np.float64), embeddings.astype(np.float64)
     G = (exact.T * terms.omega) @ exact
     out[rows.lengths == 0] = 0

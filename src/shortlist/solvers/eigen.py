@@ -11,6 +11,7 @@ The preconditioner is the diagonal of the whole system; the start is the row's l
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,78 +37,100 @@ _STIFF = np.float32(1e-2)  # if M is below this fraction of a row's diagonal, th
 _STATE = 2**25  # bytes of vectors of the rows that a thread solves at once
 
 
-def half_step(
-    rows: SparseRows,
-    terms: Terms,
-    other: npt.NDArray[np.float32],
-    embeddings: npt.NDArray[np.float32],
-    threads: int | None = None,
-    *,
-    limits: CGLimits = ON_THE_WAY,
-) -> None:
-    """Rotate both sides into the eigenbasis of the other's Gramian and move every row towards its minimiser, in place.
+@dataclass(frozen=True, eq=False)
+class EigenBasis:
+    """What solving any row needs of the other side, besides its embeddings."""
+
+    spectrum: npt.NDArray[np.float64]  # the eigenvalues of the other side's Gramian
+    tiles: npt.NDArray[np.int64]  # bounds of the parts of the other side that a pass goes through one after the other
+
+
+@dataclass(frozen=True)
+class EigenSolver:
+    """A half-step that moves every row towards its minimiser, in the eigenbasis of the other side's Gramian.
 
     A row takes steps of conjugate gradients until its residual (in the preconditioner's norm) is at most `tolerance`
     times its first residual, but no more than `max_steps`. If the total move is short enough, it is multiplied by
     `relaxation`. The minimum along that line is at 1, so any factor below 2 lowers the loss. A factor above 1 gains
     less in this half step but more in the next ones. This is successive over-relaxation: alternating least squares is
     a Gauss–Seidel iteration on two blocks.
+
+    Args:
+        limits: the limits of conjugate gradients.
+        exact: whether rows that may not have converged are solved exactly. With the limits `TO_THE_END`, the result is
+            that of `exact.ExactSolver`, with a slightly larger rounding error.
     """
-    solve_eigen(rows, terms, other, diagonalise(other, embeddings, terms, threads), embeddings, threads, limits)
+
+    limits: CGLimits = ON_THE_WAY
+    exact: bool = False
+
+    def prepare(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        embeddings: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> EigenBasis:
+        """Rotate both sides, in place, into the eigenbasis of the other's Gramian."""
+        return EigenBasis(diagonalise(other, embeddings, terms, threads), tile_bounds(rows, other))
+
+    def solve(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        basis: EigenBasis,
+        out: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> None:
+        """Improve these rows; see `HalfStep`."""
+        unconverged = solve_eigen(rows, terms, other, basis, out, threads, self.limits)
+        if self.exact and len(unconverged):
+            solved = np.zeros((len(unconverged), out.shape[1]), np.float32)
+            solve_exact(*part(rows, terms, unconverged), other, basis.spectrum, solved, threads)
+            out[unconverged] = solved
 
 
-def last_half_step(
-    rows: SparseRows,
-    terms: Terms,
-    other: npt.NDArray[np.float32],
-    embeddings: npt.NDArray[np.float32],
-    threads: int | None = None,
-) -> None:
-    """Run `half_step` to convergence: the result of `exact.half_step`, with a slightly larger rounding error.
+TO_CONVERGENCE = EigenSolver(TO_THE_END, exact=True)
 
-    Rows for which conjugate gradients cannot verify convergence are solved exactly.
+
+def tile_bounds(rows: SparseRows, other: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Return the bounds of the other side's tiles: a single tile unless it is large and the rows are long.
+
+    If the other side fits in the cache, rows are solved one after the other, with their vectors in the first-level
+    cache. Otherwise every pass over a row would fetch each of its vectors from memory; a thread then solves many rows
+    at once, and each pass goes through the other side tile by tile.
     """
-    spectrum = diagonalise(other, embeddings, terms, threads)
-    unconverged = solve_eigen(rows, terms, other, spectrum, embeddings, threads, TO_THE_END)
-    if len(unconverged):
-        solved = np.zeros((len(unconverged), embeddings.shape[1]), np.float32)
-        solve_exact(*part(rows, terms, unconverged), other, spectrum, solved, threads)
-        embeddings[unconverged] = solved
+    tile = max(1, _TILE // (4 * other.shape[1]))
+    if other.nbytes > _IN_CACHE and len(rows) > _SEGMENT * rows.n_rows * (rows.n_columns / tile):
+        return np.arange(0, rows.n_columns + tile, tile, dtype=np.int64)
+    return np.array([0, rows.n_columns], np.int64)
 
 
 def solve_eigen(
     rows: SparseRows,
     terms: Terms,
     other: npt.NDArray[np.float32],
-    spectrum: npt.NDArray[np.float64],
+    basis: EigenBasis,
     embeddings: npt.NDArray[np.float32],
     threads: int | None = None,
     limits: CGLimits = TO_THE_END,
 ) -> npt.NDArray[np.int64]:
     """Improve every row of `embeddings` and return the rows that may not have converged.
 
-    `other` must be in the eigenbasis of its Gramian.
-
-    If the other side fits in the cache, rows are solved one after the other, with their vectors in the first-level
-    cache. Otherwise every pass over a row would fetch each of its vectors from memory; a thread then solves many rows
-    at once, and each pass goes through the other side tile by tile. In both cases a row's result depends on no other
-    row, so the result does not depend on the number of threads.
+    `other` must be in the eigenbasis of its Gramian. A row's result depends on no other row, so the result does not
+    depend on the number of threads.
     """
-    n, d = embeddings.shape
-    bounds = np.array([0, rows.n_columns], np.int64)
-    tile = max(1, _TILE // (4 * d))
-    n_chunks = 32 * thread_count(threads)
-    if other.nbytes > _IN_CACHE and len(rows) > _SEGMENT * n * (rows.n_columns / tile):
-        bounds = np.arange(0, rows.n_columns + tile, tile, dtype=np.int64)
-        n_chunks = 2 * thread_count(threads)
-    state = np.zeros(n, np.uint8)
-    Lambda = spectrum.astype(np.float32)
+    n_chunks = (32 if len(basis.tiles) == 2 else 2) * thread_count(threads)
+    state = np.zeros(len(embeddings), np.uint8)
+    Lambda = basis.spectrum.astype(np.float32)
     numbers = np.array([limits.relaxation, limits.tolerance**2, NEAR**2, END**2, FROZEN], np.float32)
 
     def solve(start: int, stop: int) -> None:
         _solve(
             rows.indptr, rows.indices, terms.excess, terms.target, terms.ridge, terms.dense,
-            Lambda, other, embeddings, bounds, numbers, limits.max_steps, state, start, stop,
+            Lambda, other, embeddings, basis.tiles, numbers, limits.max_steps, state, start, stop,
         )  # fmt: skip
 
     run_chunks(solve, balanced_chunks(rows.lengths + 8.0, n_chunks), threads)

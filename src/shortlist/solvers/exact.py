@@ -23,15 +23,34 @@ from shortlist.solvers.tiles import WIDTH, add_product, transpose
 Array: TypeAlias = npt.NDArray[Any]
 
 
-def half_step(
-    rows: SparseRows,
-    terms: Terms,
-    other: npt.NDArray[np.float32],
-    embeddings: npt.NDArray[np.float32],
-    threads: int | None = None,
-) -> None:
-    """Rotate both sides into the eigenbasis of the other's Gramian and set every row to its minimiser, in place."""
-    solve_exact(rows, terms, other, diagonalise(other, embeddings, terms, threads), embeddings, threads)
+class ExactSolver:
+    """A half-step that sets every row to its minimiser, in the eigenbasis of the other side's Gramian.
+
+    Its basis is the eigenvalues.
+    """
+
+    def prepare(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        embeddings: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Rotate both sides, in place, into the eigenbasis of the other's Gramian; return its eigenvalues."""
+        return diagonalise(other, embeddings, terms, threads)
+
+    def solve(
+        self,
+        rows: SparseRows,
+        terms: Terms,
+        other: npt.NDArray[np.float32],
+        basis: npt.NDArray[np.float64],
+        out: npt.NDArray[np.float32],
+        threads: int | None = None,
+    ) -> None:
+        """Set these rows to their minimisers; see `HalfStep`."""
+        solve_exact(rows, terms, other, basis, out, threads)
 
 
 def solve_exact(
