@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
@@ -16,14 +15,11 @@ import numpy.typing as npt
 
 from shortlist._checks import integer, number
 from shortlist._renamed import new_settings
-from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.objectives.pointwise_square import LossParts
 from shortlist.solvers.epochs import Epoch, Loop, ResumePoint
 from shortlist.solvers.stopping import EarlyStopping
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
-from shortlist.storage import id_tables as table_files
 from shortlist.storage.file_names import MANIFEST, is_ours
 from shortlist.storage.wrap_errors import reason, storage_errors
 
@@ -212,19 +208,3 @@ def _saved(stored: StoredModel, contexts: tuple[int, int], items: tuple[int, int
         best = (score, epoch, arrays["best_items"], arrays.get("best_contexts")) if epoch else None
     memory = {name.removeprefix(_MEMORY): array for name, array in arrays.items() if name.startswith(_MEMORY)}
     return CheckpointState(arrays["contexts"], arrays["items"], past, best, memory)
-
-
-def digest(*parts: Vocabulary | SparseRows | npt.NDArray[Any]) -> str:
-    """Return a sha256 of the content of ids, rows and arrays."""
-    sha = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, Vocabulary):
-            sha.update(hashlib.sha256(table_files.encode(part.frame)).digest())
-            continue
-        arrays = (part.indptr, part.indices, part.values) if isinstance(part, SparseRows) else (part,)
-        for array in arrays:
-            described = "none" if array is None else f"{array.dtype} {array.shape}"
-            sha.update(described.encode())
-            if array is not None:
-                sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return sha.hexdigest()
