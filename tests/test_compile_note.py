@@ -229,7 +229,7 @@ def test_it_stands_above_a_progress_bar():
     import pty
 
     code = (
-        "from shortlist._compile_notes import note\nfrom shortlist.recommenders.fit_progress import steps\n"
+        "from shortlist._compile_notes import note\nfrom shortlist._progress import steps\n"
         "with steps('fitting', 'items', None) as step:\n"
         "    step(1, 4); note('compiling kernels'); step(2, 4)\n"
     )

@@ -77,7 +77,7 @@ for name in json.loads(sys.argv[1]):
     for split in (plain, timed, days):
         for settings in ({}, {"weighting": "log"}) if hasattr(kind, "weighting") and split is timed else ({},):
             session(kind(**settings, **({"epochs": 2} if kind._in_epochs else {})), split, {})
-    if kind._described:
+    if kind.uses_features:
         frame = {"what": [f"no. {one}" for one in range(120)], "colour": [f"c{one % 5}" for one in range(120)]}
         features = sl.Features.from_frame(frame, id="what", categorical="colour")
         session(kind(epochs=2), plain, {"item_features": features})

@@ -19,6 +19,7 @@ from shortlist._version import __version__
 
 if TYPE_CHECKING:
     from shortlist import metrics, objectives, sampling, tuning
+    from shortlist.batch import BatchResult, write_lists
     from shortlist.data import datasets, splits
     from shortlist.data.features.aligned import AlignedFeatures
     from shortlist.data.features.table import Features
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
     from shortlist.online import Event, UserState
+    from shortlist.ranking.index import Index
+    from shortlist.ranking.recommendations import Recommendations
     from shortlist.recommenders.base import Recommender
-    from shortlist.recommenders.batch import BatchResult, write_lists
     from shortlist.recommenders.dot_product import DotProduct
     from shortlist.recommenders.ease import EASE
     from shortlist.recommenders.explanation import Explanation
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from shortlist.recommenders.feature_ials import FeatureIALS
     from shortlist.recommenders.ials import IALS
     from shortlist.recommenders.icd import ICD
-    from shortlist.recommenders.index import Index
     from shortlist.recommenders.matrix_factorization import (
         BPR,
         WARP,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.rank_als import RankALS
-    from shortlist.recommenders.recommendations import Recommendations
     from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
     from shortlist.recommenders.tensor_factorization import PARAFAC, Tucker
@@ -89,7 +89,7 @@ _HOME = {
     "HingeMF": "shortlist.recommenders.matrix_factorization",
     "IALS": "shortlist.recommenders.ials",
     "ICD": "shortlist.recommenders.icd",
-    "Index": "shortlist.recommenders.index",
+    "Index": "shortlist.ranking.index",
     "Interactions": "shortlist.data.interactions",
     "ItemKNN": "shortlist.recommenders.neighbours",
     "LambdaMART": "shortlist.reranking",
@@ -100,7 +100,7 @@ _HOME = {
     "PARAFAC": "shortlist.recommenders.tensor_factorization",
     "Popularity": "shortlist.recommenders.popularity",
     "RankALS": "shortlist.recommenders.rank_als",
-    "Recommendations": "shortlist.recommenders.recommendations",
+    "Recommendations": "shortlist.ranking.recommendations",
     "Recommender": "shortlist.recommenders.base",
     "Reranker": "shortlist.reranking",
     "SLIM": "shortlist.recommenders.slim",
@@ -121,14 +121,14 @@ _HOME = {
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
     "WarmUpResult": "shortlist.warming",
-    "BatchResult": "shortlist.recommenders.batch",
+    "BatchResult": "shortlist.batch",
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
     "load": "shortlist.recommenders.registry",
     "tune": "shortlist.tuning",
     "warm_up": "shortlist.warming",
-    "write_lists": "shortlist.recommenders.batch",
+    "write_lists": "shortlist.batch",
 }
 _MODULES = {
     "datasets": "shortlist.data.datasets",

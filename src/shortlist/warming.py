@@ -17,6 +17,8 @@ import numpy as np
 from shortlist._clock import compiled
 from shortlist._compile_notes import silent
 from shortlist._kernel_cache import require_cached
+from shortlist._progress import steps
+from shortlist.batch import write_lists
 from shortlist.data import splits
 from shortlist.data.features.table import Features
 from shortlist.data.interactions import Interactions
@@ -27,9 +29,7 @@ from shortlist.metrics import Lists
 from shortlist.metrics.beyond_accuracy import distance
 from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.batch import write_lists
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.fit_progress import steps
 from shortlist.recommenders.neighbours import ItemKNN
 from shortlist.recommenders.registry import REGISTRY, load, recommender_class
 from shortlist.reranking import LambdaMART, TwoStage
@@ -173,7 +173,7 @@ def _exercise_two_stage() -> None:
 def _variants(model: Recommender) -> Iterator[tuple[Split, dict[str, Any], dict[str, Any]]]:
     """Yield splits with settings and features: with and without weights, with text and integer ids, and so on."""
     plain, weighted, parts = _events("plain"), _events("weighted"), _events("parts")
-    if model._described:
+    if model.uses_features:
         yield splits.at_random(plain, 0.2), {}, {"item_features": _features("product", "i", _ITEMS)}
         yield splits.at_random(plain, 0.2), {}, {"context_features": _features("user", "u", _CONTEXTS)}
     yield splits.by_time(weighted, 0.2), {}, {}

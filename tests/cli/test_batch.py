@@ -248,7 +248,7 @@ def test_options_from_a_file(run, odd_model, tmp_path):
 
 _SLOW = """
 import sys, time
-from shortlist.recommenders import batch
+from shortlist.batch import list_writer as batch
 from shortlist.storage.draft import Draft
 batch.ROWS = 2  # a context at a time
 append = Draft.append

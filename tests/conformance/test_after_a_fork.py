@@ -72,7 +72,7 @@ def questions(model: Any, data: sl.Interactions) -> dict[str, Callable[[], Any]]
     if not data.contexts.is_tuple:
         calls["many in a Series"] = lambda: model.recommend(pl.Series((known * MANY)[:MANY]), n=1)
         calls["many in a frame"] = lambda: model.recommend(pl.DataFrame({"user": (known * MANY)[:MANY]}), n=1)
-    elif model._composes:
+    elif model.composes_contexts:
         unseen = [("u1", 7), ("nobody", 0), ("u2", 1)]
         calls["unseen"] = lambda: model.recommend([("u1", 1), ("u0", 1)], n=3)
         calls["unseen, average"] = lambda: model.recommend(unseen, n=3, unknown="average").to_polars()

@@ -57,7 +57,9 @@ def test_views_and_histories_against_dictionaries(rows, aggregate, weighted, tim
     assert entries(events.by_context, events.contexts, events.items) == expected
     assert entries(events.by_item, events.items, events.contexts) == {(i, u): w for (u, i), w in expected.items()}
     assert {u: events.history(u) for u in events.contexts} == histories
-    assert events.histories.values is None
+    ordered = events.histories
+    assert (ordered.weights is None, ordered.times is None) == (not weighted, not timed)
+    assert entries(ordered.sets(), events.contexts, events.items) == expected
     assert len(events) == len(rows)
     assert events.n_pairs == len(pairs)
 

@@ -63,7 +63,7 @@ class Given(sl.Recommender):
     def _fit(self, interactions, plan, monitor, threads):
         pass
 
-    def _scorer(self, queries, threads=None):
+    def scorer(self, queries, threads=None):
         return DotProductScorer(np.ones((len(queries), 1), np.float32), np.array(self.scores, np.float32)[:, None])
 
 
@@ -187,8 +187,8 @@ def test_only_tied_contexts_are_searched_again(split, monkeypatch):
     class Tied(sl.EASE):
         """Knows nothing about one context."""
 
-        def _scorer(self, queries, threads=None):
-            scorer = super()._scorer(queries, threads)
+        def scorer(self, queries, threads=None):
+            scorer = super().scorer(queries, threads)
             real_score = scorer.score
 
             def score(rows, items, out):

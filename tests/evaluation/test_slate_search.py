@@ -7,7 +7,9 @@ import pytest
 
 import shortlist as sl
 from shortlist.metrics import Lists, parse_metrics
-from shortlist.recommenders.base import Queries
+from shortlist.ranking.engine import slate_of
+from shortlist.ranking.protocols import TopItems
+from shortlist.ranking.request import Request
 
 METRICS = ["recall@5", "ndcg@8", "mrr@8", "coverage@8", "popularity@8", "distance@5", "miscalibration@8"]
 SLATES = [sl.slates.MMR(0.4, pool=15), sl.slates.DPP(0.4, pool=15), sl.slates.Calibrated(0.4, pool=15)]
@@ -89,14 +91,13 @@ def test_lists_longer_than_any_pool():
 def test_from_codes_and_scores_alone(split, model):
     """What an index finds, of which some queries have fewer."""
     contexts = split.truth.contexts.ids()[:6]
-    queries = model._queries(contexts, None, "raise")
+    queries = model.queries(contexts)
     rng = np.random.default_rng(1)
     codes = np.array([rng.permutation(40)[:12] for _ in contexts], np.int32)
     scores = -np.sort(-rng.normal(size=codes.shape), axis=1).astype(np.float32)
     codes[2, 3:], scores[2, 3:] = -1, -np.inf
-    assert isinstance(queries, Queries)
     for slate in SLATES:
-        picked, their = model._slate(slate, codes, scores, queries, 5)
+        picked, their = slate_of(model.catalogue, TopItems(codes, scores), queries.histories, Request(n=5, slate=slate))
         assert ((picked >= 0).sum(axis=1) == [5, 5, 3, 5, 5, 5]).all()
         for q in range(6):
             listed = picked[q][picked[q] >= 0]

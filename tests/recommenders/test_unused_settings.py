@@ -180,7 +180,7 @@ def test_patience_of_a_search_is_for_models_that_learn_in_epochs():
 def test_models_saved_with_a_setting_that_changes_nothing_still_load(tmp_path):
     """Earlier versions took such settings."""
     model = sl.IALS(dim=4, epochs=2).fit(events())
-    stored = model._stored()
+    stored = model.to_stored()
     stored.settings["block"] = 32
     save_model(tmp_path / "model", stored)
     loaded = sl.load(tmp_path / "model")

@@ -100,7 +100,7 @@ def test_blocks_and_threads_change_nothing(two, split, monkeypatch):
         searched.append(scorer.n_queries)
         return top_n(scorer, n, **how)
 
-    monkeypatch.setattr("shortlist.reranking.two_stage.top_n", spied)
+    monkeypatch.setattr("shortlist.ranking.engine.top_n", spied)
     for question, whole in zip(questions, expected):
         parts = two.recommend(**question, n=12, threads=2, memory=48 * 20 * 3)
         assert parts.ids == whole.ids

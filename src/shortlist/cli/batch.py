@@ -73,8 +73,8 @@ def batch(
 
       shortlist batch models/shop --out lists.parquet -n 50
     """
-    from shortlist.recommenders.batch import write_lists
-    from shortlist.recommenders.list_files import list_file
+    from shortlist.batch import write_lists
+    from shortlist.batch.list_files import list_file
     from shortlist.recommenders.registry import load
     from shortlist.storage.draft import folder_of
 

@@ -133,7 +133,7 @@ def fit(
     if checkpoint is not None:
         check_writable(checkpoint)
     splitting = separators(tags or [])
-    if (item_features or context_features) and not recommender._described:
+    if (item_features or context_features) and not recommender.uses_features:
         option = "--item-features" if item_features else "--context-features"
         raise typer.BadParameter(
             f"{type(recommender).__name__} does not use features; choose factorizationmachine or featureials",

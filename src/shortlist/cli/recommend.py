@@ -12,8 +12,8 @@ from shortlist.cli.slate_options import Diversity, Pool, Slates, Strength, slate
 from shortlist.cli.typed_ids import listed, parsed, read_id
 
 if TYPE_CHECKING:
+    from shortlist.ranking.recommendations import Recommendations
     from shortlist.recommenders.base import Recommender
-    from shortlist.recommenders.recommendations import Recommendations
 
 _LIST = "comma-separated ids, or @FILE with one id per line"
 Allow = Annotated[
@@ -100,7 +100,7 @@ def recommend(
         queries = [{"history": ids} for ids in histories]
     else:
         average = unknown is opt.UnknownContext.AVERAGE
-        if recommender._composes or average:  # new combinations of known parts are possible
+        if recommender.composes_contexts or average:  # new combinations of known parts are possible
             ids = [read_id(recommender.contexts_, text, unknown.value) for text in contexts or []]
             answer = recommender.recommend(ids, n=min(n, len(recommender.items_)), unknown=unknown.value, **filters)
             ids = answer.queries

@@ -16,9 +16,10 @@ from shortlist._phrases import count
 from shortlist.data.encode import Columns, EncodedEvents, OnBad, build
 from shortlist.data.event_files import Format, NoTableError, build_from_files, find_files
 from shortlist.data.frames import column, refuse_mixed_zones, stream
+from shortlist.data.histories import Histories
 from shortlist.data.id_lists import is_frame
 from shortlist.data.sparse_rows import COUNT, LATEST, SUM, SparseRows, by_key, rows_of
-from shortlist.data.times import shown
+from shortlist.data.times import in_seconds, shown
 from shortlist.data.vocabulary import Codes, Id, Vocabulary
 from shortlist.errors import DataError, SettingError
 
@@ -255,10 +256,13 @@ class Interactions:
         return self.by_context.transpose()
 
     @cached_property
-    def histories(self) -> SparseRows:
-        """The items of each context in time order, repeats included (`values` is None; columns are not sorted)."""
-        indptr, items = by_key(self.context_codes, self.item_codes, self.n_contexts, time_order(self.times))
-        return SparseRows(indptr, items, None, self.n_items)
+    def histories(self) -> Histories:
+        """The events of each context in time order, repeats included, with their times and weights."""
+        everything = np.arange(len(self), dtype=np.int32)
+        indptr, places = by_key(self.context_codes, everything, self.n_contexts, time_order(self.times))
+        times = None if self.times is None else in_seconds(self.times, self.time_dtype)[places]
+        weights = None if self.weights is None else self.weights[places]
+        return Histories(indptr, self.item_codes[places], times, weights, self.n_items, _MERGE[self.aggregate])
 
     def history(self, context: Id) -> list[Id]:
         """Return the items of one context in time order, repeats included."""

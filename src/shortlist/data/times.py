@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from shortlist.errors import SettingError
@@ -99,6 +100,11 @@ def shown(time: Any, dtype: pl.DataType | None) -> str:
         if abs(time) >= 2**63:
             return f"{time} {unit} since 1970"
         return str(np.datetime64(time, unit)) + "Z" * (getattr(dtype, "time_zone", None) is not None)
+
+
+def in_seconds(times: npt.NDArray[Any], dtype: pl.DataType | None) -> npt.NDArray[np.float64]:
+    """Return the values of a time column as float64: seconds since 1970 for dates, plain numbers unchanged."""
+    return times * (_unit(dtype) / _SECOND) if is_temporal(dtype) else times.astype(np.float64)
 
 
 def _unit(dtype: pl.DataType | None) -> int:

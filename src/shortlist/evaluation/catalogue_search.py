@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,17 +37,30 @@ class CatalogueSearch:
     seed: int
     memory: int
     threads: int | None
+    searched: dict[str, Any] = field(default_factory=dict, kw_only=True)  # what was searched already
 
     def full_ranks(self) -> Ranks:
-        """Return the ranks of all relevant items."""
-        targets = (self.truth.indptr, self.truth.indices)
-        ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._options)
-        return Ranks(self.truth.indptr, ranks, self.truth.lengths, n_ranked, None)
+        """Return the ranks of all relevant items; computed once."""
+        if "ranks" not in self.searched:
+            targets = (self.truth.indptr, self.truth.indices)
+            ranks, n_ranked = item_ranks(self.scorer, targets, tie_seed=self.seed, **self._options)
+            self.searched["ranks"] = Ranks(self.truth.indptr, ranks, self.truth.lengths, n_ranked, None)
+        full: Ranks = self.searched["ranks"]
+        return full
 
     def top(self, n: int, *, one_more: bool) -> TopLists:
-        """Return the n best items, and item n + 1 too if `one_more`; ties are broken at random."""
+        """Return the n best items, and item n + 1 too if `one_more`; ties are broken at random.
+
+        The catalogue is searched only if no earlier search went as deep.
+        """
         n_items = self.scorer.n_items
-        items, scores = top_n(self.scorer, min(n + one_more, n_items), tie_seed=self.seed, **self._options)
+        depth = min(n + one_more, n_items)
+        items, scores = self.searched.get("top", (None, None))
+        if items is None or items.shape[1] < depth:
+            items, scores = top_n(self.scorer, depth, tie_seed=self.seed, **self._options)
+            self.searched["top"] = items, scores
+        elif items.shape[1] > depth:
+            items, scores = (np.ascontiguousarray(array[:, :depth]) for array in (items, scores))
         return TopLists(items, scores, min(n, n_items))
 
     def shown(self, top: TopLists, priority: Array) -> Array:
@@ -119,9 +132,12 @@ class TwoStageSearch(CatalogueSearch):
 
     def shown(self, top: TopLists, priority: Array) -> Array:
         """Return the n best items as `recommend` does: stage one breaks ties by `priority`."""
-        depth = min(max(top.n, self.candidates), self.scorer.n_items)
-        first = top_n(self.scorer, depth, priority=priority, **self._options)
-        return np.ascontiguousarray(self.rerank(*first)[0][:, : top.n])
+        first = CatalogueSearch.top(self, max(top.n, self.candidates), one_more=True)
+        items = CatalogueSearch.shown(self, first, priority)
+        if np.array_equal(items, first.items[:, : first.n]):
+            return top.items
+        # Tied items swap places, but the column of scores is the same.
+        return np.ascontiguousarray(self.rerank(items, first.scores[:, : first.n])[0][:, : top.n])
 
 
 class _SubsetScorer:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import integer, memory_bytes
 from shortlist._threads import blas_threads
+from shortlist.data.histories import Histories
 from shortlist.data.interactions import Interactions
-from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split
-from shortlist.errors import DataError, SettingError, ShortlistWarning
+from shortlist.errors import DataError, SettingError
 from shortlist.evaluation.catalogue_search import CatalogueSearch, TwoStageSearch
 from shortlist.evaluation.cold_items import SUBSTANTIAL, out_of_place, warn_of_cold_items
+from shortlist.evaluation.given_lists import GivenLists, is_lists
 from shortlist.evaluation.result import Evaluation, TwoStageEvaluation
 from shortlist.evaluation.slate_search import SlateSearch, check_depths
 from shortlist.metrics import Lists, Metric, Ranks, parse_metrics
-from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.split_queries import queries_of, warn_if_leaked
-from shortlist.reranking.two_stage import TwoStage
+from shortlist.ranking.engine import scores_of_items
+from shortlist.ranking.inputs import histories_of
+from shortlist.ranking.protocols import Ranker, StagedRanker, TopItems, is_ranker, is_staged
+from shortlist.ranking.recommendations import Recommendations
+from shortlist.ranking.split_queries import queries_of
 from shortlist.retrieval.slates.base import Slate, check_slate
 
-CLICKED = 0.1  # fraction of a split's held-out pairs that users may plausibly have clicked before
 DEFAULT_METRICS = (
     "recall@20",
     "ndcg@20",
@@ -41,7 +42,7 @@ DEFAULT_METRICS = (
 
 @overload
 def evaluate(
-    model: TwoStage,
+    model: StagedRanker,
     split: Split,
     metrics: str | Sequence[str | Metric] = ...,
     *,
@@ -53,7 +54,7 @@ def evaluate(
 
 @overload
 def evaluate(
-    model: Recommender,
+    model: Ranker | Recommendations | Any,
     split: Split,
     metrics: str | Sequence[str | Metric] = ...,
     *,
@@ -65,7 +66,7 @@ def evaluate(
 
 
 def evaluate(
-    model: Recommender | TwoStage,
+    model: Any,
     split: Split,
     metrics: str | Sequence[str | Metric] = DEFAULT_METRICS,
     *,
@@ -81,11 +82,16 @@ def evaluate(
     1 % of the list positions.
 
     Args:
-        model: a recommender fitted on `split.train`. For a `TwoStage`, fit stage two on a split of `split.train`, then
-            refit stage one, and any recommenders in `models`, on the whole of `split.train` (with
-            `TwoStage.with_first`; see the example of `TwoStage`). Its metrics are those of both stages together. With
-            the prefix `first:`, the result also has the accuracy metrics of stage one alone, and the fraction of
-            held-out items that are among its candidates.
+        model: a recommender fitted on `split.train`.
+
+            Or ranked lists of any origin, such as another library: a frame (polars, pandas, Arrow or
+            {column: values}) with a row for each listed item: the context and the item, in columns named as in the
+            split, and its `rank` (1 is best) or its `score`.
+
+            For a `TwoStage`, fit stage two on a split of `split.train`, then refit stage one, and any recommenders in
+            `models`, on the whole of `split.train` (with `TwoStage.with_first`; see the example of `TwoStage`). Its
+            metrics are those of both stages together. With the prefix `first:`, the result also has the accuracy
+            metrics of stage one alone, and the fraction of held-out items that are among its candidates.
         split: the held-out contexts and items, the history of each context, and whether seen items are excluded from
             the ranking (`repeats="drop"` excludes them).
         metrics: accuracy metrics such as "recall@20", "ndcg@100" or "auc", and metrics of the lists themselves such as
@@ -106,14 +112,20 @@ def evaluate(
     >>> list(result), 0 < result["ndcg@10"] < 1
     (['ndcg@10', 'coverage@10'], True)
     """
-    if isinstance(model, TwoStage):
+    if is_lists(model):
         if slate is not None:
-            raise SettingError("a TwoStage cannot be evaluated with a slate; omit slate=, or evaluate stage one alone")
+            raise SettingError("given lists cannot be evaluated with a slate; omit slate=")
+        return _lists_evaluated(model, split, metrics, threads)
+    if is_staged(model):
+        if slate is not None:
+            raise SettingError(
+                f"a {type(model).__name__} cannot be evaluated with a slate; omit slate=, or evaluate stage one alone"
+            )
         return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
 
 
-def validation_score(model: Recommender, split: Split, metric: str, threads: int | None = None) -> float:
+def validation_score(model: Ranker, split: Split, metric: str, threads: int | None = None) -> float:
     """Return the mean of one metric on a validation split, for a model that is still training. Never warns."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
@@ -122,7 +134,7 @@ def validation_score(model: Recommender, split: Split, metric: str, threads: int
 
 
 def _evaluated(
-    model: Recommender,
+    model: Ranker,
     split: Split,
     metrics: str | Sequence[str | Metric],
     *,
@@ -140,17 +152,30 @@ def _evaluated(
     _require_model(model)
     held_out = queries_of(model, split, warn=warn, stacklevel=3)
     with blas_threads(threads):
-        scorer = model._scorer(held_out.queries, threads)
+        scorer = model.scorer(held_out.queries, threads)
         search = CatalogueSearch(scorer, held_out.truth, held_out.excluded, seed, memory_bytes(memory), threads)
         if slate is not None:
-            search = SlateSearch.of(search, slate, model, held_out.queries)
+            search = SlateSearch.of(search, slate, model.catalogue, held_out.queries.histories)
         values = _measure(search, wanted, model, split.train, held_out.queries.histories, warn)
     name = type(model).__name__ + ("" if slate is None else f" with {slate!r}")
     return Evaluation(name, _protocol(split), split.truth.contexts.frame, values)
 
 
+def _lists_evaluated(
+    given: Any, split: Split, metrics: str | Sequence[str | Metric], threads: int | None
+) -> Evaluation:
+    _require_split(split)
+    wanted = parse_metrics(metrics)
+    lists = GivenLists.of(given, split)
+    lists.check(wanted, stacklevel=4)
+    beyond = any(metric.beyond_accuracy for metric in wanted)
+    with blas_threads(threads):
+        values = _values(wanted, lists.ranks(), lists.lists() if beyond else None, threads)
+    return Evaluation("given lists", lists.protocol, split.truth.contexts.frame, values)
+
+
 def _staged(
-    two: TwoStage,
+    two: StagedRanker,
     split: Split,
     metrics: str | Sequence[str | Metric],
     *,
@@ -160,26 +185,26 @@ def _staged(
 ) -> TwoStageEvaluation:
     _require_split(split)
     wanted = parse_metrics(metrics)
-    seed = integer("seed", seed, least=0)
-    two._require_fit()
-    _warn_of_leakage(two, split)
-    held_out = queries_of(two.first, split, stacklevel=3)
-    for name, model in two.candidate_features.models.items():
-        warn_if_leaked(model, split, f"the further model {name!r}", stacklevel=3)
+    seed, budget = integer("seed", seed, least=0), memory_bytes(memory)
+    two.require_fit()
+    two.check_split(split, stacklevel=4)
+    held_out = queries_of(two, split, stacklevel=3)
+    queries = held_out.queries
     accuracy = [metric for metric in wanted if not metric.beyond_accuracy]
     of_first = list(dict.fromkeys([Metric("recall", two.candidates), *accuracy]))
     with blas_threads(threads):
-        scorer = two.first._scorer(held_out.queries, threads)
-        shared = (scorer, held_out.truth, held_out.excluded, seed, memory_bytes(memory), threads)
-        stage_one = CatalogueSearch(*shared)
-        first = _measure(stage_one, of_first, two.first, split.train, held_out.queries.histories, warn=False)
+        scorer = two.scorer(queries, threads)
+        stage_one = CatalogueSearch(scorer, held_out.truth, held_out.excluded, seed, budget, threads)
+        deepest = max(metric.n or 0 for metric in (*of_first, *wanted))
+        stage_one.top(deepest, one_more=len(accuracy) < len(wanted))  # both stages read their lists from this search
+        first = _measure(stage_one, of_first, two, split.train, queries.histories, warn=False)
         both = TwoStageSearch(
-            *shared,
-            two.candidates,
-            lambda items, scores: two._rerank(held_out.queries, items, scores, memory_bytes(memory), threads),
+            **vars(stage_one),
+            candidates=two.candidates,
+            rerank=lambda items, scores: two.rerank(queries, TopItems(items, scores), budget, threads),
         )
-        values = _measure(both, wanted, two.first, split.train, held_out.queries.histories, warn=True)
-    name, second = type(two.first).__name__, type(two.reranker).__name__
+        values = _measure(both, wanted, two, split.train, queries.histories, warn=True)
+    name, second = two.stages
     return TwoStageEvaluation(
         f"{name} + {second}",
         name,
@@ -188,24 +213,6 @@ def _staged(
         split.truth.contexts.frame,
         values,
         first,
-    )
-
-
-def _warn_of_leakage(two: TwoStage, split: Split) -> None:
-    fraction = two.knows_answers(split)
-    clicks = two._reranker_state.clicks
-    if fraction <= (CLICKED if clicks else 0.0):
-        return
-    n = len(split.truth.by_context)
-    pairs = f"{round(fraction * n):,} of {n:,} held-out pairs of this split"
-    warnings.warn(
-        f"the second stage learned from clicks on {pairs}, so its scores may be too good. Train it on impressions that "
-        "are older than the held-out events"
-        if clicks
-        else f"the second stage learned from {pairs}, so its scores are too good. Fit it on a split of split.train, as "
-        "the guide shows",
-        ShortlistWarning,
-        stacklevel=4,
     )
 
 
@@ -220,7 +227,7 @@ def _protocol(split: Split) -> str:
 
 
 def evaluate_candidates(
-    model: Recommender,
+    model: Ranker,
     truth: Interactions | Split,
     candidates: Interactions,
     metrics: str | Sequence[str | Metric] = ("hit@10", "ndcg@10"),
@@ -268,8 +275,9 @@ def evaluate_candidates(
     if (counts == 0).any():
         raise DataError(f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates")
     lists = np.split(candidate_codes[candidates.item_codes[by_context]], np.cumsum(counts)[:-1])
-    queries = model._queries(contexts, None, "raise")
-    scores = model._scores(queries, [np.concatenate([[positive], rest]) for positive, rest in zip(positives, lists)])
+    queries = model.queries(contexts)
+    both = [np.concatenate([[positive], rest]) for positive, rest in zip(positives, lists)]
+    scores = scores_of_items(model, queries, both)
     rng = np.random.default_rng([integer("seed", seed, least=0), 4])
     place = np.array(
         [
@@ -283,18 +291,18 @@ def evaluate_candidates(
     return Evaluation(type(model).__name__, protocol, truth.contexts.frame, _values(wanted, ranks, None))
 
 
-def _require_model(model: Recommender) -> None:
-    if not isinstance(model, Recommender):
+def _require_model(model: Ranker) -> None:
+    if not is_ranker(model):
         raise SettingError(f"expected a fitted recommender, got {model!r:.80}")
-    model._require_fit()
+    model.require_fit()
 
 
 def _measure(
     search: CatalogueSearch,
     metrics: list[Metric],
-    model: Recommender,
+    model: Ranker,
     train: Interactions,
-    history: SparseRows,
+    history: Histories,
     warn: bool,
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Compute all metrics from one search, or from two if some metrics need every rank and others need lists.
@@ -311,18 +319,18 @@ def _measure(
         top = search.top(max(depths), one_more=bool(beyond))
         if not full and accuracy:
             ranks = search.ranks_within(top.items[:, : top.n], max(depths))
-        shown = search.shown(top, model._priority) if beyond else top.items
+        shown = search.shown(top, model.item_priority_) if beyond else top.items
         least = min(depths)
         if (
             warn
-            and not model._described
+            and not model.uses_features
             and out_of_place(shown[:, :least], model.popularity_, search.excluded) > SUBSTANTIAL
         ):
-            shown = shown if beyond else search.shown(top, model._priority)  # do not warn about random ties
+            shown = shown if beyond else search.shown(top, model.item_priority_)  # do not warn about random ties
             warn_of_cold_items(type(model).__name__, shown[:, :least], model.popularity_, search.excluded)
         if beyond:
-            trained = model._with_own_items(train.by_context, train.items, "raise")
-            lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained, history)
+            trained = histories_of(train, model.items_, "raise", ordered=False).sets()
+            lists = Lists(shown[:, : max(metric.n or 0 for metric in beyond)], trained, history.sets())
     return _values(metrics, ranks, lists, search.threads)
 
 

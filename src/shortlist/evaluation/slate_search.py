@@ -8,11 +8,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shortlist.data.histories import Histories
 from shortlist.errors import SettingError
 from shortlist.evaluation.catalogue_search import CatalogueSearch, TopLists
 from shortlist.metrics import Metric
-from shortlist.recommenders.base import Queries, Recommender
-from shortlist.retrieval.slates.base import Slate
+from shortlist.ranking.engine import slate_of
+from shortlist.ranking.protocols import TopItems
+from shortlist.ranking.request import Request
+from shortlist.retrieval.slates.base import Catalogue, Slate
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +33,13 @@ class SlateSearch(CatalogueSearch):
     """
 
     slate: Slate
-    model: Recommender
-    queries: Queries
+    catalogue: Catalogue
+    histories: Histories
 
     @classmethod
-    def of(cls, search: CatalogueSearch, slate: Slate, model: Recommender, queries: Queries) -> Self:
+    def of(cls, search: CatalogueSearch, slate: Slate, catalogue: Catalogue, histories: Histories) -> Self:
         """Return the same search, with a slate."""
-        return cls(**vars(search), slate=slate, model=model, queries=queries)
+        return cls(**vars(search), slate=slate, catalogue=catalogue, histories=histories)
 
     def top(self, n: int, *, one_more: bool) -> SlateTop:
         """Return slates of n items, and their pools."""
@@ -55,8 +58,8 @@ class SlateSearch(CatalogueSearch):
     def _pick(
         self, codes: npt.NDArray[np.int32], pools: TopLists, n: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        scores = pools.scores[:, : pools.n]
-        return self.model._slate(self.slate, codes, scores, self.queries, n, self.memory, self.threads)
+        request = Request(n=n, slate=self.slate, memory=self.memory, threads=self.threads)
+        return slate_of(self.catalogue, TopItems(codes, pools.scores[:, : pools.n]), self.histories, request)
 
 
 def check_depths(slate: Slate, metrics: list[Metric]) -> None:

@@ -15,16 +15,20 @@ import numpy.typing as npt
 
 from shortlist._checks import integer, number, one_of
 from shortlist._phrases import count, duration
+from shortlist.data.histories import Histories
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
-from shortlist.recommenders.base import ItemLists, Recommender
+from shortlist.ranking.engine import best_for_embeddings
+from shortlist.ranking.index import Index, index_of
+from shortlist.ranking.inputs import ItemLists, refuse_frame
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.ranking.recommendations import Recommendations
+from shortlist.ranking.request import Request
+from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.given import refuse_frame
-from shortlist.recommenders.index import Index
-from shortlist.recommenders.recommendations import Recommendations
 from shortlist.retrieval.slates.base import Slate
 
 Time: TypeAlias = float | dt.datetime | np.datetime64
@@ -264,7 +268,7 @@ class UserState:
         items = self.model.item_embeddings_
         if self._cached is None or self._cached[0] != now or self._cached[1] is not items:
             rows = self._rows(now) if rows is None else rows
-            embedding = self.model._folded(rows.settled())[0]
+            embedding = self.model.encode(_queries(rows.settled()))[0]
             embedding.flags.writeable = False
             self._cached = now, items, embedding
         return self._cached[2]
@@ -295,13 +299,16 @@ class UserState:
             memory: memory limit for blocks of scores, in bytes or as text such as "256MB"; an index ignores it.
             threads: number of threads; all CPUs by default.
         """
+        request = Request(
+            n=n, exclude_seen=exclude_seen, allow=allow, deny=deny, slate=slate, memory=memory, threads=threads
+        )
         self._recode()
         moment = _as_number(now)
         rows = self._rows(moment)
-        filters: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny}
-        filters |= {"slate": slate, "index": index}
-        embedding = self._embedding(moment, rows)[None]
-        return self.model._recommend_from(embedding, rows, n, **filters, memory=memory, threads=threads)
+        embedding, queries = self._embedding(moment, rows)[None], _queries(rows)
+        if index is not None:
+            return index_of(index, self.model).recommend(queries, embedding, request)
+        return best_for_embeddings(self.model, embedding, queries, request)
 
     def _rows(self, now: float | None) -> SparseRows:
         """Return the history as one row: items, sums of weights, and confidences."""
@@ -404,13 +411,17 @@ class UserState:
         return f"UserState({text}) of {type(self.model).__name__}"
 
 
+def _queries(rows: SparseRows) -> Queries:
+    return Queries.of(QueryLabels.numbers(rows.n_rows), None, Histories.of_sets(rows))
+
+
 def _checked(model: object) -> DotProduct:
     if not isinstance(model, DotProduct):
         kind = type(model).__name__
         problem = f"model is of type {kind}, which has no embeddings; expected"
         way_out = f". For {kind}, call recommend(history=[[…]]) instead" if isinstance(model, Recommender) else ""
         raise SettingError(f"{problem} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
-    model._require_fit()
+    model.require_fit()
     return model
 
 

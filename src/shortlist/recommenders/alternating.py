@@ -18,12 +18,12 @@ from shortlist.data.vocabulary import Id
 from shortlist.errors import NotFittedError, SettingError
 from shortlist.objectives.frequency_weights import FrequencyWeights
 from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.ranking.inputs import histories_of_lists
 from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.derived import effective_rank, square_loss_settings
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.explanation import Explanation
 from shortlist.recommenders.fit_options import FitOptions
-from shortlist.recommenders.given import rows_of_lists
 from shortlist.recommenders.pointwise_factorization import PointwiseFactorization
 from shortlist.recommenders.warm_start import warm_embeddings
 from shortlist.solvers import exact
@@ -181,11 +181,12 @@ class Alternating(PointwiseFactorization):
         (3, True)
         """
         integer("n", n)
-        self._require_fit()
+        self.require_fit()
         if (context is None) == (history is None):
             raise SettingError("pass either context (an id from the training data) or history=, exactly one of the two")
         if history is not None:
-            rows = rows_of_lists([history], self.items_, "raise", "history", "item", "drop them from the history")
+            way_out = "drop them from the history"
+            rows = histories_of_lists([history], self.items_, "raise", "history", "item", way_out).sets()
         else:
             way_out = "explain a context of the training data, or pass context=None and history="
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))

@@ -5,79 +5,61 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from inspect import Parameter, Signature, signature
-from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import flag, integer, memory_bytes, one_of
+from shortlist._checks import one_of
 from shortlist._fork import require_polars_threads
-from shortlist._phrases import count, format_settings, join_words, n_of, suggest
+from shortlist._phrases import count, format_settings, join_words, suggest
 from shortlist._renamed import attribute_of, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
-from shortlist.data.id_lists import as_list, is_frame
+from shortlist.data.histories import Histories
+from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, is_id
-from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError, UnknownIdError
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
 from shortlist.objectives.weighting import Weighting, strengths
-from shortlist.recommenders.fit_options import FitOptions
-from shortlist.recommenders.fit_progress import Monitor, watched
-from shortlist.recommenders.given import (
+from shortlist.ranking import engine
+from shortlist.ranking.inputs import (
     ANY,
     EACH,
     SKIP,
     Advice,
+    History,
+    ItemLists,
     as_rows,
-    check_unknown,
-    refuse_frame,
-    rows_of_lists,
-    summed_rows,
+    history_queries,
+    item_lists,
+    known_codes,
 )
-from shortlist.recommenders.recommendations import QueryLabels, Recommendations
+from shortlist.ranking.protocols import TopItems
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.ranking.recommendations import Recommendations
+from shortlist.ranking.request import Request
+from shortlist.recommenders.fit_options import FitOptions
+from shortlist.recommenders.fit_progress import Monitor, watched
 from shortlist.recommenders.search_space import Space
 from shortlist.recommenders.unused_settings import refuse_unused, unused_weights
-from shortlist.retrieval import Filters, item_ranks, top_n
-from shortlist.retrieval.slates.base import Catalogue, Slate, check_slate
+from shortlist.retrieval import Filters
+from shortlist.retrieval.slates.base import Catalogue, Slate
 from shortlist.scoring import BlockScorer
 from shortlist.solvers.train import Callback
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
-History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
-_BLOCK = 1 << 20  # scores computed at a time
 _OF_EMBEDDINGS = ("index", "fold_in", "fold_in_items")  # methods of `DotProduct` only
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
-
-
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """Queries in codes: known contexts, or histories of any users."""
-
-    labels: QueryLabels
-    codes: Codes | None
-    histories: SparseRows
-    known: npt.NDArray[np.bool_]  # for each requested query, whether it is in here; the others were skipped
-    skipped: list[Id] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, which: npt.NDArray[Any]) -> Queries:
-        """Return the queries at these positions."""
-        labels = replace(self.labels, codes=self.labels.codes[which])
-        codes = None if self.codes is None else self.codes[which]
-        return Queries(labels, codes, self.histories.take(which), np.ones(len(labels), np.bool_))
 
 
 class _TakesOldNames(ABCMeta):
@@ -116,7 +98,8 @@ class Recommender(metaclass=_TakesOldNames):
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
     _in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
-    _described: ClassVar[bool] = False  # whether it also learns from features
+    uses_features: ClassVar[bool] = False  # whether it also learns from features
+    ordered: ClassVar[bool] = False  # whether the order of a history matters; if not, histories are sets
     _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
 
     def __post_init__(self) -> None:
@@ -176,8 +159,12 @@ class Recommender(metaclass=_TakesOldNames):
         """Learn, and set the learned arrays at the end."""
 
     @abstractmethod
-    def _scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
-        """Return a scorer of all items for these queries."""
+    def scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
+        """Return a scorer of all items for these queries.
+
+        The histories of the queries are in `queries.histories`: in order if the class is `ordered`, else as sets. Most
+        models read `queries.histories.sets()`.
+        """
 
     def _similarity(self, codes: Codes) -> BlockScorer:
         """Return a scorer of the similarity of all items to these items."""
@@ -256,7 +243,7 @@ class Recommender(metaclass=_TakesOldNames):
         if not self._in_epochs:
             options.refuse_for(type(self).__name__)
         options.refuse_without_validation()
-        if not self._described:
+        if not self.uses_features:
             options.refuse_features(type(self).__name__)
         self._check_events(interactions, "fit")
         for message in self._unused_inputs(interactions, options):
@@ -323,6 +310,8 @@ class Recommender(metaclass=_TakesOldNames):
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
         self.seen_ = interactions.by_context
+        if self.ordered:
+            self.histories_ = interactions.histories
         self._set_popularity()
         self._fitted = True
 
@@ -341,10 +330,11 @@ class Recommender(metaclass=_TakesOldNames):
         self.popularity_ = self.seen_.column_counts()
         # Ties go to the more popular item, so an empty history gets the popular items.
         order = np.argsort(-self.popularity_, kind="stable")
-        self._priority = np.empty(len(order), np.int32)
-        self._priority[order] = np.arange(len(order), dtype=np.int32)
+        self.item_priority_ = np.empty(len(order), np.int32)
+        self.item_priority_[order] = np.arange(len(order), dtype=np.int32)
 
-    def _require_fit(self) -> None:
+    def require_fit(self) -> None:
+        """Raise NotFittedError before `fit`."""
         if not self._fitted:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call its fit(interactions) first")
 
@@ -390,63 +380,10 @@ class Recommender(metaclass=_TakesOldNames):
             memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
             threads: number of threads; all CPUs by default.
         """
-        n = integer("n", n)
-        if slate is not None:
-            check_slate(slate)
-        queries = self._queries(contexts, history, unknown)
-        filters = self._filters(queries, exclude_seen, allow, deny)
-        with blas_threads(threads):
-            return self._answer(queries, filters, n, slate, memory, threads)
-
-    def _answer(
-        self,
-        queries: Queries,
-        filters: Filters,
-        n: int,
-        slate: Slate | None,
-        memory: int | str | None,
-        threads: int | None,
-    ) -> Recommendations:
-        return self._search(self._scorer(queries, threads), n, queries, filters, memory, threads, slate=slate)
-
-    def _search(
-        self,
-        scorer: BlockScorer,
-        n: int,
-        queries: Queries,
-        filters: Filters,
-        memory: int | str | None,
-        threads: int | None,
-        answer: str | None = None,
-        slate: Slate | None = None,
-    ) -> Recommendations:
-        n = min(n, len(self.items_))
-        codes, scores = top_n(
-            scorer,
-            n if slate is None else slate.depth(n, len(self.items_)),
-            filters=filters,
-            priority=self._priority,
-            memory=memory_bytes(memory),
-            threads=threads,
+        request = Request(
+            n=n, exclude_seen=exclude_seen, allow=allow, deny=deny, slate=slate, memory=memory, threads=threads
         )
-        if slate is not None:
-            codes, scores = self._slate(slate, codes, scores, queries, n, memory, threads)
-        return Recommendations(queries.labels, self.items_, codes, scores, answer=answer, skipped=queries.skipped)
-
-    def _slate(
-        self,
-        slate: Slate,
-        codes: Codes,
-        scores: npt.NDArray[np.floating[Any]],
-        queries: Queries,
-        n: int,
-        memory: int | str | None = None,
-        threads: int | None = None,
-    ) -> tuple[Codes, npt.NDArray[Any]]:
-        """Let a slate pick n items from the pool of each query."""
-        catalogue = Catalogue(self.seen_, self._item_vectors)
-        histories, budget = queries.histories, memory_bytes(memory)
-        return slate.pick(codes, scores, n, catalogue=catalogue, histories=histories, memory=budget, threads=threads)
+        return engine.recommend(self, self.queries(contexts, history, unknown=unknown), request)
 
     def score(
         self,
@@ -465,19 +402,7 @@ class Recommender(metaclass=_TakesOldNames):
             unknown: `"raise"`, or `"average"` for models of contexts with several parts, as in `recommend`.
         """
         queries = self._every_query(contexts, history, unknown)
-        codes = self._item_lists(items, len(queries))
-        return self._scores(queries, codes)
-
-    def _scores(self, queries: Queries, codes: Sequence[Codes]) -> list[npt.NDArray[np.float32]]:
-        scorer = self._scorer(queries)
-        size = max(1, min(len(codes), _BLOCK // max(1, scorer.n_items)))
-        block = np.empty((size, scorer.n_items), np.float32)
-        out: list[npt.NDArray[np.float32]] = []
-        for start in range(0, len(codes), size):
-            stop = min(start + size, len(codes))
-            scorer.score(slice(start, stop), slice(0, scorer.n_items), block[: stop - start])
-            out += [row[item_codes] for row, item_codes in zip(block, codes[start:stop])]
-        return out
+        return engine.scores_of_items(self, queries, item_lists(items, self.items_, len(queries)))
 
     def rank(
         self,
@@ -508,21 +433,9 @@ class Recommender(metaclass=_TakesOldNames):
             memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
             threads: number of threads; all CPUs by default.
         """
+        request = Request(exclude_seen=exclude_seen, allow=allow, deny=deny, memory=memory, threads=threads)
         queries = self._every_query(contexts, history, unknown)
-        codes = self._item_lists(items, len(queries))
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in codes])]).astype(np.int64)
-        flat = np.concatenate(codes) if codes else np.empty(0, np.int32)
-        filters = self._filters(queries, exclude_seen, allow, deny)
-        with blas_threads(threads):
-            ranks, _ = item_ranks(
-                self._scorer(queries, threads),
-                (indptr, flat),
-                filters=filters,
-                priority=self._priority,
-                memory=memory_bytes(memory),
-                threads=threads,
-            )
-        return [ranks[start:stop] for start, stop in pairwise(indptr)]
+        return engine.ranks_of_items(self, queries, item_lists(items, self.items_, len(queries)), request)
 
     def similar_items(
         self,
@@ -546,164 +459,72 @@ class Recommender(metaclass=_TakesOldNames):
             memory: memory limit for blocks of scores, in bytes or as text such as "256MB".
             threads: number of threads; all CPUs by default.
         """
-        self._require_fit()
-        n = integer("n", n)
+        self.require_fit()
+        request = Request(n=n, allow=allow, deny=deny, memory=memory, threads=threads)
         items = as_rows(items, self.items_, "items")
-        codes, known, skipped = self._known(self.items_, items, unknown, "item", SKIP)
+        codes, known, skipped = known_codes(self.items_, items, unknown, "item", SKIP)
         themselves = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        queries = Queries(QueryLabels(self.items_, codes), None, themselves, known, skipped)
-        filters = self._filters(queries, True, allow, deny)
-        answer = f"similar_{self.items_.names[0]}"
-        return self._search(self._similarity(codes), n, queries, filters, memory, threads, answer)
+        labels = QueryLabels(self.items_, codes)
+        queries = Queries(labels, None, Histories.of_sets(themselves), known, skipped)
+        lists = engine.best(self, self._similarity(codes), queries, self.filters(queries, request), request)
+        name = f"similar_{self.items_.names[0]}"
+        return Recommendations(labels, self.items_, *lists, answer=name, skipped=skipped)
 
-    # --- queries as codes --------------------------------------------------------------------------------------------
+    # --- what a ranker answers ---------------------------------------------------------------------------------------
 
-    def _queries(
-        self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
+    def queries(
+        self,
+        contexts: Iterable[Id] | None = None,
+        history: History | None = None,
+        *,
+        unknown: Unknown = "raise",
+        advice: Advice = ANY,
     ) -> Queries:
-        self._require_fit()
+        """Return queries in codes for ids of contexts, or for histories of any users; see `recommend`."""
+        self.require_fit()
         if (contexts is None) == (history is None):
             raise SettingError("pass either contexts (ids from the training data) or history=, exactly one of the two")
         if history is not None:
-            return self._history_queries(history, unknown, advice.items)
+            return history_queries(history, self.items_, unknown, ordered=self.ordered, way_out=advice.items)
         assert contexts is not None
         contexts = as_rows(contexts, self.contexts_, "contexts")
-        codes, known, skipped = self._known(self.contexts_, contexts, unknown, "context", advice.contexts)
-        return Queries(QueryLabels(self.contexts_, codes), codes, self.seen_.take(codes), known, skipped)
-
-    @property
-    def _composes(self) -> bool:
-        """Whether the model composes contexts of their parts, so that it can answer unseen combinations."""
-        return False
-
-    def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
-        """Return the codes of contexts; −1 for contexts that are new but can be answered from their parts."""
-        return self.contexts_.encode(contexts, what="context", way_out=way_out)
-
-    def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        """Return the codes of contexts, −1 for new ones, and which of them can be answered."""
-        codes = self.contexts_.encode(contexts, unknown="mark")
-        return codes, codes >= 0
-
-    def _histories(self, codes: Codes) -> SparseRows:
-        """Return the training histories of these contexts; empty for code −1."""
-        if not (codes < 0).any():
-            return self.seen_.take(codes)
-        seen = self.seen_
-        longer = SparseRows(np.append(seen.indptr, seen.indptr[-1]), seen.indices, seen.values, seen.n_columns)
-        return longer.take(np.where(codes < 0, seen.n_rows, codes))
+        codes, known, skipped = known_codes(self.contexts_, contexts, unknown, "context", advice.contexts)
+        return Queries(QueryLabels(self.contexts_, codes), codes, self.histories_of(codes), known, skipped)
 
     def _every_query(self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown) -> Queries:
         """Return queries for a method that must answer all of them, because each has a list of items."""
         one_of("unknown", unknown, ("raise", "average"))
-        return self._queries(contexts, history, unknown, EACH)
+        return self.queries(contexts, history, unknown=unknown, advice=EACH)
 
-    @staticmethod
-    def _known(
-        vocabulary: Vocabulary, ids: Iterable[Id], unknown: Unknown, what: str, way_out: str
-    ) -> tuple[Codes, npt.NDArray[np.bool_], list[Id]]:
-        """Return the codes of the known ids, a mask of the known ids, and the skipped ids."""
-        check_unknown(unknown)
-        if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
-            ids = as_list(ids, f"a list of {what}s")
-        codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=way_out)
-        known = codes >= 0
-        return codes[known], known, [] if known.all() else [id_ for id_, kept in zip(ids, known) if not kept]
+    @property
+    def composes_contexts(self) -> bool:
+        """Whether the model answers unseen combinations of known parts of contexts."""
+        return False
 
-    def _history_queries(self, history: History, unknown: Unknown, way_out: str = SKIP) -> Queries:
-        one_of("unknown", unknown, ("raise", "skip"))
-        refuse_frame("history", history, "convert it with Interactions.from_frame(frame, context=…, item=…)")
-        if isinstance(history, Interactions):
-            labels = QueryLabels(history.contexts, np.arange(history.n_contexts, dtype=np.int32))
-            rows = self._with_own_items(history.by_context, history.items, unknown, way_out)
-        else:
-            if isinstance(history, str | bytes | int | np.integer | Mapping):
-                single = history if isinstance(history, Mapping) else [history]
-                raise SettingError(
-                    f"history is {history!r}; expected a list with one history per query: write history={[single]!r}"
-                )
-            histories = as_list(history, "a list with one history per query")
-            labels = QueryLabels(None, np.arange(len(histories), dtype=np.int32))
-            rows = rows_of_lists(histories, self.items_, unknown, "history {}", "item", way_out)
-        return Queries(labels, None, rows, np.ones(len(labels), np.bool_))
+    def context_codes(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Return the codes of contexts, −1 for new ones, and which of them the model can answer."""
+        codes = self.contexts_.encode(contexts, unknown="mark")
+        return codes, codes >= 0
 
-    def _with_own_items(self, rows: SparseRows, items: Vocabulary, unknown: Unknown, way_out: str = SKIP) -> SparseRows:
-        """Recode rows of another item vocabulary to this model's items."""
-        if items is self.items_ or items == self.items_:
-            return rows
-        codes: Codes = self.items_.encode(items.frame, unknown="mark")[rows.indices]
-        known = codes >= 0
-        if not known.all() and unknown == "raise":
-            first = items.ids([rows.indices[int(np.argmin(known))]])[0]
-            raise UnknownIdError(
-                f"unknown item {first!r} in a history ({n_of(int((~known).sum()), len(codes), 'event')} unknown; the "
-                f"model knows {count(len(self.items_), 'item')}); {way_out}"
-            )
-        row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
-        values = rows.values
-        if not known.all():
-            codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
-        return summed_rows(row_of, codes, values, rows.n_rows, len(self.items_))
+    def histories_of(self, codes: Codes) -> Histories:
+        """Return the training histories of contexts; empty for code −1."""
+        histories = self.histories_ if self.ordered else Histories.of_sets(self.seen_)
+        if not (codes < 0).any():
+            return histories.take(codes)
+        return histories.with_empty_row().take(np.where(codes < 0, histories.n_rows, codes))
 
-    def _item_lists(self, items: Sequence[Iterable[Id]], n_queries: int) -> list[Codes]:
-        refuse_frame("items", items, "one list of item ids per query")
-        lists = as_list(items, "one list of items per query")
-        if len(lists) != n_queries:
-            raise SettingError(
-                f"{count(len(lists), 'list')} of items for {count(n_queries, 'query', 'queries')}; "
-                "expected one list per query"
-            )
-        for ids in lists:
-            refuse_frame("a list of items", ids, "pass its column of item ids")
-        lists = [ids if isinstance(ids, str | bytes | int) else as_list(ids, "a list of items") for ids in lists]
-        return [self.items_.encode(ids, what="item", way_out=EACH.items) for ids in lists]
+    def filters(self, queries: Queries, request: Request) -> Filters:
+        """Return the filters of a request in codes."""
+        return request.filters(queries, self.items_)
 
-    def _filters(
-        self, queries: Queries, exclude_seen: bool, allow: ItemLists | None, deny: ItemLists | None
-    ) -> Filters:
-        exclude = (queries.histories.indptr, queries.histories.indices) if flag("exclude_seen", exclude_seen) else None
-        allow_all, allow_rows = self._filter_codes("allow", allow, queries.known)
-        deny_all, deny_rows = self._filter_codes("deny", deny, queries.known)
-        if deny_rows is not None:
-            exclude = _merged(exclude, deny_rows)
-        return Filters(exclude=exclude, deny=deny_all, allow=allow_all, allow_rows=allow_rows)
+    def top(self, queries: Queries, filters: Filters, request: Request) -> TopItems:
+        """Return the n best items of each query."""
+        return engine.best(self, self.scorer(queries, request.threads), queries, filters, request)
 
-    def _filter_codes(
-        self, name: str, given: ItemLists | None, answered: npt.NDArray[np.bool_]
-    ) -> tuple[Codes | None, tuple[npt.NDArray[np.int64], Codes] | None]:
-        """Encode a filter: one list for all queries, or one per query, of which only answered ones are kept.
-
-        Unknown ids are ignored, since they cannot be recommended anyway; ids of a wrong type are an error.
-        """
-        if given is None:
-            return None, None
-        if isinstance(given, str | bytes | int | Mapping) or is_frame(given):
-            raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
-        entries = as_list(given, f"a list of item ids as {name}")
-        nested = [isinstance(entry, Iterable) and not isinstance(entry, str | bytes) for entry in entries]
-        if any(nested) and not all(nested):
-            raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
-        if not any(nested):
-            return self._known_items(name, entries), None
-        for ids in entries:
-            refuse_frame(f"a list of {name}", ids, "pass its column of item ids")
-        if len(entries) != len(answered):
-            raise SettingError(
-                f"{name} has {count(len(entries), 'list')} for {count(len(answered), 'query', 'queries')}; "
-                "expected one per query"
-            )
-        rows = [self._known_items(name, as_list(ids, "a list")) for ids, kept in zip(entries, answered) if kept]
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
-
-    def _known_items(self, name: str, ids: list[Id]) -> Codes:
-        codes = self.items_.encode(ids, unknown="mark")
-        text = self.items_.frame.dtypes[0] == pl.String
-        for id_ in ids:
-            if not is_id(id_) or isinstance(id_, str) != text:
-                expected = "text" if text else "integers"
-                raise UnknownIdError(f"{name}: {id_!r} is of type {type(id_).__name__}, but item ids are {expected}")
-        return codes[codes >= 0]
+    @property
+    def catalogue(self) -> Catalogue:
+        """The item data that slates use."""
+        return Catalogue(self.seen_, self._item_vectors)
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -725,15 +546,15 @@ class Recommender(metaclass=_TakesOldNames):
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
-        stored = self._stored()
+        stored = self.to_stored()
         require_registered(self)
         require_loadable(path, stored, restored)
         refuse_checkpoint(path)
         save_model(path, stored)
 
-    def _stored(self) -> StoredModel:
+    def to_stored(self) -> StoredModel:
         """Return the model as settings, arrays and tables; `registry.restored` builds it again."""
-        self._require_fit()
+        self.require_fit()
         self._check_settings()
         from shortlist.storage import StoredModel
 
@@ -747,6 +568,10 @@ class Recommender(metaclass=_TakesOldNames):
         stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
         self._store_more(stored)
         return stored
+
+    def custom_code(self) -> list[str]:
+        """Return the names of the user's own classes and functions, which cannot be stored: none."""
+        return []
 
     def _store_more(self, stored: StoredModel) -> None:
         """Add what a subclass stores in addition, such as features."""
@@ -806,19 +631,6 @@ class Recommender(metaclass=_TakesOldNames):
             if self.derived_:
                 state += f", {join_words(self.derived_)} from the data"
         return f"{type(self).__name__}({format_settings(self.settings())}){state}"
-
-
-def _merged(
-    first: tuple[npt.NDArray[np.int64], Codes] | None, second: tuple[npt.NDArray[np.int64], Codes]
-) -> tuple[npt.NDArray[np.int64], Codes]:
-    """Join the entries of both, row by row."""
-    if first is None:
-        return second
-    rows = [
-        np.concatenate([first[1][a:b], second[1][c:d]])
-        for (a, b), (c, d) in zip(pairwise(first[0]), pairwise(second[0]))
-    ]
-    return first[0] + second[0], np.concatenate([np.empty(0, np.int32), *rows])
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

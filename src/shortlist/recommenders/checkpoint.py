@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
@@ -17,14 +16,11 @@ import numpy.typing as npt
 from shortlist._checks import integer, number
 from shortlist._renamed import new_settings
 from shortlist._state import State, check_state
-from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import StorageError
 from shortlist.objectives.loss_parts import LossParts
 from shortlist.solvers.stopping import EarlyStopping
 from shortlist.solvers.train import Epoch, ResumePoint, Trainer
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
-from shortlist.storage import id_tables as table_files
 from shortlist.storage.file_names import MANIFEST, is_ours
 from shortlist.storage.wrap_errors import reason, storage_errors
 
@@ -219,19 +215,3 @@ def _in_current_format(arrays: State, extra: dict[str, Any]) -> tuple[State, dic
     if any(name.startswith(_MEMORY) for name in arrays):  # steps on samples also need the number of epochs
         renamed[f"{_STATE}epoch"] = np.array([extra.get("epoch")]).astype(np.int64)
     return renamed, {**extra, "losses": _EARLIER_LOSSES}
-
-
-def digest(*parts: Vocabulary | SparseRows | npt.NDArray[Any]) -> str:
-    """Return a sha256 of the content of ids, rows and arrays."""
-    sha = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, Vocabulary):
-            sha.update(hashlib.sha256(table_files.encode(part.frame)).digest())
-            continue
-        arrays = (part.indptr, part.indices, part.values) if isinstance(part, SparseRows) else (part,)
-        for array in arrays:
-            described = "none" if array is None else f"{array.dtype} {array.shape}"
-            sha.update(described.encode())
-            if array is not None:
-                sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return sha.hexdigest()

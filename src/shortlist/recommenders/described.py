@@ -33,7 +33,7 @@ _SIDES = ("context", "item")
 class DescribedMultilinear(MultilinearModel):
     """A multilinear model with features of contexts and items; ids without events are scored by their features."""
 
-    _described: ClassVar[bool] = True
+    uses_features: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,7 +62,7 @@ class DescribedMultilinear(MultilinearModel):
         super()._prepare(interactions, options)
 
     def _identity(self) -> dict[str, Any]:
-        from shortlist.recommenders.checkpoint import digest
+        from shortlist.storage.digest import digest
 
         return {
             f"the features of {side}s": None if (features := getattr(self, f"{side}_features_")) is None
@@ -93,7 +93,7 @@ class DescribedMultilinear(MultilinearModel):
             progress: show a progress bar, as in `fit`.
             threads: number of threads, as in `fit`.
         """
-        self._require_fit()
+        self.require_fit()
         self._check_events(interactions, "partial_fit")
         for message in unused_weights(self, interactions):
             warnings.warn(message, ShortlistWarning, stacklevel=2)
@@ -146,7 +146,7 @@ class DescribedMultilinear(MultilinearModel):
         return self._add("context", features)
 
     def _add(self, side: str, features: Features) -> Self:
-        self._require_fit()
+        self.require_fit()
         merged = self._with_new(side, features)
         assert merged is not None
         vocabulary: Vocabulary = self.contexts_ if side == "context" else self.items_

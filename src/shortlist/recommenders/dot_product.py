@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import integer, memory_bytes, one_of
+from shortlist._checks import one_of
 from shortlist._phrases import count
 from shortlist._threads import blas_threads
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError, StorageError
-from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
-from shortlist.recommenders.given import SKIP, as_floats, refuse_frame, rows_of_lists
-from shortlist.recommenders.recommendations import QueryLabels, Recommendations
-from shortlist.retrieval.slates.base import Slate, check_slate
+from shortlist.ranking.inputs import SKIP, History, as_floats, histories_of_lists, refuse_frame
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 from shortlist.scoring import DotProductScorer
 
 if TYPE_CHECKING:
-    from shortlist.recommenders.index import Index
+    from shortlist.ranking.index import Index
 
 Confidence: TypeAlias = Sequence[Mapping[Id, float]]
 _MOST = 1e30  # largest allowed number in a folded-in embedding, so that scores are finite
@@ -128,7 +127,7 @@ class DotProduct(Recommender):
         >>> model.fold_in([events.history(12347), []]).shape
         (2, 8)
         """
-        rows = self._queries(None, history, unknown).histories
+        rows = self.queries(None, history, unknown=unknown).histories.sets()
         if confidence is not None:
             rows = self._with_confidence(rows, confidence, unknown)
         with blas_threads(threads):
@@ -182,14 +181,14 @@ class DotProduct(Recommender):
             unknown: what to do with unknown contexts: `"raise"` an error, or `"skip"` them.
             threads: number of threads; all CPUs by default.
         """
-        self._require_fit()
+        self.require_fit()
         one_of("unknown", unknown, ("raise", "skip"))
         expected = "a list with the contexts of each item"
         refuse_frame("contexts", contexts, "one list of context ids per item")
         if isinstance(contexts, str | bytes | Mapping):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
         lists = as_list(contexts, expected)
-        rows = rows_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP)
+        rows = histories_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP).sets()
         with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"):
             return self._require_finite(self._fold_in_items(rows, threads), rows, "item {}")
 
@@ -199,36 +198,6 @@ class DotProduct(Recommender):
 
         Raise `SettingError` if the loss does not define this.
         """
-
-    def _recommend_from(
-        self,
-        embeddings: npt.NDArray[np.float32],
-        histories: SparseRows,
-        n: int,
-        *,
-        exclude_seen: bool = True,
-        allow: ItemLists | None = None,
-        deny: ItemLists | None = None,
-        slate: Slate | None = None,
-        index: Index | None = None,
-        memory: int | str | None = None,
-        threads: int | None = None,
-    ) -> Recommendations:
-        """Recommend for given embeddings and histories, with an index if there is one."""
-        n = integer("n", n)
-        memory_bytes(memory)  # refuse a wrong value even if an index ignores it
-        if slate is not None:
-            check_slate(slate)
-        labels = QueryLabels(None, np.arange(len(embeddings), dtype=np.int32))
-        queries = Queries(labels, None, histories, np.ones(len(embeddings), np.bool_))
-        if index is not None:
-            from shortlist.recommenders.index import index_of
-
-            return index_of(index, self)._answer(queries, embeddings, n, exclude_seen, allow, deny, slate, threads)
-        filters = self._filters(queries, exclude_seen, allow, deny)
-        with blas_threads(threads):
-            scorer = DotProductScorer(embeddings, self.item_embeddings_)
-            return self._search(scorer, n, queries, filters, memory, threads, slate=slate)
 
     def index(
         self,
@@ -275,23 +244,19 @@ class DotProduct(Recommender):
         >>> index.search([12347], n=3).ids == model.recommend([12347], n=3).ids
         True
         """
-        from shortlist.recommenders.index import model_index
+        from shortlist.ranking.index import model_index
 
         return model_index(self, kind, target_recall, n, seed, progress, threads, settings)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
+    def encode(self, queries: Queries, threads: int | None = None) -> npt.NDArray[np.float32]:
+        """Return the embeddings of queries: those of training contexts, and folded-in histories."""
         if queries.codes is not None:
-            return DotProductScorer(self.context_embeddings_[queries.codes], self.item_embeddings_)
-        return DotProductScorer(self._folded(queries.histories, threads), self.item_embeddings_)
+            return self.context_embeddings_[queries.codes]
+        return self._folded(queries.histories.sets(), threads)
 
-    def _scores(self, queries: Queries, codes: list[Codes]) -> list[npt.NDArray[np.float32]]:  # type: ignore[override]
-        contexts = self._scorer(queries).contexts
-        scores = []
-        for q, item_codes in enumerate(codes):
-            # Rounding depends on a row's place in the matrix, so a repeated item is scored only once.
-            distinct, place = np.unique(item_codes, return_inverse=True)
-            scores.append((self.item_embeddings_[distinct] @ contexts[q])[place])
-        return scores
+    def scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
+        """Return a scorer of all items for these queries."""
+        return DotProductScorer(self.encode(queries, threads), self.item_embeddings_)
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32]:
@@ -299,10 +264,14 @@ class DotProduct(Recommender):
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Return a scorer of the cosine of item embeddings; an item without events has cosine 0 with all items."""
+        unit = self.unit_item_vectors()
+        return DotProductScorer(unit[codes], unit)
+
+    def unit_item_vectors(self) -> npt.NDArray[np.float32]:
+        """Return the item embeddings without biases, scaled to length 1; items without events keep zeros."""
         latent = self._item_vectors
         norms = np.linalg.norm(latent, axis=1, keepdims=True)
-        unit = latent / np.where(norms > 0, norms, 1)
-        return DotProductScorer(unit[codes], unit)
+        return np.asarray(latent / np.where(norms > 0, norms, 1))
 
     def _check_arrays(self) -> None:
         shape = self.item_embeddings_.shape

@@ -15,7 +15,8 @@ from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import DataError
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
-from shortlist.recommenders.base import Queries, Recommender, largest_of
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender, largest_of
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.recommenders.search_space import Real, Space
@@ -54,8 +55,9 @@ class EASE(Recommender):
         _refuse_too_large(interactions.n_items)
         self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> HistoryScorer:
-        rows = queries.histories
+    def scorer(self, queries: Queries, threads: int | None = None) -> HistoryScorer:
+        """Return a scorer of all items for these queries."""
+        rows = queries.histories.sets()
         return HistoryScorer(rows, strengths(rows.values, self.weighting), self.item_weights_)
 
     def _similarity(self, codes: Codes) -> HistoryScorer:

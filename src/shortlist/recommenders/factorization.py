@@ -171,7 +171,8 @@ class Factorization(DotProduct):
         return EarlyStopping(measure, options.patience * self._every_of(options))
 
     def _checkpoint(self, interactions: Interactions, options: FitOptions, epochs: int) -> Checkpoint:
-        from shortlist.recommenders.checkpoint import Checkpoint, digest
+        from shortlist.recommenders.checkpoint import Checkpoint
+        from shortlist.storage.digest import digest
 
         assert options.checkpoint is not None
         identity: dict[str, Any] = {
@@ -230,7 +231,7 @@ class Factorization(DotProduct):
         >>> model.partial_fit(more).contexts_.ids()
         ['ann', 'bob', 'cy']
         """
-        self._require_fit()
+        self.require_fit()
         integer("epochs", epochs)
         self._check_events(interactions, "partial_fit")
         for message in unused_weights(self, interactions):

@@ -255,7 +255,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
 
     def feature_embeddings(self, side: str = "item") -> tuple[Embeddings, Embeddings]:
         """Return the embeddings v and the weights w of the features of a side, `"item"` or `"context"`, by column."""
-        self._require_fit()
+        self.require_fit()
         assert isinstance(self._layout, _Machine)
         if side not in ("context", "item"):
             raise SettingError(f"side is {side!r:.80}; expected 'item' or 'context'")

@@ -6,15 +6,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from shortlist._checks import flag
 from shortlist._compile_notes import silent
+from shortlist._progress import is_shown, progress_bar, tenths
 from shortlist._threads import Step
 from shortlist.solvers.train import Callback, Epoch
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,6 @@ def watched(
         yield monitor
 
 
-def is_shown(progress: bool | None) -> bool:
-    """Return whether to show progress: as the user says; by default, if standard error is a terminal."""
-    return sys.stderr.isatty() if progress is None else flag("progress", progress)
-
-
 @contextmanager
 def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[Monitor]:
     if first:
@@ -54,7 +45,7 @@ def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[
         listeners = [*callbacks, lambda epoch: sys.stderr.write(f"{title}: {line(epoch)}\n")]
         yield Monitor(listeners, tenths(title))
         return
-    with _bar() as bar:
+    with progress_bar() as bar:
         task = bar.add_task(f"fitting {title}", total=None, status="")
 
         def report(epoch: Epoch) -> None:
@@ -66,46 +57,6 @@ def _watched(title: str, callbacks: Sequence[Callback], first: str) -> Iterator[
             bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} items")
 
         yield Monitor([*callbacks, report], step)
-
-
-@contextmanager
-def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
-    """Yield a function that shows how many parts are done, as `watched` does; `what` is their name in the plural."""
-    shown = is_shown(progress)
-    with silent(progress is not None and not shown):
-        if not shown:
-            yield lambda done, total: None
-        elif not sys.stderr.isatty():
-            yield tenths(title, what)
-        else:
-            with _bar() as bar:
-                task = bar.add_task(title, total=None, status="")
-
-                def step(done: int, total: int) -> None:
-                    bar.update(task, total=total, completed=done, status=f"{done:,}/{total:,} {what}")
-
-                yield step
-
-
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    texts = [TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[status]}")]
-    columns = (texts[0], BarColumn(24), texts[1])
-    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-
-
-def tenths(title: str, what: str = "items") -> Step:
-    """Return a function that writes a line whenever another tenth of the work is done."""
-    written = [0]
-
-    def step(done: int, total: int) -> None:
-        if done * 10 // max(1, total) > written[0]:
-            written[0] = done * 10 // max(1, total)
-            sys.stderr.write(f"{title}: {done:,}/{total:,} {what}\n")
-
-    return step
 
 
 def line(epoch: Epoch) -> str:

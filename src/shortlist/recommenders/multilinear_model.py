@@ -21,15 +21,14 @@ from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary, distinct, 
 from shortlist.errors import SettingError, UnknownIdError
 from shortlist.objectives.pairwise_square import PairwiseSquare
 from shortlist.objectives.pointwise_square import PointwiseSquare
-from shortlist.recommenders.base import FLOAT32_MAX, History, Queries, largest_of
+from shortlist.ranking.inputs import ANY, Advice, History, as_rows, check_unknown
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.recommenders.base import FLOAT32_MAX, largest_of
 from shortlist.recommenders.dot_product import DotProduct, longest
 from shortlist.recommenders.factorization import Factorization
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
-from shortlist.recommenders.given import ANY, Advice, as_rows, check_unknown
-from shortlist.recommenders.recommendations import QueryLabels
 from shortlist.recommenders.warm_start import checked_start, require_known_items
-from shortlist.scoring import DotProductScorer
 from shortlist.scoring.sides import Side, packed_size, ridge_of, unpacked
 from shortlist.solvers import multilinear_als as solver
 from shortlist.solvers.multilinear_als import Method
@@ -276,11 +275,17 @@ class MultilinearModel(Factorization):
 
     # --- contexts of several parts -----------------------------------------------------------------------------------
 
-    def _queries(
-        self, contexts: Iterable[Id] | None, history: History | None, unknown: Unknown, advice: Advice = ANY
+    def queries(
+        self,
+        contexts: Iterable[Id] | None = None,
+        history: History | None = None,
+        *,
+        unknown: Unknown = "raise",
+        advice: Advice = ANY,
     ) -> Queries:
-        self._require_fit()
-        if not self._composes:
+        """Return queries in codes; contexts may be unseen combinations of known parts."""
+        self.require_fit()
+        if not self.composes_contexts:
             check_unknown(unknown)
         one_of("unknown", unknown, ("raise", "skip", "average"))
         if unknown == "average" and history is not None:
@@ -288,8 +293,9 @@ class MultilinearModel(Factorization):
                 "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'"
             )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, reported by super()
-        if contexts is None or history is not None or single or not self._composes:
-            return super()._queries(contexts, history, "raise" if unknown == "average" else unknown, advice)
+        if contexts is None or history is not None or single or not self.composes_contexts:
+            unknown = "raise" if unknown == "average" else unknown
+            return super().queries(contexts, history, unknown=unknown, advice=advice)
         ids = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
         codes = self.contexts_.encode(ids, unknown="mark")
         parts = self._layout.codes_of_parts(_columns_of(ids, len(self.contexts_.names)))
@@ -301,10 +307,11 @@ class MultilinearModel(Factorization):
         skipped = [id_ for id_, kept in zip(ids, known) if not kept]
         codes = codes[known]
         labels = ContextLabels(self.contexts_, np.arange(len(answered), dtype=np.int32), answered)
-        return Queries(labels, codes, self._histories(codes), known, skipped)
+        return Queries(labels, codes, self.histories_of(codes), known, skipped)
 
     @property
-    def _composes(self) -> bool:
+    def composes_contexts(self) -> bool:
+        """Whether the model answers unseen combinations of known parts of contexts."""
         return self._layout.composes and self.contexts_.is_tuple
 
     def _unknown_parts(
@@ -330,29 +337,23 @@ class MultilinearModel(Factorization):
             f"{example!r}); {way_out}"
         )
 
-    def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:
-        if not self._composes:
-            return super()._context_codes(contexts, way_out)
-        codes, known = self._answerable(contexts)
-        if not known.all():
-            super()._context_codes(rows_at(contexts, np.flatnonzero(~known)), way_out)  # raises
-        return codes
-
-    def _answerable(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        codes, known = super()._answerable(contexts)
+    def context_codes(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Return the codes of contexts, −1 for new ones; those with a known part can be answered."""
+        codes, known = super().context_codes(contexts)
         new = np.flatnonzero(~known)
-        if len(new) and self._composes:
+        if len(new) and self.composes_contexts:
             known[new] = (self._layout.codes_of_parts(rows_at(contexts, new).get_columns()) >= 0).any(axis=1)
         return codes, known
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> DotProductScorer:
+    def encode(self, queries: Queries, threads: int | None = None) -> Embeddings:
+        """Return the embeddings of queries; those of unseen combinations are composed of their parts."""
         codes = queries.codes
         if codes is None or not (codes < 0).any():
-            return super()._scorer(queries, threads)
+            return super().encode(queries, threads)
         embeddings = self.context_embeddings_[codes]
         new = np.flatnonzero(codes < 0)
         embeddings[new] = self._layout.compose(self._of_contexts(), rows_at(queries.labels.frame(), new))
-        return DotProductScorer(embeddings, self.item_embeddings_)
+        return embeddings
 
     # --- storage -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from shortlist._checks import integer, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.recommenders.search_space import Choice, Integer, Real, Space, When
@@ -143,8 +144,9 @@ class UserKNN(Neighbours):
         self._by_context = SparseRows(by_context.indptr, by_context.indices, x, by_context.n_columns)
         self._by_item = SparseRows(by_item.indptr, by_item.indices, None, by_item.n_columns)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> NeighbourScorer:
-        histories = queries.histories
+    def scorer(self, queries: Queries, threads: int | None = None) -> NeighbourScorer:
+        """Return a scorer of all items for these queries."""
+        histories = queries.histories.sets()
         x = strengths(histories.values, self.weighting)
         return NeighbourScorer(
             self._neighbourhood, histories, x, row_keys(histories), int(self.neighbours), self._by_context

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from shortlist._checks import one_of
 from shortlist.data.interactions import Interactions
 from shortlist.objectives.weighting import BY_DEFAULT, WEIGHTINGS, Weighting, strengths
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.scoring.popularity_scorer import PopularityScorer
@@ -45,7 +46,8 @@ class Popularity(Recommender):
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)
         self.item_scores_: npt.NDArray[np.float32] = counts.astype(np.float32)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> PopularityScorer:
+    def scorer(self, queries: Queries, threads: int | None = None) -> PopularityScorer:
+        """Return a scorer of all items for these queries."""
         return PopularityScorer(self.item_scores_, len(queries))
 
     def _check_arrays(self) -> None:

@@ -15,7 +15,6 @@ from shortlist._aligned import aligned
 from shortlist._checks import flag, integer, number, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.vocabulary import Codes
 from shortlist.errors import SettingError
 from shortlist.objectives import LambdaRank, Pairwise, Penalty, Pointwise, Softmax
 from shortlist.objectives.frequency_weights import FrequencyWeights
@@ -31,7 +30,6 @@ from shortlist.recommenders.unused_settings import unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, BoundSampler, InBatch, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.all_items import AllItems
-from shortlist.scoring import DotProductScorer
 from shortlist.scoring.pair_score import unit_rows
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
@@ -430,11 +428,6 @@ class SGDFactorization(Factorization):
             "how often it is drawn as a negative, and a new item never is. Use partial_fit(events) to learn new items, "
             "or IALS, whose loss is over all pairs"
         )
-
-    def _similarity(self, codes: Codes) -> DotProductScorer:
-        """Return a scorer of the cosine of item embeddings, without biases."""
-        vectors = unit_rows(self._item_vectors, self._latent)
-        return DotProductScorer(vectors[codes], vectors)
 
     def _check_arrays(self) -> None:
         super()._check_arrays()

@@ -12,7 +12,8 @@ from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import StorageError
 from shortlist.objectives.weighting import BY_DEFAULT, Weighting, strengths
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 from shortlist.scoring.sparse_scorer import SparseScorer
 
 
@@ -34,7 +35,7 @@ class SparseItems(Recommender):
     @property
     def n_weights(self) -> int:
         """The number of nonzero entries of W."""
-        self._require_fit()
+        self.require_fit()
         return len(self.weight_items_)
 
     def _set_weights(self, by_item: SparseRows) -> None:
@@ -48,8 +49,9 @@ class SparseItems(Recommender):
     def _weights(self, n_items: int) -> SparseRows:
         return SparseRows(self.weight_bounds_, self.weight_items_, self.weight_values_, n_items)
 
-    def _scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
-        rows = queries.histories
+    def scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
+        """Return a scorer of all items for these queries."""
+        rows = queries.histories.sets()
         return SparseScorer(rows, strengths(rows.values, self.weighting), self._by_history)
 
     def _similarity(self, codes: Codes) -> SparseScorer:

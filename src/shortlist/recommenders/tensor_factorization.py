@@ -157,13 +157,13 @@ class TensorFactorization(SquareFactorization):
     @property
     def part_embeddings_(self) -> dict[str, Embeddings]:
         """The embeddings of the ids of each part, by column name; rows are in the order of `parts_`."""
-        self._require_fit()
+        self.require_fit()
         return dict(zip(self.contexts_.names, self._of_contexts()))
 
     @property
     def parts_(self) -> dict[str, Vocabulary]:
         """The ids of each part of the contexts, by column name."""
-        self._require_fit()
+        self.require_fit()
         assert isinstance(self._layout, _Parts)
         return dict(zip(self.contexts_.names, self._layout.vocabularies))
 
@@ -264,7 +264,7 @@ class Tucker(TensorFactorization):
     @property
     def core_(self) -> npt.NDArray[np.float32]:
         """The core, k₁ × k₂ × … × d."""
-        self._require_fit()
+        self.require_fit()
         assert isinstance(self._layout, _TuckerParts)
         return self._of_contexts()[-1].reshape(*self._layout.ranks, -1)
 

@@ -20,7 +20,7 @@ def checked_start(start: object, dim: int) -> DotProduct:
     """Return `start` if embeddings with `dim` dimensions can take start values from it; else raise SettingError."""
     if not isinstance(start, DotProduct):
         raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
-    start._require_fit()
+    start.require_fit()
     if start._latent > dim:
         raise SettingError(
             f"start has {start._latent} dimensions, but dim is {dim}; set dim to {start._latent} or more, or omit start"

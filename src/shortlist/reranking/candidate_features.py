@@ -17,7 +17,10 @@ from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows, holds
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import SettingError, ShortlistError
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.ranking.engine import scores_of_items
+from shortlist.ranking.inputs import recoded
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.reranking.candidates import Candidates, Floats
 
@@ -25,7 +28,6 @@ Extra: TypeAlias = Callable[[Candidates], Any]
 Models: TypeAlias = Mapping[str, Recommender] | Sequence[Recommender]
 
 PAIR = ("score", "relative_score", "rank", "popularity", "history_length", "seen")
-_NOTHING = np.empty(0, np.int32)
 SIMILARITY = ("mean_similarity", "max_similarity")
 
 
@@ -79,7 +81,7 @@ deviation |
         names = self.names
         table = np.zeros((len(candidates), len(names)), np.float32)
         query_of, codes = candidates.query_of, candidates.item_codes
-        histories = candidates.queries.histories
+        histories = candidates.queries.histories.sets()
         spread = np.where(candidates.spread > 0, candidates.spread, 1.0)
         table[:, 0] = candidates.scores
         table[:, 1] = (candidates.scores - candidates.center[query_of]) / spread[query_of]
@@ -108,7 +110,7 @@ deviation |
         """The item embeddings, scaled to length 1, without biases."""
         first = self.first
         assert isinstance(first, DotProduct)
-        unit: Floats = self._cached("unit", (first.item_embeddings_,), lambda: first._similarity(_NOTHING).items)
+        unit: Floats = self._cached("unit", (first.item_embeddings_,), first.unit_item_vectors)
         return unit
 
     @property
@@ -144,12 +146,12 @@ deviation |
         ours, theirs = self.first.contexts_, model.contexts_
 
         def make() -> bool:
-            if len(ours.names) != len(theirs.names) or not model._answerable(ours.frame)[1].any():
+            if len(ours.names) != len(theirs.names) or not model.context_codes(ours.frame)[1].any():
                 raise SettingError(_no_overlap(name, "contexts", ours, theirs))
             return True
 
         self._cached(f"contexts of {name}", (ours, theirs), make)
-        return model._answerable(contexts)
+        return model.context_codes(contexts)
 
     def _scores_of(self, name: str, candidates: Candidates) -> Floats:
         """Return the scores of a further model. It may use other codes, and not know all contexts and items."""
@@ -158,14 +160,14 @@ deviation |
         codes, known = None, np.ones(len(ours), np.bool_)
         if ours.codes is not None:
             codes, known = self._contexts_of(name, ours.labels.frame())
-        histories = model._with_own_items(ours.histories, self.first.items_, "skip")
+        histories = recoded(ours.histories, self.first.items_, model.items_, "skip")
         which = np.flatnonzero(known)
-        queries = Queries(ours.labels, codes, histories, ours.known).take(which)
+        queries = Queries.of(ours.labels, codes, histories).take(which)
         named = np.maximum(items, 0)  # unknown items become item 0; their scores are replaced by NaN below
         lists = [named[candidates.indptr[q] : candidates.indptr[q + 1]] for q in which]
         out = np.full(len(candidates), np.nan, np.float32)
         if len(which):
-            out[known[candidates.query_of]] = np.concatenate(model._scores(queries, lists))
+            out[known[candidates.query_of]] = np.concatenate(scores_of_items(model, queries, lists))
         out[items < 0] = np.nan
         return out
 
@@ -194,7 +196,7 @@ def named_models(models: Models) -> dict[str, Recommender]:
             raise SettingError(
                 f"models has {name!r:.40}: {model!r:.80}; expected fitted recommenders, or {{name: recommender}}"
             )
-        model._require_fit()
+        model.require_fit()
     return by_name
 
 

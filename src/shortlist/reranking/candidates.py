@@ -12,7 +12,8 @@ import polars as pl
 from shortlist._phrases import count
 from shortlist.data.vocabulary import Codes, Id, rows_at
 from shortlist.errors import SettingError
-from shortlist.recommenders.base import Queries, Recommender
+from shortlist.ranking.queries import Queries
+from shortlist.recommenders.base import Recommender
 
 Floats = npt.NDArray[np.float32]
 

@@ -18,12 +18,13 @@ from shortlist.data.sparse_rows import LATEST, SparseRows, has_pairs, rows_of
 from shortlist.data.splits import Split
 from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
-from shortlist.recommenders.base import Queries, Recommender
-from shortlist.recommenders.recommendations import QueryLabels
-from shortlist.recommenders.split_queries import queries_of, warn_if_leaked
+from shortlist.ranking.engine import ranks_of_items, scores_of_items
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.ranking.request import Request
+from shortlist.ranking.split_queries import queries_of, warn_if_leaked
+from shortlist.recommenders.base import Recommender
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import HIGHEST_GRADE
-from shortlist.retrieval import Filters, item_ranks, top_n
 
 Digests = npt.NDArray[np.uint64]
 
@@ -59,17 +60,10 @@ def from_split(
     held_out = queries_of(first, split, stacklevel=3)
     for name, model in models.items():
         warn_if_leaked(model, split, f"the further model {name!r}", stacklevel=3)
-    excluded = held_out.excluded
-    filters = None if excluded is None else Filters(exclude=(excluded.indptr, excluded.indices))
-    items, scores = top_n(
-        first._scorer(held_out.queries, threads),
-        min(n, len(first.items_)),
-        filters=filters,
-        priority=first._priority,
-        memory=memory,
-        threads=threads,
-    )
-    candidates = candidates_from_lists(first, held_out.queries, items, scores, threads)
+    request = Request(n=n, exclude_seen=held_out.excluded is not None, memory=memory, threads=threads)
+    queries = held_out.queries
+    lists = first.top(queries, first.filters(queries, request), request)
+    candidates = candidates_from_lists(first, queries, *lists, threads)
     truth = held_out.truth
     relevant = has_pairs(truth.indptr, truth.indices, candidates.query_of, candidates.item_codes).astype(np.int64)
     counts = {"relevant items that stage one did not find": len(truth) - int(relevant.sum())}
@@ -107,18 +101,14 @@ def from_impressions(
         )
     lists, query_of = np.unique(list_of[good], return_inverse=True)
     items, values, codes = items[good], view.values[good], contexts[lists]
-    queries = Queries(
-        QueryLabels(first.contexts_, codes), codes, first.seen_.take(codes), np.ones(len(codes), np.bool_)
-    )
-    filters = Filters(exclude=(queries.histories.indptr, queries.histories.indices)) if exclude_seen else None
-    scorer = first._scorer(queries, threads)
-    options: dict[str, Any] = {"filters": filters, "priority": first._priority, "memory": memory, "threads": threads}
-    center, spread = mean_and_spread(*top_n(scorer, min(n, len(first.items_)), **options))
-    indptr = _indptr(query_of, len(lists))
-    ranks, _ = item_ranks(scorer, (indptr, items), **options)
+    queries = Queries.of(QueryLabels(first.contexts_, codes), codes, first.histories_of(codes))
+    search = Request(n=n, exclude_seen=exclude_seen, memory=memory, threads=threads)
+    center, spread = mean_and_spread(*first.top(queries, first.filters(queries, search), search))
+    in_lists = np.split(items, _indptr(query_of, len(lists))[1:-1])
+    ranks = np.concatenate(ranks_of_items(first, queries, in_lists, search))
     kept = ranks > 0
     counts["shown items that had been seen"] = int((~kept).sum())
-    scores = np.concatenate(first._scores(queries, np.split(items, indptr[1:-1])))
+    scores = np.concatenate(scores_of_items(first, queries, in_lists))
     candidates = Candidates(
         first,
         queries,

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from shortlist._checks import integer, memory_bytes
 from shortlist._fork import require_polars_threads
 from shortlist._threads import blas_threads
 from shortlist.data.features.table import Features
+from shortlist.data.histories import Histories
 from shortlist.data.sparse_rows import has_pairs
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Id, Unknown
-from shortlist.errors import SettingError
-from shortlist.recommenders.base import History, ItemLists, Queries, Recommender
-from shortlist.recommenders.composed import Composed
-from shortlist.recommenders.index import Index, index_of
-from shortlist.recommenders.recommendations import Recommendations
+from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
+from shortlist.errors import SettingError, ShortlistWarning
+from shortlist.ranking.engine import labelled, slate_of
+from shortlist.ranking.index import Index, index_of
+from shortlist.ranking.inputs import ANY, Advice, History, ItemLists
+from shortlist.ranking.protocols import TopItems
+from shortlist.ranking.queries import Queries
+from shortlist.ranking.recommendations import Recommendations
+from shortlist.ranking.request import Request
+from shortlist.ranking.split_queries import warn_if_leaked
+from shortlist.recommenders.base import Recommender
 from shortlist.reranking import training
 from shortlist.reranking.base import Reranker, check_reranker, scores_of
 from shortlist.reranking.candidate_features import (
@@ -36,19 +45,21 @@ from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import LambdaMART, mismatch
 from shortlist.reranking.reranker_state import RerankerState
 from shortlist.reranking.training import TrainingSet, candidates_from_lists
-from shortlist.retrieval import Filters, top_n
-from shortlist.retrieval.slates.base import Slate, check_slate
+from shortlist.retrieval import Filters
+from shortlist.retrieval.slates.base import Catalogue, Slate
+from shortlist.scoring import BlockScorer
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
+CLICKED = 0.1  # fraction of a split's held-out pairs that users may plausibly have clicked before
 _PLACE_BYTES = 48  # per place of a list while it is reranked, without its features
 _FEATURE_BYTES = 16  # per feature of a candidate: the table and its copies
 
 Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.floating[Any]]]
 
 
-class TwoStage(Composed):
+class TwoStage:
     """A two-stage recommender: stage one, any fitted recommender, finds candidates; stage two, a reranker, orders them.
 
     Stage one should have high recall among its candidates, stage two high NDCG. The remaining items come after the
@@ -247,39 +258,14 @@ class TwoStage(Composed):
         candidates, stage one's next items follow; their scores continue below stage two's lowest score with stage one's
         differences. A slate applies last, to stage two's order. Queries are processed in blocks, within `memory`.
         """
-        n = integer("n", n)
-        if slate is not None:
-            check_slate(slate)
-        self._require_fit()
-        queries, filters = self._queries_and_filters(contexts, history, exclude_seen, allow, deny, unknown)
+        request = Request(
+            n=n, exclude_seen=exclude_seen, allow=allow, deny=deny, slate=slate, memory=memory, threads=threads
+        )
+        self.require_fit()
+        queries = self.queries(contexts, history, unknown=unknown)
+        filters = self.filters(queries, request)
         with blas_threads(threads):
-            return self._answer(queries, filters, n, slate, memory, threads, index)
-
-    def _answer(
-        self,
-        queries: Queries,
-        filters: Filters,
-        n: int,
-        slate: Slate | None,
-        memory: int | str | None,
-        threads: int | None,
-        index: Index | None = None,
-    ) -> Recommendations:
-        n = min(n, len(self.items_))
-        depth = n if slate is None else slate.depth(n, len(self.items_))
-        wanted, budget = min(max(depth, self.candidates), len(self.items_)), memory_bytes(memory)
-        items = np.empty((len(queries), n), np.int32)
-        scores = np.empty(items.shape, np.float32)
-        for which in _blocks(len(queries), budget // (_PLACE_BYTES * wanted)):
-            whole = len(which) == len(queries)
-            part, part_filters = (queries, filters) if whole else (queries.take(which), filters.of(which))
-            codes, values = self._first_lists(part, part_filters, wanted, budget, threads, index)
-            codes, values = self._rerank(part, codes, values, budget, threads)
-            if slate is not None:
-                pool = np.ascontiguousarray(codes[:, :depth]), np.ascontiguousarray(values[:, :depth])
-                codes, values = self.first._slate(slate, *pool, part, n, memory, threads)
-            items[which], scores[which] = codes[:, :n], values[:, :n]
-        return Recommendations(queries.labels, self.items_, items, scores, skipped=queries.skipped)
+            return labelled(self, queries, self._top(queries, filters, request, index))
 
     def retrieve(
         self,
@@ -297,10 +283,14 @@ class TwoStage(Composed):
 
         The reranker need not be fitted: `retrieve(...).to_polars()` shows the input that it will get.
         """
-        queries, filters = self._queries_and_filters(contexts, history, exclude_seen, allow, deny, unknown)
+        request = Request(
+            n=self.candidates, exclude_seen=exclude_seen, allow=allow, deny=deny, memory=memory, threads=threads
+        )
+        queries = self.queries(contexts, history, unknown=unknown)
+        filters = self.filters(queries, request)
         with blas_threads(threads):
-            items, scores = self._first_lists(queries, filters, self.candidates, memory_bytes(memory), threads)
-            return self.candidate_features.describe(candidates_from_lists(self.first, queries, items, scores, threads))
+            lists = self._first_lists(queries, filters, request)
+            return self.candidate_features.describe(candidates_from_lists(self.first, queries, *lists, threads))
 
     def similar_items(
         self,
@@ -317,49 +307,116 @@ class TwoStage(Composed):
         options = {"allow": allow, "deny": deny, "unknown": unknown, "memory": memory, "threads": threads}
         return self.first.similar_items(items, n, **options)  # type: ignore[arg-type]
 
-    def _queries_and_filters(
+    # --- what a ranker answers ---------------------------------------------------------------------------------------
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of a history matters to stage one."""
+        return self.first.ordered
+
+    @property
+    def contexts_(self) -> Vocabulary:
+        """The contexts that stage one knows."""
+        return self.first.contexts_
+
+    @property
+    def items_(self) -> Vocabulary:
+        """The items that stage one knows."""
+        return self.first.items_
+
+    @property
+    def popularity_(self) -> npt.NDArray[np.int64]:
+        """The number of training contexts of each item."""
+        return self.first.popularity_
+
+    @property
+    def item_priority_(self) -> npt.NDArray[np.int32]:
+        """The order of items with equal scores of stage one."""
+        return self.first.item_priority_
+
+    @property
+    def uses_features(self) -> bool:
+        """Whether stage one can score items without events."""
+        return self.first.uses_features
+
+    @property
+    def composes_contexts(self) -> bool:
+        """Whether stage one answers unseen combinations of known parts of contexts."""
+        return self.first.composes_contexts
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The item data that slates use."""
+        return self.first.catalogue
+
+    @property
+    def stages(self) -> tuple[str, str]:
+        """The names of both stages."""
+        return type(self.first).__name__, type(self.reranker).__name__
+
+    def queries(
         self,
-        contexts: Iterable[Id] | None,
-        history: History | None,
-        exclude_seen: bool,
-        allow: ItemLists | None,
-        deny: ItemLists | None,
-        unknown: Unknown,
-    ) -> tuple[Queries, Filters]:
-        queries = self.first._queries(contexts, history, unknown)
-        return queries, self.first._filters(queries, exclude_seen, allow, deny)
+        contexts: Iterable[Id] | None = None,
+        history: History | None = None,
+        *,
+        unknown: Unknown = "raise",
+        advice: Advice = ANY,
+    ) -> Queries:
+        """Return queries in the codes of stage one."""
+        return self.first.queries(contexts, history, unknown=unknown, advice=advice)
+
+    def context_codes(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Return the codes of contexts, −1 for new ones, and which of them stage one can answer."""
+        return self.first.context_codes(contexts)
+
+    def histories_of(self, codes: Codes) -> Histories:
+        """Return the training histories of contexts."""
+        return self.first.histories_of(codes)
+
+    def filters(self, queries: Queries, request: Request) -> Filters:
+        """Return the filters of a request in codes."""
+        return self.first.filters(queries, request)
+
+    def scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
+        """Return stage one's scorer."""
+        return self.first.scorer(queries, threads)
+
+    def top(self, queries: Queries, filters: Filters, request: Request) -> TopItems:
+        """Return the n best items of both stages."""
+        self.require_fit()
+        return self._top(queries, filters, request, None)
+
+    def _top(self, queries: Queries, filters: Filters, request: Request, index: Index | None) -> TopItems:
+        n_items = len(self.items_)
+        n, depth = request.size(n_items), request.depth(n_items)
+        wanted = min(max(depth, self.candidates), n_items)
+        of_first = replace(request, n=wanted, slate=None)
+        items = np.empty((len(queries), n), np.int32)
+        scores = np.empty(items.shape, np.float32)
+        for which in _blocks(len(queries), request.memory // (_PLACE_BYTES * wanted)):
+            whole = len(which) == len(queries)
+            part, part_filters = (queries, filters) if whole else (queries.take(which), filters.of(which))
+            lists = self._first_lists(part, part_filters, of_first, index)
+            codes, values = self.rerank(part, lists, request.memory, request.threads)
+            if request.slate is not None:
+                pools = TopItems(np.ascontiguousarray(codes[:, :depth]), np.ascontiguousarray(values[:, :depth]))
+                codes, values = slate_of(self.catalogue, pools, part.histories, request)
+            items[which], scores[which] = codes[:, :n], values[:, :n]
+        return TopItems(items, scores)
 
     def _first_lists(
-        self,
-        queries: Queries,
-        filters: Filters,
-        n: int,
-        memory: int,
-        threads: int | None,
-        index: Index | None = None,
-    ) -> Lists:
-        """Return stage one's n best items, found by its index if one is given."""
-        scorer = self.first._scorer(queries, threads)
-        if index is not None:
-            return index_of(index, self.first).search_vectors(scorer.contexts, min(n, len(index)), filters, threads)  # type: ignore[attr-defined]
-        return top_n(
-            scorer,
-            min(n, len(self.items_)),
-            filters=filters,
-            priority=self.first._priority,
-            memory=memory,
-            threads=threads,
-        )
+        self, queries: Queries, filters: Filters, request: Request, index: Index | None = None
+    ) -> TopItems:
+        """Return stage one's best items, found by its index if one is given."""
+        if index is None:
+            return self.first.top(queries, filters, request)
+        index = index_of(index, self.first)
+        vectors = index.model.encode(queries, request.threads)
+        return index.top(vectors, request.size(len(index)), filters, request.threads)
 
-    def _rerank(
-        self,
-        queries: Queries,
-        items: npt.NDArray[np.int32],
-        scores: npt.NDArray[np.float32],
-        memory: int,
-        threads: int | None,
-    ) -> Lists:
+    def rerank(self, queries: Queries, lists: TopItems, memory: int, threads: int | None) -> Lists:
         """Return stage one's lists with the candidates in stage two's order. Ties stay in stage one's order."""
+        items, scores = lists
         n = min(self.candidates, items.shape[1])
         out = items.copy(), scores.astype(np.float64)
         for which in _blocks(len(items), memory // (_FEATURE_BYTES * max(1, len(self.feature_names_ or ()) * n))):
@@ -411,7 +468,30 @@ class TwoStage(Composed):
         known &= ~has_pairs(history.indptr, history.indices, row_of, had)
         return float(known.mean()) if len(known) else 0.0
 
-    def _require_fit(self) -> None:
+    def check_split(self, split: Split, *, stacklevel: int = 2) -> None:
+        """Warn if a stage or a further model has seen held-out pairs of the split."""
+        self._warn_of_known_answers(split, stacklevel + 1)
+        for name, model in self.candidate_features.models.items():
+            warn_if_leaked(model, split, f"the further model {name!r}", stacklevel=stacklevel)
+
+    def _warn_of_known_answers(self, split: Split, stacklevel: int) -> None:
+        fraction, clicks = self.knows_answers(split), self._reranker_state.clicks
+        if fraction <= (CLICKED if clicks else 0.0):
+            return
+        n = len(split.truth.by_context)
+        pairs = f"{round(fraction * n):,} of {n:,} held-out pairs of this split"
+        warnings.warn(
+            f"the second stage learned from clicks on {pairs}, so its scores may be too good. Train it on impressions "
+            "that are older than the held-out events"
+            if clicks
+            else f"the second stage learned from {pairs}, so its scores are too good. Fit it on a split of "
+            "split.train, as the guide shows",
+            ShortlistWarning,
+            stacklevel=stacklevel,
+        )
+
+    def require_fit(self) -> None:
+        """Raise NotFittedError before `fit`."""
         self._reranker_state.require_fit()
 
     # --- storage -----------------------------------------------------------------------------------------------------
@@ -428,7 +508,7 @@ class TwoStage(Composed):
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
-        stored = self._stored()
+        stored = self.to_stored()
         self.candidate_features.check()
         require_registered(self.first, *self.candidate_features.models.values())
         reranker = None if type(self.reranker) is LambdaMART else self.reranker
@@ -437,13 +517,15 @@ class TwoStage(Composed):
         refuse_checkpoint(path)
         save_model(path, stored)
 
-    def _stored(self) -> StoredModel:
+    def to_stored(self) -> StoredModel:
+        """Return the model as settings, arrays and tables."""
         from shortlist.reranking.two_stage_storage import stored_of
 
-        self._require_fit()
+        self.require_fit()
         return stored_of(self)
 
-    def _code(self) -> list[str]:
+    def custom_code(self) -> list[str]:
+        """Return the names of the user's own classes and functions, which cannot be stored."""
         reranker = None if type(self.reranker) is LambdaMART else type(self.reranker)
         custom = [part for part in (reranker, self.candidate_features.extra) if part is not None]
         return [f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}" for part in custom]
@@ -475,4 +557,4 @@ def _blocks(n: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
 def _require_recommender(first: Recommender) -> None:
     if not isinstance(first, Recommender):
         raise SettingError(f"first is {first!r:.80}; expected a fitted recommender")
-    first._require_fit()
+    first.require_fit()

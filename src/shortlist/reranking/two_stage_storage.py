@@ -146,7 +146,7 @@ def _further_models(two: TwoStage) -> enumerate[tuple[str, Recommender]]:
 
 def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]:
     """Add a model's arrays and tables under a prefix. Return its other facts, for the settings."""
-    part = model._stored()
+    part = model.to_stored()
     stored.arrays.update({f"{prefix}.{name}": array for name, array in part.arrays.items()})
     stored.tables.update({f"{prefix}.{name}": table for name, table in part.tables.items()})
     return {"kind": part.kind, "settings": part.settings, "extra": part.extra}

@@ -40,6 +40,14 @@ class SubsetScorer(Protocol):
         """Return a scorer of the same queries whose item k is item `items[k]` of this scorer."""
 
 
+@runtime_checkable
+class PickScorer(Protocol):
+    """A scorer that can score a few items of a query without scoring all."""
+
+    def pick(self, query: int, items: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Return the scores of these items for one query."""
+
+
 MANY_QUERIES = 4096
 MAX_TRANSPOSED = 128 * 2**20  # bytes of item vectors
 
@@ -74,6 +82,14 @@ class DotProductScorer:
     def subset(self, items: npt.NDArray[np.int32]) -> DotProductScorer:
         """Return a scorer of the same contexts for these items only."""
         return DotProductScorer(self.contexts, self.items[items])
+
+    def pick(self, query: int, items: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Return the scores of these items for one query.
+
+        Rounding depends on a row's place in the matrix, so a repeated item is scored only once.
+        """
+        distinct, place = np.unique(items, return_inverse=True)
+        return np.asarray((self.items[distinct] @ self.contexts[query])[place])
 
 
 def _vectors(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:

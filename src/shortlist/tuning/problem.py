@@ -17,12 +17,12 @@ from shortlist.errors import DataError, SettingError
 from shortlist.evaluation.evaluate import validation_score
 from shortlist.metrics import parse_metric
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.checkpoint import digest
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.search_space import Choice, Dimension, Space
 from shortlist.recommenders.unused_settings import defaults
 from shortlist.solvers.train import Epoch
+from shortlist.storage.digest import digest
 from shortlist.tuning.validation import sample_contexts, validation_split
 
 FINAL_FACTOR = 10  # a finished trial is evaluated on at most this many times the contexts of the sample
@@ -61,7 +61,7 @@ class Problem:
         features = {"context_features": context_features, "item_features": item_features}
         # The options check the arguments.
         options = FitOptions(metric=metric, patience=patience, **features)  # type: ignore[arg-type]
-        if not template._described:
+        if not template.uses_features:
             options.refuse_features(type(template).__name__)
         if not isinstance(data, Interactions | Split):
             raise DataError(

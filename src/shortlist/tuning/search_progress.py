@@ -10,7 +10,7 @@ from typing import Any
 
 from shortlist._compile_notes import silent
 from shortlist._phrases import count
-from shortlist.recommenders.fit_progress import is_shown
+from shortlist._progress import is_shown
 from shortlist.tuning.tuning_result import Trial
 
 

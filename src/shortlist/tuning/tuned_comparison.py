@@ -17,6 +17,7 @@ import polars as pl
 from shortlist._clock import working_seconds
 from shortlist._compile_notes import silent
 from shortlist._phrases import join_words
+from shortlist._progress import is_shown
 from shortlist.data import splits
 from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split, among
@@ -25,7 +26,6 @@ from shortlist.evaluation import Comparison, Evaluation, compare, evaluate
 from shortlist.evaluation.comparison import verdict_of
 from shortlist.metrics import Metric, parse_metric, parse_metrics
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.fit_progress import is_shown
 from shortlist.recommenders.popularity import Popularity
 from shortlist.recommenders.registry import recommender_class
 from shortlist.recommenders.search_space import Dimension

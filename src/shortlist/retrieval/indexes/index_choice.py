@@ -35,6 +35,7 @@ def kinds() -> dict[str, type[VectorIndex]]:
     return {cls.kind: cls for cls in (ExactIndex, QuantizedIndex, IVFFlatIndex, IVFPQIndex, HNSWIndex)}
 
 
+AS_REQUESTED = "as requested"  # the reason for an index whose kind and settings are all given
 KINDS = ("exact", "quantized", "ivf-flat", "ivf-pq", "hnsw")
 
 
@@ -159,7 +160,7 @@ class IndexTrial:
             index = _build(kinds()[kind], kind, self.items, settings, **more)
         seconds = working_seconds() - started
         given = {name for name in index.settings if settings.get(name) is not None}
-        why = "as requested"
+        why = AS_REQUESTED
         if len(self.measured_on) and given != index.settings.keys():
             index, why = self._tuned(index, {name: index.settings[name] for name in given})
         return self._with_measure(index, seconds), why

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shortlist.data.histories import Histories
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Codes
+from shortlist.data.vocabulary import Codes, rows_at
 from shortlist.errors import DataError, ShortlistWarning
-from shortlist.recommenders.base import Queries, Recommender
-from shortlist.recommenders.recommendations import QueryLabels
+from shortlist.ranking.inputs import histories_of
+from shortlist.ranking.protocols import Ranker
+from shortlist.ranking.queries import Queries, QueryLabels
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,30 +32,33 @@ class SplitQueries:
     excluded: SparseRows | None
 
 
-def queries_of(model: Recommender, split: Split, *, warn: bool = True, stacklevel: int = 2) -> SplitQueries:
+def queries_of(model: Ranker, split: Split, *, warn: bool = True, stacklevel: int = 2) -> SplitQueries:
     """Return the queries of a split for a model that was fitted on `split.train`.
 
     Warn if the model was fitted on other events of these contexts; refuse a model that does not know all items.
     `stacklevel` is as in `warnings.warn`, counted from the caller of this function.
     """
-    history = model._with_own_items(split.history.by_context, split.history.items, "skip")
-    codes = None
+    history = histories_of(split.history, model.items_, "skip", ordered=model.ordered)
+    contexts, codes = split.truth.contexts, None
     if not split.fold_in:
-        codes = model._context_codes(split.truth.contexts.frame, "fit the model on split.train")
+        codes, answered = model.context_codes(contexts.frame)
+        if not answered.all():
+            unknown = rows_at(contexts.frame, np.flatnonzero(~answered))
+            model.contexts_.encode(unknown, what="context", way_out="fit the model on split.train")
         if warn and not _has_seen(model, codes, history):
             _warn_other_train("the model", stacklevel + 2)
-    labels = QueryLabels(split.truth.contexts, np.arange(split.truth.n_contexts, dtype=np.int32))
-    queries = Queries(labels, codes, history, np.ones(len(labels), np.bool_))
-    return SplitQueries(queries, _recoded_truth(model, split), history if split.exclude_seen else None)
+    labels = QueryLabels(contexts, np.arange(len(contexts), dtype=np.int32))
+    queries = Queries.of(labels, codes, history)
+    return SplitQueries(queries, _recoded_truth(model, split), history.sets() if split.exclude_seen else None)
 
 
-def warn_if_leaked(model: Recommender, split: Split, who: str, *, stacklevel: int = 2) -> None:
+def warn_if_leaked(model: Ranker, split: Split, who: str, *, stacklevel: int = 2) -> None:
     """Warn like `queries_of`, for a further model, whose scores are features; it need not know all ids."""
     if split.fold_in:
         return
     codes = model.contexts_.encode(split.truth.contexts.frame, unknown="mark")
     known = np.flatnonzero(codes >= 0)
-    history = model._with_own_items(split.history.by_context, split.history.items, "skip")
+    history = histories_of(split.history, model.items_, "skip", ordered=False)
     if not _has_seen(model, codes[known], history.take(known)):
         _warn_other_train(who, stacklevel + 2)
 
@@ -67,12 +72,12 @@ def _warn_other_train(who: str, stacklevel: int) -> None:
     )
 
 
-def _has_seen(model: Recommender, codes: Codes, history: SparseRows) -> bool:
-    seen = model._histories(codes)
-    return np.array_equal(seen.indptr, history.indptr) and np.array_equal(seen.indices, history.indices)
+def _has_seen(model: Ranker, codes: Codes, history: Histories) -> bool:
+    seen, sets = model.histories_of(codes).sets(), history.sets()
+    return np.array_equal(seen.indptr, sets.indptr) and np.array_equal(seen.indices, sets.indices)
 
 
-def _recoded_truth(model: Recommender, split: Split) -> SparseRows:
+def _recoded_truth(model: Ranker, split: Split) -> SparseRows:
     """Return the held-out items in the model's codes; raise DataError if the model lacks items of the split."""
     truth = split.truth.by_context
     if model.items_ is split.truth.items or model.items_ == split.truth.items:
@@ -83,4 +88,4 @@ def _recoded_truth(model: Recommender, split: Split) -> SparseRows:
             f"the model does not know {len(missing):,} of the {split.train.n_items:,} items of split.train, such as "
             f"{missing[0]!r}; fit it on split.train"
         )
-    return model._with_own_items(truth, split.truth.items, "raise")
+    return histories_of(split.truth, model.items_, "raise", ordered=False).sets()

@@ -97,9 +97,9 @@ def test_unknown_contexts_and_mistakes(index):
     with pytest.raises(sl.SettingError, match="threads is 0"):
         index.search([12347], threads=0)
     with pytest.raises(sl.SettingError, match="has no setting 'priority'; it has precision"):
-        index._model.index("exact", priority=[1])
+        index.model.index("exact", priority=[1])
     with pytest.raises(sl.SettingError, match="expected an Index"):
-        sl.UserState(index._model, ["10002"]).recommend(3, index="x")
+        sl.UserState(index.model, ["10002"]).recommend(3, index="x")
     with pytest.raises(sl.SettingError, match="n is 0"):
         index.search([12347], n=0)
     with pytest.raises(sl.SettingError, match="exclude_seen is 'no'; expected True or False"):

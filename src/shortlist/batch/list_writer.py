@@ -17,21 +17,23 @@ import polars as pl
 from shortlist._checks import flag, integer, memory_bytes, one_of
 from shortlist._clock import working_seconds
 from shortlist._fork import require_polars_threads
-from shortlist._threads import Background, blas_threads
+from shortlist._progress import steps
+from shortlist._threads import Background
 from shortlist._version import __version__
-from shortlist.data.id_lists import as_list, is_frame
+from shortlist.batch.list_files import ListFile, list_file
+from shortlist.data.id_lists import as_list
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
-from shortlist.recommenders.base import Queries, Recommender
-from shortlist.recommenders.checkpoint import digest
-from shortlist.recommenders.composed import Composed
-from shortlist.recommenders.fit_progress import steps
-from shortlist.recommenders.given import KNOWN_ONLY, as_rows, check_unknown, in_order
-from shortlist.recommenders.index import Index
-from shortlist.recommenders.list_files import ListFile, list_file
-from shortlist.recommenders.recommendations import FORMATS, ListFormat, QueryLabels, Recommendations
+from shortlist.ranking.engine import recommend
+from shortlist.ranking.index import Index
+from shortlist.ranking.inputs import KNOWN_ONLY, as_rows, check_unknown, filter_for_all, in_order, known_items
+from shortlist.ranking.protocols import StorableRanker, is_ranker, is_staged
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.ranking.recommendations import FORMATS, ListFormat, Recommendations
+from shortlist.ranking.request import Request
 from shortlist.retrieval.slates.base import Slate, check_slate
 from shortlist.storage import id_tables as table_files
+from shortlist.storage.digest import digest
 from shortlist.storage.draft import Draft, opened
 
 ROWS = 1 << 21  # recommendations per block: about 100 MB while it is written, and a few seconds of work
@@ -66,7 +68,7 @@ class BatchResult:
 
 
 def write_lists(
-    model: Recommender | Composed,
+    model: StorableRanker,
     path: str | PathLike[str],
     n: int = 100,
     *,
@@ -139,18 +141,21 @@ def write_lists(
     _refuse_other_models(model)
     if slate is not None:
         check_slate(slate)
-    model._require_fit()
+    model.require_fit()
     n = min(n, len(model.items_))
-    allowed, denied = _for_all("allow", allow), _for_all("deny", deny)
-    request = _BlockRequest(model, n, exclude_seen, allowed, denied, unknown, slate, memory, threads)
+    allowed, denied = (filter_for_all(name, ids, "contexts") for name, ids in (("allow", allow), ("deny", deny)))
+    request = Request(
+        n=n, exclude_seen=exclude_seen, allow=allowed, deny=denied, slate=slate, memory=memory, threads=threads
+    )
+    lists_of = _Lists(model, request, unknown)
     selected, skipped = _select_contexts(model, contexts, unknown)
     if not len(selected):
         reason = f": all {len(skipped):,} requested contexts are unknown, such as {skipped[0]!r:.80}" if skipped else ""
         raise DataError(f"there are no contexts to write lists for{reason}")
-    size = given_block or max(1, min(MOST, ROWS // n, POOL // request.width))
-    empty = request(selected[:0]).to_polars(format)  # raises an error for invalid filters
+    size = given_block or max(1, min(MOST, ROWS // n, POOL // lists_of.width))
+    empty = lists_of(selected[:0]).to_polars(format)  # raises an error for invalid filters
     identity = {
-        **request.identity(),
+        **lists_of.identity(),
         "contexts": "all" if contexts is None else _digest_of_contexts(selected),
         "format": format,
         "file": target.suffix.lower(),
@@ -168,7 +173,7 @@ def write_lists(
             with steps(title, "contexts", progress) as step, Background("shortlist-writer") as writer:
                 step(resumed, len(selected))
                 for start in range(resumed, len(selected), size):
-                    answer = request(selected[start : start + size])  # while the block before is written
+                    answer = lists_of(selected[start : start + size])  # while the block before is written
                     writer.wait()
                     if start > resumed:
                         step(start, len(selected))
@@ -183,68 +188,55 @@ def write_lists(
 
 def _write(draft: Draft, file: ListFile, answer: Recommendations, format: ListFormat, n: int) -> None:  # noqa: A002
     content, extra = file.block(answer.to_polars(format))
-    counts = answer._counts
+    counts = answer.counts
     about = {"contexts": len(answer), "rows": int(counts.sum()), "short": int((counts < n).sum())}
     draft.append(content, {**about, **extra})
 
 
 @dataclass(frozen=True, eq=False)
-class _BlockRequest:
-    """The settings of `write_lists` that are the same for every block of contexts."""
+class _Lists:
+    """The lists of a model for one request, block by block."""
 
-    model: Recommender | Composed
-    n: int
-    exclude_seen: bool
-    allow: list[Id] | None
-    deny: list[Id] | None
+    model: StorableRanker
+    request: Request
     unknown: Unknown
-    slate: Slate | None
-    memory: int | str | None
-    threads: int | None
 
     def __call__(self, selected: Selected) -> Recommendations:
         """Return the lists of these contexts."""
-        first = _first(self.model)
+        model = self.model
         if isinstance(selected, np.ndarray):
-            all_known = np.ones(len(selected), np.bool_)
-            queries = Queries(QueryLabels(first.contexts_, selected), selected, first.seen_.take(selected), all_known)
+            queries = Queries.of(QueryLabels(model.contexts_, selected), selected, model.histories_of(selected))
         else:
-            queries = first._queries(selected, None, self.unknown, KNOWN_ONLY)
-        filters = first._filters(queries, self.exclude_seen, self.allow, self.deny)
-        with blas_threads(self.threads):
-            return self.model._answer(queries, filters, self.n, self.slate, self.memory, self.threads)
+            queries = model.queries(selected, unknown=self.unknown, advice=KNOWN_ONLY)
+        return recommend(model, queries, self.request)
 
     @property
     def width(self) -> int:
         """The number of items searched per context, from which n remain."""
-        pool = 0 if self.slate is None else self.slate.pool
-        candidates = self.model.candidates if isinstance(self.model, Composed) else 0
-        return min(max(self.n, pool, candidates), len(self.model.items_))
+        n_items = len(self.model.items_)
+        candidates = self.model.candidates if is_staged(self.model) else 0
+        return min(max(self.request.depth(n_items), candidates), n_items)
 
     def identity(self) -> dict[str, Any]:
         """Return everything that the lists depend on, except the contexts."""
+        request = self.request
         allow, deny = (
-            None if ids is None else digest(np.unique(_first(self.model)._known_items(name, ids)))
-            for name, ids in (("allow", self.allow), ("deny", self.deny))
+            None if ids is None else digest(np.unique(known_items(name, list(ids), self.model.items_)))
+            for name, ids in (("allow", request.allow), ("deny", request.deny))
         )
         return {
             "recommender": type(self.model).__name__,
             "model": _digest_of_model(self.model),
-            "n": self.n,
-            "exclude_seen": self.exclude_seen,
+            "n": request.n,
+            "exclude_seen": request.exclude_seen,
             "allow": allow,
             "deny": deny,
-            "slate": None if self.slate is None else repr(self.slate),
+            "slate": None if request.slate is None else repr(request.slate),
         }
 
 
-def _first(model: Recommender | Composed) -> Recommender:
-    """Return the recommender with the ids, histories and filters."""
-    return model.first if isinstance(model, Composed) else model
-
-
 def _refuse_other_models(model: object) -> None:
-    if isinstance(model, Recommender | Composed):
+    if is_ranker(model):
         return
     got, way_out = type(model).__name__, "pass a fitted recommender"
     if isinstance(model, str | PathLike):
@@ -256,26 +248,16 @@ def _refuse_other_models(model: object) -> None:
     raise SettingError(f"write_lists expects a recommender, got {got}; {way_out}")
 
 
-def _for_all(name: str, given: Iterable[Id] | None) -> list[Id] | None:
-    """Return a filter for all contexts as a list; `_filters` raises an error for anything else."""
-    if given is None or isinstance(given, str | bytes | int | dict) or is_frame(given):
-        return given  # type: ignore[return-value]
-    ids = as_list(given, f"a list of item ids as {name}")
-    if any(isinstance(id_, Iterable) and not isinstance(id_, str | bytes) for id_ in ids):
-        raise SettingError(f"{name} contains lists; expected one list of item ids for all contexts")
-    return ids
-
-
 def _select_contexts(
-    model: Recommender | Composed, contexts: Iterable[Id] | None, unknown: Unknown
+    model: StorableRanker, contexts: Iterable[Id] | None, unknown: Unknown
 ) -> tuple[Selected, list[Id]]:
     """Return the distinct contexts to write lists for, and the skipped ids.
 
-    Contexts are codes, or ids if some are unseen combinations. `_queries` is not used for all of them at once, because
+    Contexts are codes, or ids if some are unseen combinations. `queries` is not used for all of them at once, because
     it would copy all histories.
     """
     vocabulary = model.contexts_
-    if model._composes:
+    if model.composes_contexts:
         one_of("unknown", unknown, ("raise", "skip", "average"))
     else:
         check_unknown(unknown)
@@ -287,15 +269,15 @@ def _select_contexts(
         given = contexts
     else:
         given = as_list(as_rows(contexts, vocabulary, "contexts"), "a list of contexts")
-    mark = model._composes or unknown == "skip"
+    mark = model.composes_contexts or unknown == "skip"
     codes, skipped = vocabulary.encode(given, unknown="mark" if mark else "raise", what="context"), []
     new = codes < 0
     if new.any():
         ids = as_list(as_rows(given, vocabulary, "contexts"), "a list of contexts")
-        if model._composes:
+        if model.composes_contexts:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):
-                queries = _first(model)._queries(ids[start : start + _STEP], None, unknown, KNOWN_ONLY)
+                queries = model.queries(ids[start : start + _STEP], unknown=unknown, advice=KNOWN_ONLY)
                 _refuse_empty_cells(queries.labels)
                 answered += queries.labels.ids()
                 skipped += queries.skipped
@@ -323,10 +305,10 @@ def _digest_of_contexts(selected: Selected) -> str:
     return hashlib.sha256(json.dumps(selected, default=str).encode()).hexdigest()
 
 
-def _digest_of_model(model: Recommender | Composed) -> str:
+def _digest_of_model(model: StorableRanker) -> str:
     """Return a sha256 of the whole model, with the user's own code by name only."""
-    stored = model._stored()
-    facts = [stored.settings, stored.extra, model._code() if isinstance(model, Composed) else []]
+    stored = model.to_stored()
+    facts = [stored.settings, stored.extra, model.custom_code()]
     sha = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, array in sorted(stored.arrays.items()):
         sha.update(f"{name} {digest(array)}".encode())

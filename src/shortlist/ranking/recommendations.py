@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,36 +13,10 @@ import polars as pl
 from shortlist._checks import one_of
 from shortlist._phrases import count
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
+from shortlist.ranking.queries import QueryLabels
 
 ListFormat: TypeAlias = Literal["long", "lists"]
 FORMATS = ("long", "lists")
-
-
-@dataclass(frozen=True, eq=False)
-class QueryLabels:
-    """The labels of queries: codes of a vocabulary, or numbers from 0 in a column called `name`."""
-
-    vocabulary: Vocabulary | None
-    codes: npt.NDArray[np.int32]
-    name: str = field(default="history", kw_only=True)
-
-    def ids(self) -> list[Id]:
-        """Return the ids, or the numbers."""
-        return self.codes.tolist() if self.vocabulary is None else self.vocabulary.ids(self.codes)
-
-    def frame(self) -> pl.DataFrame:
-        """Return the labels as a frame with the original columns, or with one column of numbers."""
-        if self.vocabulary is None:
-            return pl.DataFrame({self.name: self.codes})
-        return self.vocabulary.take(self.codes)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of `frame`."""
-        return (self.name,) if self.vocabulary is None else self.vocabulary.names
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
 
 class Recommendations:
@@ -79,7 +52,7 @@ class Recommendations:
     @property
     def ids(self) -> list[list[Id]]:
         """The item ids, one list per query."""
-        counts = self._counts
+        counts = self.counts
         flat = self._items.ids(self._codes[self._codes >= 0])
         ends = np.cumsum(counts)
         return [flat[end - count : end] for count, end in zip(counts, ends)]
@@ -87,10 +60,11 @@ class Recommendations:
     @property
     def scores(self) -> list[npt.NDArray[np.float32]]:
         """The scores, one array per query. They are not probabilities; compare them only within a list."""
-        return [row[:count] for row, count in zip(self._scores, self._counts)]
+        return [row[:count] for row, count in zip(self._scores, self.counts)]
 
     @property
-    def _counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The number of items of each list."""
         return np.asarray(np.count_nonzero(self._codes >= 0, axis=1))
 
     def to_polars(self, format: ListFormat = "long") -> pl.DataFrame:  # noqa: A002
@@ -134,7 +108,7 @@ class Recommendations:
         for k in range(min(len(self), shown)):
             query = ", ".join(map(str, queries[k])) if isinstance(queries[k], tuple) else str(queries[k])
             best = [f"{item} ({score:.3f})" for item, score in self[k][:width]]
-            more = int(self._counts[k]) - width
+            more = int(self.counts[k]) - width
             lines.append(f"  {', '.join(names)} {query}: {'  '.join(best) or 'nothing left by the filters'}"
                          + (f"  … {more} more" if more > 0 else ""))  # fmt: skip
         if len(self) > shown:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import shortlist as sl
 from recommenders.factorizations import events
-from shortlist.recommenders import batch
+from shortlist.batch import list_writer as batch
 from shortlist.storage.draft import Draft, folder_of
 
 
@@ -357,7 +357,7 @@ def test_stopped_after_some_blocks(model, tmp_path, monkeypatch, k, ending):
 
 
 def test_a_search_that_is_interrupted_keeps_what_is_finished(model, tmp_path, monkeypatch):
-    path, search, asked = tmp_path / "x.parquet", type(model)._search, []
+    path, search, asked = tmp_path / "x.parquet", type(model).top, []
 
     def interrupted(self, *args, **kwargs):
         asked.append(1)
@@ -366,7 +366,7 @@ def test_a_search_that_is_interrupted_keeps_what_is_finished(model, tmp_path, mo
         return search(self, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(model), "_search", interrupted)
+        patch.setattr(type(model), "top", interrupted)
         with pytest.raises(KeyboardInterrupt):
             sl.write_lists(model, path, n=6, block=7)
     assert sl.write_lists(model, path, n=6, block=7).resumed == 21
@@ -522,7 +522,7 @@ def test_killed_at_random_times(model, tmp_path):
         ({"memory": "much"}, "memory is 'much'"),
         ({"unknown": "guess"}, "unknown is 'guess'"),
         ({"allow": "i01"}, "expected a list of item ids"),
-        ({"allow": [["i01"]]}, "allow contains lists; expected one list"),
+        ({"allow": [["i01"]]}, "allow is a list of lists; expected one list"),
         ({"deny": {"i01": 1}}, "expected a list of item ids"),
         ({"path": 7}, "path is 7"),
         ({"path": "x.xlsx"}, r"expected a name that ends in \.parquet"),

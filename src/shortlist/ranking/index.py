@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._checks import flag, integer, one_of
+from shortlist._checks import integer, one_of
 from shortlist._compile_notes import silent
-from shortlist.data.id_lists import as_list, is_frame
-from shortlist.data.sparse_rows import SparseRows
+from shortlist._progress import is_shown
+from shortlist.data.histories import Histories
 from shortlist.data.vocabulary import Id, Unknown
 from shortlist.errors import SettingError, ShortlistWarning
-from shortlist.recommenders.base import History, ItemLists, Queries
-from shortlist.recommenders.fit_progress import is_shown
-from shortlist.recommenders.recommendations import QueryLabels, Recommendations
+from shortlist.ranking.engine import slate_of
+from shortlist.ranking.inputs import History, ItemLists, filter_codes, filter_for_all
+from shortlist.ranking.protocols import EmbeddingRanker, TopItems
+from shortlist.ranking.queries import Queries, QueryLabels
+from shortlist.ranking.recommendations import Recommendations
+from shortlist.ranking.request import Request
 from shortlist.retrieval.filters import Filters
-from shortlist.retrieval.indexes import IndexMeasurements, VectorIndex, make_index
+from shortlist.retrieval.indexes import AS_REQUESTED, IndexMeasurements, VectorIndex, make_index
 from shortlist.retrieval.indexes.partition import Advance
-from shortlist.retrieval.slates.base import Slate, check_slate
-
-if TYPE_CHECKING:
-    from shortlist.recommenders.dot_product import DotProduct
+from shortlist.retrieval.slates.base import Slate
 
 MOST_QUERIES = 4096  # contexts passed to the measurement, which draws its queries from them
 
@@ -44,9 +44,11 @@ class Index:
         why: the reason for this kind and these settings.
     """
 
-    def __init__(self, model: DotProduct, vectors: VectorIndex, why: str, item_mask: Filters | None = None) -> None:
-        self._model, self._items, self._contexts = model, model.item_embeddings_, model.context_embeddings_
-        self._vocabulary = model.items_
+    def __init__(
+        self, model: EmbeddingRanker, vectors: VectorIndex, why: str, item_mask: Filters | None = None
+    ) -> None:
+        self.model = model
+        self._items, self._vocabulary = model.item_embeddings_, model.items_
         self._index = vectors
         self._filters = item_mask
         self.why = why
@@ -91,8 +93,13 @@ class Index:
         >>> index.only(deny=best[:1]).search([12347], n=2).ids[0] == best[1:]
         True
         """
-        filters = self._combined(_filters_for_all(self._model, allow, deny))
-        return Index(self._model, self._index, self.why, filters.with_item_mask(len(self)))
+        nobody = np.zeros(0, np.bool_)
+        codes = [
+            filter_codes(name, filter_for_all(name, given, "queries"), self._vocabulary, nobody)[0]
+            for name, given in (("allow", allow), ("deny", deny))
+        ]
+        filters = self._combined(Filters(allow=codes[0], deny=codes[1]))
+        return Index(self.model, self._index, self.why, filters.with_item_mask(len(self)))
 
     def _combined(self, filters: Filters) -> Filters:
         """Combine the filters of a search with those of the index."""
@@ -140,9 +147,7 @@ class Index:
                 `shortlist.slates`.
             threads: number of threads; all CPUs by default.
         """
-        n = integer("n", n)
-        if slate is not None:
-            check_slate(slate)
+        request = Request(n=n, exclude_seen=exclude_seen, allow=allow, deny=deny, slate=slate, threads=threads)
         if contexts is not None:
             if queries is not None or _are_vectors(contexts):
                 raise SettingError(
@@ -150,49 +155,33 @@ class Index:
                 )
             queries = contexts
         self._require_same_model()
-        model = self._model
         if _are_vectors(queries):
             one_of("unknown", unknown, ("raise", "skip", "average"))
             if history is not None:
                 raise SettingError("pass either vectors or history=, not both")
-            encoded, vectors = _vector_queries(queries, len(self)), queries
+            labels = QueryLabels.numbers(len(queries), "query")
+            encoded, vectors = Queries.of(labels, None, Histories.empty(len(queries), len(self))), queries
         else:
-            encoded = model._queries(queries, history, unknown)
-            vectors = model._scorer(encoded, threads).contexts
-        return self._answer(encoded, vectors, n, exclude_seen, allow, deny, slate, threads)
+            encoded = self.model.queries(queries, history, unknown=unknown)
+            vectors = self.model.encode(encoded, threads)
+        return self.recommend(encoded, vectors, request)
 
-    def _answer(
-        self,
-        queries: Queries,
-        vectors: npt.NDArray[Any],
-        n: int,
-        exclude_seen: bool,
-        allow: ItemLists | None,
-        deny: ItemLists | None,
-        slate: Slate | None,
-        threads: int | None,
-    ) -> Recommendations:
-        """Return the best items for queries with these embeddings."""
-        model, exclude_seen = self._model, flag("exclude_seen", exclude_seen)
-        n = min(n, len(self))
-        depth = n if slate is None else slate.depth(n, len(self))
-        filters = model._filters(queries, exclude_seen, allow, deny)
-        codes, scores = self.search_vectors(vectors, depth, filters, threads)
-        if slate is not None:
-            codes, scores = model._slate(slate, codes, scores, queries, n, threads=threads)
+    def recommend(self, queries: Queries, vectors: npt.NDArray[Any], request: Request) -> Recommendations:
+        """Return the lists for queries in codes whose embeddings are given."""
+        filters = self.model.filters(queries, request)
+        lists = self.top(vectors, request.depth(len(self)), filters, request.threads)
+        if request.slate is not None:
+            lists = slate_of(self.model.catalogue, lists, queries.histories, request)
         self._require_same_model()  # another thread may have fitted the model while this one searched
-        return Recommendations(queries.labels, self._vocabulary, codes, scores, skipped=queries.skipped)
+        return Recommendations(queries.labels, self._vocabulary, *lists, skipped=queries.skipped)
 
-    def search_vectors(
-        self, vectors: npt.NDArray[Any], n: int, filters: Filters, threads: int | None
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return codes and scores under the given filters and those of the index."""
+    def top(self, vectors: npt.NDArray[Any], n: int, filters: Filters, threads: int | None) -> TopItems:
+        """Return the n best items for each vector, under the given filters and those of the index."""
         self._require_same_model()
-        return self._index.search(vectors, n, self._combined(filters), threads=threads)
+        return TopItems(*self._index.search(vectors, n, self._combined(filters), threads=threads))
 
     def _require_same_model(self) -> None:
-        model = self._model
-        if model.item_embeddings_ is not self._items or model.context_embeddings_ is not self._contexts:
+        if self.model.item_embeddings_ is not self._items:
             raise SettingError(
                 "the model was fitted again or got new items after this index was made; make a new index with "
                 "model.index(...)"
@@ -203,7 +192,7 @@ class Index:
         item_mask = None if self._filters is None else self._filters.item_mask
         part = "" if item_mask is None else f", {item_mask.fraction:.1%} of them allowed"
         size = f"{len(self):,} items × {self._index.dim}"
-        text = f"Index({self.kind!r}{settings}) of {type(self._model).__name__}, {size}{part}"
+        text = f"Index({self.kind!r}{settings}) of {type(self.model).__name__}, {size}{part}"
         return text if self.measured is None else f"{text}\n  {self.measured}\n  {self.why}"
 
 
@@ -211,13 +200,13 @@ def index_of(index: object, model: object) -> Index:
     """Return the index if it belongs to this model; else raise SettingError."""
     if not isinstance(index, Index):
         raise SettingError(f"index is {index!r:.80}; expected an Index, made with model.index(...)")
-    if index._model is not model:
+    if index.model is not model:
         raise SettingError("the index belongs to another model; make one with model.index(...) of this model")
     return index
 
 
 def model_index(
-    model: DotProduct,
+    model: EmbeddingRanker,
     kind: str,
     target_recall: float,
     n: int,
@@ -227,17 +216,18 @@ def model_index(
     settings: dict[str, Any],
 ) -> Index:
     """Return an index over the model's items, measured on its contexts."""
-    model._require_fit()
+    model.require_fit()
     rng = np.random.default_rng([integer("seed", seed, least=0), 128])
-    drawn = np.sort(rng.permutation(len(model.context_embeddings_))[:MOST_QUERIES])
+    drawn = np.sort(rng.permutation(len(model.contexts_))[:MOST_QUERIES]).astype(np.int32)
+    queries = Queries.of(QueryLabels(model.contexts_, drawn), drawn, model.histories_of(drawn))
     with _reporting(progress) as (advance, tell):
         vectors, why = make_index(
             kind,
             model.item_embeddings_,
-            model.context_embeddings_[drawn],
+            model.encode(queries, threads),
             target_recall=target_recall,
             n=n,
-            priority=model._priority,
+            priority=model.item_priority_,
             seed=seed,
             threads=threads,
             advance=advance,
@@ -246,7 +236,7 @@ def model_index(
         index = Index(model, vectors, why)
         tell(repr(index))
     short = index.measured is not None and index.measured.recall < target_recall - 3 * index.measured.stderr
-    if short and "as requested" not in why:
+    if short and why != AS_REQUESTED:
         import warnings
 
         warnings.warn(
@@ -256,19 +246,6 @@ def model_index(
             stacklevel=3,
         )
     return index
-
-
-def _filters_for_all(model: DotProduct, allow: Iterable[Id] | None, deny: Iterable[Id] | None) -> Filters:
-    """Return filters that apply to all queries."""
-    codes = []
-    for name, given in (("allow", allow), ("deny", deny)):
-        # `_filter_codes` raises the error for wrong types.
-        wrong = given is None or is_frame(given) or isinstance(given, str | bytes | int | Mapping)
-        ids = given if wrong else as_list(given, f"a list of item ids as {name}")
-        if not wrong and any(isinstance(id_, Iterable) and not isinstance(id_, str | bytes) for id_ in ids or ()):
-            raise SettingError(f"{name} is a list of lists; expected one list of item ids for all queries")
-        codes.append(model._filter_codes(name, ids, np.zeros(0, np.bool_))[0])
-    return Filters(allow=codes[0], deny=codes[1])
 
 
 def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
@@ -285,12 +262,6 @@ def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
             "vector[None]"
         )
     return True
-
-
-def _vector_queries(vectors: npt.NDArray[Any], n_items: int) -> Queries:
-    labels = QueryLabels(None, np.arange(len(vectors), dtype=np.int32), name="query")
-    nothing = SparseRows(np.zeros(len(vectors) + 1, np.int64), np.empty(0, np.int32), None, n_items)
-    return Queries(labels, None, nothing, np.ones(len(vectors), np.bool_))
 
 
 @contextmanager
