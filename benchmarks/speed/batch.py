@@ -64,7 +64,7 @@ def make_model(contexts: int, items: int, dim: int, ids: str) -> sl.IALS:
         ]
     model = sl.IALS(dim=min(16, dim), epochs=1).fit(events)
     rng = np.random.default_rng(0)
-    model.dim = dim
+    vars(model)["dim"] = dim  # settings of a fitted model cannot be set
     for name in ("context_embeddings_", "item_embeddings_"):
         learnt = getattr(model, name)
         noise = 0.01 * rng.standard_normal((len(learnt), dim - learnt.shape[1]), dtype=np.float32)

@@ -124,7 +124,7 @@ def main() -> None:
     # The time of evaluation does not depend on how good the embeddings are: one epoch of a small model, padded.
     model = sl.IALS(dim=min(16, arguments.dim), epochs=1).fit(train)
     rng = np.random.default_rng(0)
-    model.dim = arguments.dim
+    vars(model)["dim"] = arguments.dim  # settings of a fitted model cannot be set
     for name in ("context_embeddings_", "item_embeddings_"):
         learnt = getattr(model, name)
         noise = 0.01 * rng.standard_normal((len(learnt), arguments.dim - learnt.shape[1]), dtype=np.float32)

@@ -123,8 +123,7 @@ def _templates(models: Models | None) -> list[Recommender]:
 def _with(model: Recommender, **settings: Any) -> Any:
     """Return a copy with other settings."""
     other = copy.copy(model)
-    for name, value in settings.items():
-        setattr(other, name, value)
+    vars(other).update(settings)
     return other
 
 

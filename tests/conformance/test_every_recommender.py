@@ -612,14 +612,35 @@ def test_one_item_many_contexts_and_the_reverse(name):
         assert len(answer.ids[0]) == len(set(frame["i"]))
 
 
-def test_settings_are_checked_again_when_they_are_used(name, data, tmp_path):
-    model = quick(name).fit(data)
+def test_settings_may_be_set_until_the_fit_which_checks_them(name, data):
+    model = quick(name)
     model.weighting = "bogus"
     with pytest.raises(sl.SettingError, match="weighting is 'bogus'"):
         model.fit(data)
-    with pytest.raises(sl.SettingError, match="weighting is 'bogus'"):
-        model.save(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+    model.weighting = "binary"
+    before = quick(name).fit(data, threads=1).recommend(["u1"], n=3)
+    assert model.fit(data, threads=1).recommend(["u1"], n=3).ids == before.ids
+    assert model.fit(data, threads=1).recommend(["u1"], n=3).ids == before.ids  # it can be fitted again
+
+
+def test_settings_of_a_fitted_model_are_frozen(name, model, data, tmp_path):
+    model.save(tmp_path / "model")
+    for fitted in (model, sl.load(tmp_path / "model"), copy.copy(model)):
+        for setting, value in model.settings().items():
+            with pytest.raises(sl.SettingError, match=rf"^{setting} cannot be set, because this {name} is fitted"):
+                setattr(fitted, setting, value)
+        assert fitted.settings() == model.settings()
+    another = type(model)(**{**quick(name).settings(), "weighting": "log"}).fit(data)  # as the message advises
+    assert another.weighting == "log"
+
+
+def test_an_unknown_setting_is_refused(name, model):
+    unfitted = make(name)
+    for either in (unfitted, model):
+        with pytest.raises(sl.SettingError, match=rf"{name} has no setting 'weightin'; did you mean 'weighting'\?"):
+            either.weightin = "log"
+        assert "weightin" not in vars(either)
+    unfitted.extra_, unfitted._private = 1, 2  # free names
 
 
 def test_settings_of_numpy_types_can_be_saved(name, data, tmp_path):

@@ -69,6 +69,7 @@ def test_a_weighting_that_nobody_wrote_is_the_default_all_the_way(tmp_path):
     assert {type(one) for one in model.settings().values()} == {float, str}
     model.fit(events()).save(tmp_path / "m")
     assert sl.load(tmp_path / "m").settings() == model.settings()
+    model = sl.EASE()
     model.weighting = "binary"
     assert is_stated(model.weighting)
 

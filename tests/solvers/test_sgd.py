@@ -25,7 +25,7 @@ def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:
     """What `fit` runs, before the first epoch."""
     model = sl.MatrixFactorization(**{**PLAIN_SGD, "dim": 4, "learning_rate": 0.1, **settings})
     basis = model._precompute(data.by_context)
-    return model._loop(data, basis, *model._start(data, start, threads), threads, epochs)
+    return model._trainer(data, basis, *model._start(data, start, threads), threads, epochs)
 
 
 def told(loop: SampledSteps) -> np.ndarray:
@@ -284,9 +284,18 @@ def test_a_fit_diverges_where_embeddings_are_finite_and_scores_are_not():
             model.fit(split.train, threads=1, **more)
     fitted = sl.HingeMF(optimizer="sgd", dim=8, epochs=1).fit(many, threads=1)
     before = fitted.recommend([0], n=5)
-    fitted.learning_rate = 3
+    steep = sl.HingeMF(**{**fitted.settings(), "learning_rate": 3, "epochs": 2})
     with pytest.raises(sl.SettingError, match="the fit diverged"):
-        fitted.partial_fit(many, threads=1)
+        steep.fit(many, start=fitted, threads=1)
+    with pytest.raises(sl.NotFittedError):
+        steep.recommend([0])
+    huge = sl.Interactions.from_frame(
+        {"user": [0], "product": ["i00"], "w": [1e38]}, context="user", item="product", weight="w"
+    )
+    fitted = sl.HingeMF(optimizer="sgd", dim=8, epochs=1, weighting="raw").fit(many, threads=1)
+    before = fitted.recommend([0], n=5)
+    with pytest.raises(sl.SettingError, match="the fit diverged"):
+        fitted.partial_fit(huge, threads=1)
     assert fitted.recommend([0], n=5).ids == before.ids  # it is as it was
 
 

@@ -7,6 +7,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from inspect import Parameter, Signature, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,7 +19,7 @@ import polars as pl
 from shortlist._checks import one_of
 from shortlist._fork import require_polars_threads
 from shortlist._phrases import count, format_settings, join_words, suggest
-from shortlist._renamed import attribute_of, new_settings
+from shortlist._renamed import attribute_of, new_setting, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.histories import Histories
@@ -105,6 +106,7 @@ class Recommender(metaclass=_TakesOldNames):
     def __post_init__(self) -> None:
         self.derived_: dict[str, Any] = {}
         self._fitted = False
+        self._checked: tuple[Any, ...] = ()  # the values of the settings when they were last checked
         self._check_settings()
 
     if not TYPE_CHECKING:
@@ -115,6 +117,28 @@ class Recommender(metaclass=_TakesOldNames):
                     f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
                 )
             return getattr(self, attribute_of(type(self), name))
+
+        def __setattr__(self, name, value):
+            if name[0] != "_" and name[-1] != "_":
+                name = self._settable(name)
+            object.__setattr__(self, name, value)
+
+    def _settable(self, name: str) -> str:
+        """Return the current name of a public attribute that may be set; else raise SettingError."""
+        kind = type(self)
+        if name not in _settings_of(kind) and not hasattr(kind, name):
+            name = new_setting(kind, name)
+            if name not in _settings_of(kind):
+                raise SettingError(
+                    f"{kind.__name__} has no setting {name!r:.80}; {suggest(name, signature(kind).parameters)}. Names "
+                    "of other attributes start or end with '_'"
+                )
+        if name in _settings_of(kind) and vars(self).get("_fitted"):
+            raise SettingError(
+                f"{name} cannot be set, because this {kind.__name__} is fitted; fit a new one: "
+                f"{kind.__name__}(**{{**model.settings(), {name!r}: …}}).fit(…)"
+            )
+        return name
 
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
@@ -144,6 +168,10 @@ class Recommender(metaclass=_TakesOldNames):
         vars(filled).update(unset)
         filled._check()
         refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in unset})
+        self._checked = self._values()
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, setting.name) for setting in fields(self))
 
     @classmethod
     def space(cls) -> Space:
@@ -217,14 +245,19 @@ class Recommender(metaclass=_TakesOldNames):
                 such as `BPR`, it is 5, because their epochs are short.
             checkpoint: a folder for the state of the fit, written after each epoch. A later `fit` with the same
                 settings and data resumes from it and returns the same model as a fit without interruption. Only
-                `epochs` may be larger. The folder stays after the last epoch; delete it when you no longer need it.
+                `epochs` may be larger. `training_` then lists the earlier epochs too; callbacks see only the new ones.
+                (The checkpoint of an epoch is written before its callbacks are called. If the process is killed in
+                between, no callback sees that epoch.) The folder stays after the last epoch; delete it when you no
+                longer need it.
             start: a fitted model whose embeddings are the start values, matched by id.
             context_features: features of contexts, for `FactorizationMachine` and `FeatureIALS`; others refuse them.
                 Contexts that have features but no events become known too.
             item_features: features of items, for the same models. Items that have features but no events become part
                 of the catalogue.
-            callbacks: a function or a list of functions, called with an `Epoch` after each epoch. Recommenders that do
-                not learn in epochs never call them.
+            callbacks: a function or a list of functions, called with an `Epoch` after each epoch. If one returns
+                `shortlist.STOP`, the fit ends with this epoch: the result is that of a fit with so many epochs (with
+                `validation`, the best of them), except that a schedule of the learning rate still goes by `epochs`.
+                Other return values are ignored. Recommenders that do not learn in epochs never call callbacks.
             progress: show a progress bar; by default only if standard error is a terminal.
             threads: number of threads; all CPUs by default. The result does not depend on it, with one exception:
                 models that learn from sampled negatives (except with the softmax loss) run threads without locks, so
@@ -264,7 +297,8 @@ class Recommender(metaclass=_TakesOldNames):
         step: Step | None = None,
     ) -> Self:
         self._check_events(interactions, who)
-        self._check_settings()  # they may have changed since the constructor checked them
+        if not _identical(self._checked, self._values()):  # settings were set after the constructor checked them
+            self._check_settings()
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
@@ -657,3 +691,13 @@ def _check_rows(rows: SparseRows, n_rows: int) -> None:
         wrong = f"a weight is {rows.values.min()}; expected weights ≥ 0"
     if wrong is not None:
         raise StorageError(f"the model's histories do not fit its contexts and items: {wrong}")
+
+
+def _identical(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether both have the same objects; equal ones such as 1 and True may differ in type."""
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second))
+
+
+@cache
+def _settings_of(kind: type[Recommender]) -> frozenset[str]:
+    return frozenset(setting.name for setting in fields(kind))
