@@ -136,7 +136,13 @@ def alternate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`Alternation` from start to end: the embeddings of contexts and of items; what is handed in stays as it is."""
     trainer = Alternation(
-        objective, by_context, by_item, item_embeddings.copy(), solver=solver, last=last, threads=threads
+        objective.with_weights(by_context),
+        by_context,
+        by_item,
+        item_embeddings.copy(),
+        solver=solver,
+        last=last,
+        threads=threads,
     )
     train(trainer, epochs, callbacks=callbacks)
     return trainer.embeddings()

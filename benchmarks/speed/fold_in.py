@@ -87,8 +87,7 @@ def speed(turns: int, keep: bool) -> None:
     }
     coded = sl.Interactions.from_frame(frame, context="user", item="item")
     rows = ials._with_own_items(coded.by_context, coded.items, "raise")
-    contexts, items = ials._omegas
-    terms = ials.objective().terms(rows, contexts.new(rows.lengths), items.values)
+    terms = ials._loss.new_context_terms(rows)
     fixed, out = ials._fixed_items, np.zeros((BATCH, DIM), np.float32)
 
     def moving(state: sl.UserState) -> Callable[[int], object]:

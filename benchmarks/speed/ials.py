@@ -184,9 +184,12 @@ def ours(who: str, objective: Any, rows: Any, columns: Any, users: np.ndarray, i
     tiny = SparseRows(
         np.array([0, 1, 3], np.int64), np.array([0, 0, 1], np.int32), None, 2
     )  # compiled before the clock runs
-    warm = Alternation(objective, tiny, tiny.transpose(), items[:2].copy(), solver=solver, threads=THREADS)
+    warm = Alternation(
+        objective.with_weights(tiny), tiny, tiny.transpose(), items[:2].copy(), solver=solver, threads=THREADS
+    )
     warm.epoch()
-    loop = Alternation(objective, rows, columns, items, contexts=users, solver=solver, threads=THREADS)
+    loss = objective.with_weights(rows)
+    loop = Alternation(loss, rows, columns, items, contexts=users, solver=solver, threads=THREADS)
     while True:
         began = time.perf_counter()
         loop.epoch()
@@ -340,7 +343,8 @@ def epoch_seconds(events: Any, dim: int, turns: int) -> float:
 
     objective = PointwiseSquare(**OBJECTIVE)
     items = initial_embeddings(events.n_items, dim, 0.1, 0)
-    loop = Alternation(objective, events.by_context, events.by_item, items, solver=EigenSolver(), threads=THREADS)
+    loss = objective.with_weights(events.by_context)
+    loop = Alternation(loss, events.by_context, events.by_item, items, solver=EigenSolver(), threads=THREADS)
     seconds = []
     for _ in range(turns + 2):  # the first two are not like the others: everything is far from where it will be
         began = time.perf_counter()

@@ -200,7 +200,7 @@ def test_items_without_events_count_by_their_features(name, confidence):
         a, left = strength(rows, r)
         if hasattr(objective, "shares"):
             shares = np.zeros(n)
-            shares[trained] = objective.shares(model._loss._by_context)
+            shares[trained] = objective.shares(model._loss.by_context)
             return float(sum(w * (shares * (scores[i] - scores - 1) ** 2).sum() for w, i in zip(a * left, own)))
         contexts, items = model._loss._omegas
         unobserved = np.zeros(n)

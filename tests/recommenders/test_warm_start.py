@@ -21,7 +21,7 @@ def scores(model):
 
 def warm(start, data, model):
     items = initial_embeddings(data.n_items, model.dim, model.init_scale, model.seed)
-    return warm_embeddings(start, data, items, start.objective(), None)
+    return warm_embeddings(start, data, items, start.objective().with_weights(data.by_context), None)
 
 
 def test_epochs_from_a_model_go_on_where_it_was():

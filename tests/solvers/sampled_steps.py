@@ -49,7 +49,7 @@ class Task:
 
     @cached_property
     def weigher(self) -> WeightTables:
-        return self.recommender._weigher(ITEMS, int(self.rows.lengths.max()))
+        return self.recommender._weigher(self.recommender._precompute(self.rows), int(self.rows.lengths.max()))
 
     @cached_property
     def start(self) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ def steps(data, *, threads=1, epochs=5, start=None, **settings) -> SampledSteps:
     """What `fit` runs, before the first epoch."""
     model = sl.MatrixFactorization(**{**PLAIN_SGD, "dim": 4, "learning_rate": 0.1, **settings})
     basis = model._precompute(data.by_context)
-    return model._trainer(data, basis, *model._start(data, start, threads), threads, epochs)
+    return model._trainer(data, basis, *model._start(data, basis, start, threads), threads, epochs)
 
 
 def told(loop: SampledSteps) -> np.ndarray:
@@ -395,7 +395,7 @@ def folded(H, rows, *, passes, rate, ridge, seed=0):
         H,
         dim=H.shape[1],
         tables=for_histories(negatives.tables, rows, seed),
-        weigher=model._weigher(rows.n_columns, 8),
+        weigher=model._weigher(model._precompute(rows), 8),
         rules=model._step_tables(model._precompute(rows), rows.effective_counts),
         passes=passes,
         seed=seed,

@@ -208,7 +208,8 @@ def test_bpr_has_a_kernel_that_can_do_nothing_else(loss):
     rows = SparseRows.from_lists([one.astype(np.int32) for one in lists], n_columns=30)
     settings = {"dim": 5, "objective": Pairwise(loss), "learning_rate": 0.05, "regularization": 0.1, "optimizer": "sgd"}
     model = MatrixFactorization(**settings)
-    rules, weigher = model._step_tables(model._precompute(rows), rows.effective_counts), model._weigher(30, 30)
+    prepared = model._precompute(rows)
+    rules, weigher = model._step_tables(prepared, rows.effective_counts), model._weigher(prepared, 30)
     tables = Uniform().bind(rows).tables
     assert is_plain(tables, weigher, rules)
     order = rng.permutation(len(rows))

@@ -100,6 +100,10 @@ class PointwiseSquare:
         one_of("strength_as", self.strength_as, ("weight", "label"))
         one_of("convention", self.convention, ("added", "total"))
 
+    def with_weights(self, by_context: SparseRows) -> WeightedSquare:
+        """Return the loss with the ω of these contexts and items."""
+        return WeightedSquare(self, *self.omegas(by_context))
+
     def omegas(self, by_context: SparseRows) -> tuple[FrequencyWeights, FrequencyWeights]:
         """Return ω of the contexts and ω of the items."""
         items = by_context.column_counts() if self.unobserved_item_exponent else np.ones(1)
@@ -210,6 +214,31 @@ class PointwiseSquare:
         return LossParts(
             observed=float(sums[:, 0].sum()), unobserved=self.unobserved_weight * everywhere, regularizer=regularizer
         )
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSquare:
+    """A `PointwiseSquare` with the ω of given contexts and items."""
+
+    objective: PointwiseSquare
+    contexts: FrequencyWeights
+    items: FrequencyWeights
+
+    def context_terms(self, by_context: SparseRows) -> Terms:
+        """Return the terms of all contexts."""
+        return self.objective.terms(by_context, self.contexts.values, self.items.values)
+
+    def item_terms(self, by_item: SparseRows) -> Terms:
+        """Return the terms of all items."""
+        return self.objective.terms(by_item, self.items.values, self.contexts.values)
+
+    def new_context_terms(self, histories: SparseRows) -> Terms:
+        """Return the terms of new contexts with these histories."""
+        return self.objective.terms(histories, self.contexts.new(histories.effective_counts), self.items.values)
+
+    def new_item_terms(self, rows: SparseRows) -> Terms:
+        """Return the terms of new items with these contexts."""
+        return self.objective.terms(rows, self.items.new(rows.effective_counts), self.contexts.values)
 
 
 def _by_pair(

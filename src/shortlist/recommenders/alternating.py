@@ -16,8 +16,7 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
 from shortlist.errors import NotFittedError, SettingError
-from shortlist.objectives.frequency_weights import FrequencyWeights
-from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.objectives.pointwise_square import PointwiseSquare, Terms, WeightedSquare
 from shortlist.ranking.inputs import histories_of_lists
 from shortlist.recommenders.base import largest_of
 from shortlist.recommenders.derived import effective_rank, square_loss_settings
@@ -85,21 +84,21 @@ class Alternating(PointwiseFactorization):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _precompute(self, by_context: SparseRows) -> tuple[FrequencyWeights, FrequencyWeights]:
-        return self.objective().omegas(by_context)
+    def _precompute(self, by_context: SparseRows) -> WeightedSquare:
+        return self.objective().with_weights(by_context)
 
     def _start(
-        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+        self, interactions: Interactions, prepared: WeightedSquare, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
         items = initial_embeddings(interactions.n_items, self._width, self.init_scale, self.seed)
         if start is None:
             return None, items
-        return warm_embeddings(start, interactions, items, self.objective(), threads)
+        return warm_embeddings(start, interactions, items, prepared, threads)
 
     def _trainer(
         self,
         interactions: Interactions,
-        prepared: tuple[FrequencyWeights, FrequencyWeights],
+        prepared: WeightedSquare,
         contexts: Embeddings | None,
         items: Embeddings,
         threads: int | None,
@@ -107,7 +106,7 @@ class Alternating(PointwiseFactorization):
     ) -> EmbeddingTrainer:
         solver, last = self._half_steps()
         return Alternation(
-            self.objective(),
+            prepared,
             interactions.by_context,
             interactions.by_item,
             items,
@@ -117,39 +116,28 @@ class Alternating(PointwiseFactorization):
             threads=threads,
         )
 
-    def _set_items(self, items: Embeddings, prepared: tuple[FrequencyWeights, FrequencyWeights]) -> None:
+    def _set_items(self, items: Embeddings, prepared: WeightedSquare) -> None:
         self.item_embeddings_ = items  # type: ignore[misc]
-        self._omegas = prepared
-        self._fixed_items = FoldInBasis(items, prepared[1].values)
+        self._loss = prepared
+        self._fixed_items = FoldInBasis(items, prepared.items.values)
         self._fixed_contexts: FoldInBasis | None = None
 
     # --- new contexts and items ---------------------------------------------------------------------------------------
 
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
         """Solve the context half-step for these rows; a training context gets the embedding that `fit` gave it."""
-        contexts, items = self._omegas
-        return self._solve(
-            histories, self._fixed_items, contexts.new(histories.effective_counts), items.values, threads
-        )
+        return self._solve(histories, self._fixed_items, self._loss.new_context_terms(histories), threads)
 
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
         """Solve the item half-step for these rows."""
-        of_contexts, of_items = self._omegas
         fixed = self._fixed_contexts
         if fixed is None:
-            fixed = self._fixed_contexts = FoldInBasis(self.context_embeddings_, of_contexts.values)
-        return self._solve(rows, fixed, of_items.new(rows.effective_counts), of_contexts.values, threads)
+            fixed = self._fixed_contexts = FoldInBasis(self.context_embeddings_, self._loss.contexts.values)
+        return self._solve(rows, fixed, self._loss.new_item_terms(rows), threads)
 
-    def _solve(
-        self,
-        rows: SparseRows,
-        fixed: FoldInBasis,
-        row_weights: npt.NDArray[np.float32],
-        fixed_weights: npt.NDArray[np.float32],
-        threads: int | None = None,
-    ) -> Embeddings:
+    @staticmethod
+    def _solve(rows: SparseRows, fixed: FoldInBasis, terms: Terms, threads: int | None) -> Embeddings:
         out = np.zeros((rows.n_rows, fixed.embeddings.shape[1]), np.float32)
-        terms = self.objective().terms(rows, row_weights, fixed_weights)
         exact.solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, out, threads)
         return fixed.back(out)
 
@@ -191,8 +179,7 @@ class Alternating(PointwiseFactorization):
             way_out = "explain a context of the training data, or pass context=None and history="
             rows = self.seen_.take(self.contexts_.encode([context], what="context", way_out=way_out))
         (code,) = self.items_.encode([item], what="item", way_out="only items of the catalogue can be explained")
-        contexts, items = self._omegas
-        terms = self.objective().terms(rows, contexts.new(rows.effective_counts), items.values)
+        terms = self._loss.new_context_terms(rows)
         H = self._fixed_items.embeddings
         A, _ = row_system(rows, terms, H, np.diag(self._fixed_items.spectrum), 0)
         z = _solution(A, H[code].astype(np.float64))
@@ -208,15 +195,15 @@ class Alternating(PointwiseFactorization):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self.training_, self.best_epoch_ = [], None
-        self._set_items(self.item_embeddings_, self.objective().omegas(self.seen_))
+        self._set_items(self.item_embeddings_, self._precompute(self.seen_))
 
     def _largest(self) -> float:
-        contexts, items = self._omegas
+        contexts, items = self._loss.contexts, self._loss.items
         # The largest numbers in any answer are in the normal equations of a context that had every item and has the
         # largest known weight. Folding in refuses contexts with larger weights.
         n = len(self.items_)
         everything = SparseRows(np.array([0, n], np.int64), np.arange(n, dtype=np.int32), None, n)
-        terms = self.objective().terms(everything, contexts.values.max(keepdims=True), items.values)
+        terms = self._loss.objective.terms(everything, contexts.values.max(keepdims=True), items.values)
         weight = float(np.abs(terms.excess).max()) + float(terms.dense.max()) * float(items.values.max())
         return largest_of(super()._largest(), weight * n * longest(self.item_embeddings_) ** 2)
 

@@ -63,7 +63,7 @@ class Factorization(DotProduct):
 
     @abstractmethod
     def _start(
-        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+        self, interactions: Interactions, prepared: Any, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
         """Return start values of contexts (None if not needed) and items, from the model `start` if there is one."""
 
@@ -109,7 +109,7 @@ class Factorization(DotProduct):
         checkpoint = None if options.checkpoint is None else self._checkpoint(interactions, options, epochs)
         saved = None if checkpoint is None else checkpoint.read(epochs)
         if checkpoint is None or saved is None:
-            start_values = self._start(interactions, start, threads)
+            start_values = self._start(interactions, prepared, start, threads)
             trainer = self._trainer(interactions, prepared, *start_values, threads, epochs)
         else:
             contexts, items = (np.zeros(shape, np.float32) for shape in self._shapes(interactions))

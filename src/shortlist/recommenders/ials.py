@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shortlist._checks import integer, one_of
 from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
-from shortlist.objectives.frequency_weights import FrequencyWeights
+from shortlist.objectives.pointwise_square import WeightedSquare
 from shortlist.recommenders.alternating import Alternating
 from shortlist.solvers.exact import ExactSolver
 from shortlist.solvers.half_step import HalfStep
@@ -120,7 +120,7 @@ class IALS(Alternating):
     def _trainer(
         self,
         interactions: Interactions,
-        prepared: tuple[FrequencyWeights, FrequencyWeights],
+        prepared: WeightedSquare,
         contexts: npt.NDArray[np.float32] | None,
         items: npt.NDArray[np.float32],
         threads: int | None,
@@ -131,4 +131,4 @@ class IALS(Alternating):
         from shortlist.solvers.torch_alternation import DeviceAlternation
 
         rows = interactions.by_context, interactions.by_item
-        return DeviceAlternation(self.objective(), *rows, items, contexts=contexts, device=self.device)
+        return DeviceAlternation(prepared, *rows, items, contexts=contexts, device=self.device)

@@ -158,7 +158,7 @@ class MultilinearModel(Factorization):
         return (packed_size(self._layout.contexts), 1), (packed_size(self._layout.items), 1)
 
     def _start(
-        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+        self, interactions: Interactions, prepared: SquareLoss, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings, Embeddings]:
         parameters = self._layout.initial(self.init_scale, self.seed)
         if start is not None:
@@ -186,9 +186,8 @@ class MultilinearModel(Factorization):
     ) -> EmbeddingTrainer:
         assert contexts is not None
         layout = self._layout
-        by_context = _trained(interactions.by_context, layout)
-        all_trained = by_context is interactions.by_context
-        loss = square_loss(self.objective(), by_context, interactions.by_item if all_trained else None, threads)
+        all_trained = prepared.by_context is interactions.by_context
+        loss = prepared.for_training(interactions.by_item if all_trained else None, threads)
         sides = (
             layout.context_side(unpacked(contexts, layout.contexts)),
             layout.item_side(unpacked(items, layout.items)),
@@ -367,7 +366,7 @@ class MultilinearModel(Factorization):
             self._set_items(self.item_parameters_, self._precompute(self.seen_))
 
     def _largest(self) -> float:
-        strongest = self._strongest(self.objective().weighting)
+        strongest = self._strongest(self._loss.objective.weighting)
         largest = largest_of(super()._largest(), strongest * longest(self.item_embeddings_) ** 2)
         if not largest <= FLOAT32_MAX:
             return largest  # the systems below would overflow

@@ -30,6 +30,7 @@ from shortlist.recommenders.unused_settings import unused_labels
 from shortlist.recommenders.warm_start import known_embeddings
 from shortlist.sampling import AdaptiveRank, BoundSampler, InBatch, Popularity, Rejection, Sampler, Uniform
 from shortlist.sampling.all_items import AllItems
+from shortlist.sampling.sampler_tables import SamplerTables
 from shortlist.scoring.pair_score import unit_rows
 from shortlist.solvers.als import initial_embeddings
 from shortlist.solvers.optimizers import CODES as OPTIMIZERS
@@ -54,18 +55,11 @@ class TrainingRecipe(NamedTuple):
     weight: Weight | None
 
 
-class EmbeddingLayout(NamedTuple):
-    """The layout of the embedding columns."""
-
-    dim: int
-    biases: bool
-    normalize: bool
-
-
 @dataclass(frozen=True, eq=False)
 class PairStats:
-    """Statistics of the observed pairs: the weights of contexts and items in positives, and item counts."""
+    """The training recipe, and statistics of the observed pairs: weights of contexts and items, and item counts."""
 
+    recipe: TrainingRecipe
     by_context: SparseRows
     contexts: FrequencyWeights
     items: FrequencyWeights
@@ -182,12 +176,13 @@ class SGDFactorization(Factorization):
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused() | unused_labels(self)
-        objective, sampler, _ = self.recipe()
+        recipe = self.recipe()
+        objective, sampler, _ = recipe
         if self.schedule == "constant":
             unused["schedule_epochs"] = "with schedule='constant', because the learning rate never changes"
         if not self.biases:
             unused["bias_regularization"] = "with biases=False"
-        if self._has_closed_form():
+        if self._has_closed_form(recipe):
             unused["fold_in_epochs"] = f"with {objective}, because fold-in is solved directly, without passes"
         if isinstance(objective, Softmax):
             unused["regularization_exponent"] = f"with {objective}, because a row counts as often as it is observed"
@@ -223,29 +218,16 @@ class SGDFactorization(Factorization):
 
     @property
     def _latent(self) -> int:
-        return self._layout.dim
-
-    def _require_layout(self) -> None:
-        """Refuse to use embeddings whose layout no longer matches the settings."""
-        current = self._current_layout()
-        for name, before, after in zip(current._fields, self._layout, current):
-            if before != after:
-                raise SettingError(
-                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r} now; set it "
-                    "back, or fit again"
-                )
-
-    def _current_layout(self) -> EmbeddingLayout:
-        return EmbeddingLayout(int(self.dim), bool(self.biases), bool(self.normalize))
+        return int(self.dim)
 
     def _by_column(self, latent: float, bias_1: float, bias_2: float) -> npt.NDArray[np.float32]:
         """Return a value for each column of the embeddings: the latent ones, then the two of the biases."""
         return np.array([latent] * int(self.dim) + ([bias_1, bias_2] if self.biases else []), np.float32)
 
-    def _rates(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def _rates(self, objective: Objective) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Return η by column for both sides; 0 in the column of ones that belongs to the other side's bias."""
         eta = float(self.learning_rate)
-        context_bias = eta if isinstance(self.recipe().objective, Pointwise) else 0.0  # cancels in other losses
+        context_bias = eta if isinstance(objective, Pointwise) else 0.0  # cancels in other losses
         return self._by_column(eta, 0, context_bias), self._by_column(eta, eta, 0)
 
     def _ridges(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -256,15 +238,12 @@ class SGDFactorization(Factorization):
 
     def _step_tables(self, prepared: PairStats, effective_counts: npt.NDArray[np.float64]) -> StepTables:
         """Return the tables of a step, for contexts with these `SparseRows.effective_counts`."""
-        objective, _, _ = self.recipe()
+        objective = prepared.recipe.objective
         assert not isinstance(objective, Softmax)
         kind = PAIRWISE if isinstance(objective, Pairwise) else POINTWISE
         context_ridges, item_ridges = self._ridges()
-        context_rates, item_rates = self._rates()
-        scales = [np.ones(1, np.float32)] * 2
-        if self.regularization_exponent != 1:
-            updates = touches(kind, int(self.n_negatives), effective_counts, prepared.counts)
-            scales = [(np.maximum(n, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for n in updates]
+        context_rates, item_rates = self._rates(objective)
+        context_scales, item_scales = self._scales(kind, prepared, effective_counts)
         return StepTables(
             objective=kind,
             loss=LOSSES[objective.loss],
@@ -282,24 +261,42 @@ class SGDFactorization(Factorization):
             context_ridges=context_ridges,
             item_ridges=item_ridges,
             alike=min(n_alike(context_rates, context_ridges), n_alike(item_rates, item_ridges)),
-            context_scales=scales[0],
-            item_scales=scales[1],
+            context_scales=context_scales,
+            item_scales=item_scales,
             frozen=0,
         )
+
+    def _tables_for(
+        self, tables: StepTables, prepared: PairStats, effective_counts: npt.NDArray[np.float64]
+    ) -> StepTables:
+        """Return the tables of a step for other contexts."""
+        scales, _ = self._scales(tables.objective, prepared, effective_counts)
+        return tables._replace(context_weights=prepared.contexts.new(effective_counts), context_scales=scales)
+
+    def _scales(
+        self, kind: int, prepared: PairStats, effective_counts: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return the factors of λ of contexts and of items, one for all if they do not depend on their pairs."""
+        if self.regularization_exponent == 1:
+            return np.ones(1, np.float32), np.ones(1, np.float32)
+        updates = touches(kind, int(self.n_negatives), effective_counts, prepared.counts)
+        contexts, items = ((np.maximum(n, 1) ** (self.regularization_exponent - 1)).astype(np.float32) for n in updates)
+        return contexts, items
 
     @property
     def _cosine(self) -> int:
         return int(self.dim) if self.normalize else 0
 
-    def _weigher(self, n_items: int, longest_history: int) -> WeightTables:
-        return _weigher(self.recipe().weight, n_items, longest_history)
+    def _weigher(self, prepared: PairStats, longest_history: int) -> WeightTables:
+        return _weigher(prepared.recipe.weight, prepared.by_context.n_columns, longest_history)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def _precompute(self, by_context: SparseRows) -> PairStats:
         counts = by_context.column_counts()
         contexts = FrequencyWeights.of(by_context.lengths, self.positive_context_exponent)
-        return PairStats(by_context, contexts, FrequencyWeights.of(counts, self.positive_item_exponent), counts)
+        items = FrequencyWeights.of(counts, self.positive_item_exponent)
+        return PairStats(self.recipe(), by_context, contexts, items, counts)
 
     def _schedule_epochs(self, epochs: int) -> int | None:
         return None if self.schedule == "constant" else int(self.schedule_epochs or epochs)
@@ -309,7 +306,7 @@ class SGDFactorization(Factorization):
         return {"epochs": epoch} | ({} if schedule_epochs is None else {"schedule_epochs": schedule_epochs})
 
     def _start(
-        self, interactions: Interactions, start: DotProduct | None, threads: int | None
+        self, interactions: Interactions, prepared: PairStats, start: DotProduct | None, threads: int | None
     ) -> tuple[Embeddings | None, Embeddings]:
         sizes = (interactions.n_contexts, interactions.n_items)
         sides = [initial_embeddings(n, self.dim, self.init_scale, self.seed, k) for k, n in zip((1, 0), sizes)]
@@ -324,7 +321,7 @@ class SGDFactorization(Factorization):
             columns = (of_context, of_item)
             sides = [np.hstack([side, np.tile(last, (len(side), 1))]) for side, last in zip(sides, columns)]
         if start is not None:
-            both_biased = self.biases and isinstance(start, SGDFactorization) and start._layout.biases
+            both_biased = self.biases and isinstance(start, SGDFactorization) and start.biases
             known_embeddings(start, interactions, sides[0], sides[1], 2 if both_biased else 0)
         sides[0][interactions.by_context.lengths == 0] = 0  # like a folded-in empty history; they are never updated
         return sides[0], sides[1]
@@ -339,7 +336,7 @@ class SGDFactorization(Factorization):
         epochs: int,
     ) -> EmbeddingTrainer:
         assert contexts is not None
-        objective, sampler, weight = self.recipe()
+        objective, sampler, weight = prepared.recipe
         rows = prepared.by_context
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import softmax_trainer
@@ -352,9 +349,10 @@ class SGDFactorization(Factorization):
             rows,
             strengths(rows.values, self.weighting),
             negatives,
-            self._weigher(rows.n_columns, int(rows.lengths.max(initial=0))),
+            self._weigher(prepared, int(rows.lengths.max(initial=0))),
             isinstance(weight, LambdaRank) and weight.ranks == "exact",
             self._step_tables(prepared, rows.effective_counts),
+            prepared.counts,
             contexts,
             items,
             (OptimizerState.of(kind, contexts.shape), OptimizerState.of(kind, items.shape)),
@@ -374,51 +372,57 @@ class SGDFactorization(Factorization):
         self._keep_prepared(prepared)
 
     def _keep_prepared(self, prepared: PairStats) -> None:
-        self._prepared, self._layout = prepared, self._current_layout()
-        self._folding: Any = None
+        self._prepared = prepared
+        self._folding: Any = None  # what folding in derives from the items, on first use
 
     def _fold_in(self, histories: SparseRows, threads: int | None = None) -> Embeddings:
         """Return embeddings of contexts with these histories, with the items fixed.
 
         See `solvers.sgd.fold_in`, `solvers.square_fold_in` and `solvers.softmax_fold_in`.
         """
-        self._require_layout()
-        objective, sampler, _ = self.recipe()
-        if isinstance(objective, Softmax):
+        prepared = self._prepared
+        if isinstance(prepared.recipe.objective, Softmax):
             from shortlist.recommenders.softmax_training import softmax_fold_in
 
-            embeddings = softmax_fold_in(self, histories, threads)
-        elif self._has_closed_form():
-            assert isinstance(sampler, Sampler)
-            rules = self._step_tables(self._prepared, histories.effective_counts)
-            if self._folding is None:
-                negatives = folding_sampler(sampler, self._prepared.by_context)
-                self._folding = SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, rules)
-            embeddings = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
-        else:
-            assert isinstance(sampler, Sampler)
-            if self._folding is None:
-                negatives = folding_sampler(sampler, self._prepared.by_context)
-                negatives.refresh(self.item_embeddings_, threads)
-                self._folding = negatives.tables
-            longest_history = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few values, for the cache
-            embeddings = fold_in(
-                histories,
-                strengths(histories.values, self.weighting),
-                self.item_embeddings_,
-                dim=int(self.dim),
-                tables=for_histories(self._folding, histories, int(self.seed)),
-                weigher=self._weigher(histories.n_columns, longest_history),
-                rules=self._step_tables(self._prepared, histories.effective_counts),
-                passes=int(self.fold_in_epochs),
-                seed=int(self.seed),
-                threads=threads,
-            )
+            return unit_rows(softmax_fold_in(self, histories, threads), self._cosine)
+        if self._folding is None:
+            self._folding = self._fold_in_tables(prepared, threads)
+        of_items, tables = self._folding
+        tables = self._tables_for(tables, prepared, histories.effective_counts)
+        weights = strengths(histories.values, self.weighting)
+        if isinstance(of_items, SquareFoldIn):
+            return unit_rows(of_items(histories, weights, tables, threads), self._cosine)
+        longest_history = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few values, for the cache
+        embeddings = fold_in(
+            histories,
+            weights,
+            self.item_embeddings_,
+            dim=int(self.dim),
+            tables=for_histories(of_items, histories, int(self.seed)),
+            weigher=self._weigher(prepared, longest_history),
+            rules=tables,
+            passes=int(self.fold_in_epochs),
+            seed=int(self.seed),
+            threads=threads,
+        )
         return unit_rows(embeddings, self._cosine)
 
-    def _has_closed_form(self) -> bool:
+    def _fold_in_tables(
+        self, prepared: PairStats, threads: int | None
+    ) -> tuple[SquareFoldIn | SamplerTables, StepTables]:
+        """Return the closed form or the sampler's tables, and the tables of a step."""
+        sampler = prepared.recipe.sampler
+        assert isinstance(sampler, Sampler)
+        tables = self._step_tables(prepared, np.zeros(1))
+        negatives = folding_sampler(sampler, prepared.by_context)
+        if self._has_closed_form(prepared.recipe):
+            return SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, tables), tables
+        negatives.refresh(self.item_embeddings_, threads)
+        return negatives.tables, tables
+
+    def _has_closed_form(self, recipe: TrainingRecipe) -> bool:
         """Return whether fold-in has a closed form: a square loss, with negatives from a fixed distribution."""
-        objective, sampler, weight = self.recipe()
+        objective, sampler, weight = recipe
         square = isinstance(objective, Pointwise) and objective.loss == "square" and not self.normalize
         return square and weight is None and isinstance(sampler, Uniform | Popularity | InBatch)
 

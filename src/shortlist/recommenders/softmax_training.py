@@ -31,7 +31,7 @@ def softmax_trainer(
     epochs: int,
 ) -> EmbeddingTrainer:
     """Return the trainer that runs the epochs."""
-    objective, sampler, _ = model.recipe()
+    objective, sampler, _ = prepared.recipe
     assert isinstance(objective, Softmax)
     kind = CODES[model.optimizer]
     rows = prepared.by_context
@@ -45,11 +45,11 @@ def softmax_trainer(
         dim=int(model.dim),
         normalize=bool(model.normalize),
         exclude=sampler.exclude,
-        negatives=_shared(model, prepared),
+        negatives=_shared(prepared, int(model.n_negatives)),
         batch=int(model.batch),  # type: ignore[attr-defined]
         kind=kind,
         states=(OptimizerState.of(kind, contexts.shape), OptimizerState.of(kind, items.shape)),
-        rates=model._rates(),
+        rates=model._rates(objective),
         ridges=model._ridges(),
         schedule=lambda done: learning_rate(model.schedule, done, int(model.schedule_epochs or epochs)),
         seed=int(model.seed),
@@ -84,19 +84,19 @@ def check_softmax_sampler(sampler: object) -> None:
         )
 
 
-def _shared(model: SGDFactorization, prepared: PairStats) -> SharedNegatives | None:
-    sampler = model.recipe().sampler
+def _shared(prepared: PairStats, n_negatives: int) -> SharedNegatives | None:
+    sampler = prepared.recipe.sampler
     if isinstance(sampler, AllItems):
         return None
     if isinstance(sampler, InBatch):
         return BatchNegatives(prepared.counts)
     if isinstance(sampler, Popularity):
-        return CatalogueNegatives(sampler.bind(prepared.by_context).popularity, int(model.n_negatives))
-    return CatalogueNegatives(np.ones(len(prepared.counts)), int(model.n_negatives))
+        return CatalogueNegatives(sampler.bind(prepared.by_context).popularity, n_negatives)
+    return CatalogueNegatives(np.ones(len(prepared.counts)), n_negatives)
 
 
 def _folding(model: SGDFactorization, items: Embeddings, threads: int | None) -> SoftmaxFoldIn:
-    objective, sampler, _ = model.recipe()
+    objective, sampler, _ = model._prepared.recipe
     assert isinstance(objective, Softmax)
     return SoftmaxFoldIn(
         items,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from shortlist.data.interactions import Interactions
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError
-from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.objectives.pointwise_square import WeightedSquare
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.solvers.eigenbasis import FoldInBasis
@@ -29,7 +29,7 @@ def checked_start(start: object, dim: int) -> DotProduct:
 
 
 def warm_embeddings(
-    start: DotProduct, interactions: Interactions, items: Embeddings, objective: PointwiseSquare, threads: int | None
+    start: DotProduct, interactions: Interactions, items: Embeddings, loss: WeightedSquare, threads: int | None
 ) -> tuple[Embeddings, Embeddings]:
     """Return start values of contexts and items: the embeddings of `start`, matched by id.
 
@@ -44,9 +44,9 @@ def warm_embeddings(
     known_items = known_embeddings(start, interactions, contexts, items)
     new = np.flatnonzero(~known_items)
     if len(new):
-        of_contexts, of_items = (omega.values for omega in objective.omegas(interactions.by_context))
+        of_contexts, of_items = loss.contexts.values, loss.items.values
         rows = interactions.by_item.take(new)
-        terms = objective.terms(rows, of_items[new] if len(of_items) > 1 else of_items, of_contexts)
+        terms = loss.objective.terms(rows, of_items[new] if len(of_items) > 1 else of_items, of_contexts)
         fixed = FoldInBasis(np.ascontiguousarray(contexts[:, :d]), of_contexts)  # new contexts are zero
         folded = np.zeros((len(new), d), np.float32)
         solve_exact(rows, terms, fixed.embeddings, fixed.spectrum, folded, threads)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shortlist._state import State, load_state
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.loss_parts import LossParts
-from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.objectives.pointwise_square import WeightedSquare
 from shortlist.solvers.exact import ExactSolver
 from shortlist.solvers.half_step import HalfStep, half_step
 
@@ -34,7 +34,7 @@ class Alternation:
     to convergence, so every context's embedding equals what `fold_in` computes from its history.
 
     Args:
-        objective: the loss.
+        loss: the loss, with its weights ω.
         by_context: the observed pairs, with a row for each context.
         by_item: the same pairs, with a row for each item.
         items: start values, changed in place.
@@ -48,7 +48,7 @@ class Alternation:
 
     def __init__(
         self,
-        objective: PointwiseSquare,
+        loss: WeightedSquare,
         by_context: SparseRows,
         by_item: SparseRows,
         items: npt.NDArray[np.float32],
@@ -58,11 +58,8 @@ class Alternation:
         last: HalfStep[Any] | None = None,
         threads: int | None = None,
     ) -> None:
-        self._objective, self._by_context, self._by_item = objective, by_context, by_item
-        self._omegas = objective.omegas(by_context)
-        of_contexts, of_items = (omega.values for omega in self._omegas)
-        self._context_terms = objective.terms(by_context, of_contexts, of_items)
-        self._item_terms = objective.terms(by_item, of_items, of_contexts)
+        self._loss, self._by_context, self._by_item = loss, by_context, by_item
+        self._context_terms, self._item_terms = loss.context_terms(by_context), loss.item_terms(by_item)
         self._items = items
         self._contexts = np.zeros((by_context.n_rows, items.shape[1]), np.float32) if contexts is None else contexts
         self._solver, self._last, self._threads = solver or ExactSolver(), last or ExactSolver(), threads
@@ -99,7 +96,7 @@ class Alternation:
     def loss(self) -> LossParts:
         """Return the parts of the loss."""
         sides = self._by_context, self._by_item, self._contexts, self._items
-        return self._objective.loss(*sides, self._threads, self._omegas)
+        return self._loss.objective.loss(*sides, self._threads, (self._loss.contexts, self._loss.items))
 
     def embeddings(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Return the embeddings of contexts and of items; the arrays are not copied."""

@@ -94,6 +94,7 @@ class SampledSteps:
         weigher: the weights of sampled pairs.
         exact_ranks: whether the ranks for these weights are counted over all items.
         rules: the settings of a step, with the learning rates of the first epoch.
+        counts: the number of pairs of each item.
         contexts: start values.
         items: start values.
         states: the optimizer's state for contexts and for items.
@@ -110,6 +111,7 @@ class SampledSteps:
     weigher: WeightTables
     exact_ranks: bool
     rules: StepTables
+    counts: npt.NDArray[np.int64]
     contexts: Floats
     items: Floats
     states: tuple[OptimizerState, OptimizerState]
@@ -192,7 +194,7 @@ class SampledSteps:
         rules = self.rules
         sides = (
             (self.contexts, rules.context_ridges, rules.context_scales, self.by_context.lengths),
-            (self.items, rules.item_ridges, rules.item_scales, self.by_context.column_counts()),
+            (self.items, rules.item_ridges, rules.item_scales, self.counts),
         )
         counts = touches(rules.objective, rules.n_negatives, *(n_pairs for _, _, _, n_pairs in sides))
         total = 0.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,17 @@ _ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 class SquareLoss(Protocol):
     """A square loss on given pairs; Φ and Ψ are the embeddings of contexts and items."""
+
+    @property
+    def objective(self) -> PointwiseSquare | PairwiseSquare:
+        """The objective."""
+
+    @property
+    def by_context(self) -> SparseRows:
+        """The pairs, with a row for each context."""
+
+    def for_training(self, by_item: SparseRows | None, threads: int | None) -> SquareLoss:
+        """Return the same loss with caches of its own; without `by_item`, the transpose is computed when needed."""
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
@@ -65,8 +77,16 @@ def square_loss(
 
 
 class _OnPairs:
+    def for_training(self, by_item: SparseRows | None, threads: int | None) -> Self:
+        """See `SquareLoss`."""
+        loss = copy.copy(self)
+        for name in ("_by_item", "_terms"):
+            vars(loss).pop(name, None)
+        loss._given, loss._threads, loss._computed = by_item, threads, {}
+        return loss
+
     def __init__(self, by_context: SparseRows, by_item: SparseRows | None, threads: int | None) -> None:
-        self._by_context, self._given, self._threads = by_context, by_item, threads
+        self.by_context, self._given, self._threads = by_context, by_item, threads
         self._computed: dict[str, tuple[Floats, Any]] = {}
 
     def _cached(self, name: str, side: Floats, compute: Callable[[], Any]) -> Any:
@@ -78,7 +98,7 @@ class _OnPairs:
 
     @cached_property
     def _by_item(self) -> SparseRows:
-        return self._by_context.transpose() if self._given is None else self._given
+        return self.by_context.transpose() if self._given is None else self._given
 
 
 class PointwiseQuadratic(_OnPairs):
@@ -88,27 +108,27 @@ class PointwiseQuadratic(_OnPairs):
         self, objective: PointwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
     ) -> None:
         super().__init__(by_context, by_item, threads)
-        self._objective = objective
+        self.objective = objective
         self._omegas = objective.omegas(by_context)
 
     @cached_property
     def _terms(self) -> tuple[Terms, Terms]:
         of_contexts, of_items = (omega.values for omega in self._omegas)
-        contexts = self._objective.terms(self._by_context, of_contexts, of_items)
-        return contexts, self._objective.terms(self._by_item, of_items, of_contexts)
+        contexts = self.objective.terms(self.by_context, of_contexts, of_items)
+        return contexts, self.objective.terms(self._by_item, of_items, of_contexts)
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
         """The sizes |I_c| + α₀|I| and |C_i| + α₀|C|."""
-        return self._size(self._by_context), self._size(self._by_item)
+        return self._size(self.by_context), self._size(self._by_item)
 
     def _size(self, rows: SparseRows, n_columns: int | None = None) -> Sizes:
         n = rows.n_columns if n_columns is None else n_columns
-        return np.asarray(rows.effective_counts + self._objective.unobserved_weight * n, np.float64)
+        return np.asarray(rows.effective_counts + self.objective.unobserved_weight * n, np.float64)
 
     def of_contexts(self, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
-        return self._quadratic(self._by_context, self._terms[0], Psi)
+        return self._quadratic(self.by_context, self._terms[0], Psi)
 
     def of_items(self, Phi: Floats, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
@@ -118,12 +138,12 @@ class PointwiseQuadratic(_OnPairs):
         self, histories: SparseRows, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
-        (of_contexts, of_items), n = self._omegas, self._by_context.n_columns
+        (of_contexts, of_items), n = self._omegas, self.by_context.n_columns
         omega = of_items.values
         if len(Psi) > n:
             known, none = np.broadcast_to(omega, n), np.zeros(len(Psi) - n, np.float32)
             omega = self._cached("omega", Psi, lambda: np.concatenate([known, none]))
-        terms = self._objective.terms(histories, of_contexts.new(histories.effective_counts), omega)
+        terms = self.objective.terms(histories, of_contexts.new(histories.effective_counts), omega)
         G = self._cached("contexts", Psi, lambda: _finite(gramian(Psi[:n], of_items.values, threads)))
         return self._quadratic(histories, terms, Psi, G, threads), self._size(histories, n)
 
@@ -132,7 +152,7 @@ class PointwiseQuadratic(_OnPairs):
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
         of_contexts, of_items = self._omegas
-        terms = self._objective.terms(rows, of_items.new(rows.effective_counts), of_contexts.values)
+        terms = self.objective.terms(rows, of_items.new(rows.effective_counts), of_contexts.values)
         G = self._cached("items", Phi, lambda: _finite(gramian(Phi, terms.omega, threads)))
         return self._quadratic(rows, terms, Phi, G, threads), self._size(rows)
 
@@ -146,7 +166,7 @@ class PointwiseQuadratic(_OnPairs):
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """See `SquareLoss`."""
-        parts = self._objective.loss(self._by_context, self._by_item, Phi, Psi, self._threads, self._omegas)
+        parts = self.objective.loss(self.by_context, self._by_item, Phi, Psi, self._threads, self._omegas)
         return parts.observed, parts.unobserved
 
 
@@ -157,7 +177,7 @@ class PairwiseQuadratic(_OnPairs):
         self, objective: PairwiseSquare, by_context: SparseRows, by_item: SparseRows | None, threads: int | None
     ) -> None:
         super().__init__(by_context, by_item, threads)
-        self._objective = objective
+        self.objective = objective
         self._omega = objective.omega(by_context)
         self._shares = objective.shares(by_context)
         self._n = objective.weights(by_context)
@@ -165,18 +185,18 @@ class PairwiseQuadratic(_OnPairs):
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
         """The sizes n_c and Σ_c a_{c,i} + a_i·Σ_c n_c."""
-        return self._n, self._objective.weights(self._by_item) + self._shares * self._n.sum()
+        return self._n, self.objective.weights(self._by_item) + self._shares * self._n.sum()
 
     def of_contexts(self, Psi: Floats) -> IndependentRows:
         """See `SquareLoss`."""
-        return self._quadratic(self._by_context, *self._centred(Psi, self._threads), self._threads)
+        return self._quadratic(self.by_context, *self._centred(Psi, self._threads), self._threads)
 
     def of_new_contexts(
         self, histories: SparseRows, Psi: Floats, threads: int | None = None
     ) -> tuple[IndependentRows, Sizes]:
         """See `SquareLoss`."""
         centred, G = self._cached("contexts", Psi, lambda: self._centred(Psi, threads))
-        return self._quadratic(histories, centred, G, threads), self._objective.weights(histories)
+        return self._quadratic(histories, centred, G, threads), self.objective.weights(histories)
 
     def _centred(self, Psi: Floats, threads: int | None) -> tuple[Floats, Floats]:
         """Return the items minus their mean z = Σ_j a_jψ_j, and their Gramian Σ_j a_j(ψ_j − z)(ψ_j − z)ᵀ.
@@ -192,7 +212,7 @@ class PairwiseQuadratic(_OnPairs):
         return centred, _finite(gramian(centred[:n], self._shares, threads))
 
     def _quadratic(self, rows: SparseRows, centred: Floats, G: Floats, threads: int | None) -> IndependentRows:
-        a, n = self._objective.strengths(rows), self._objective.weights(rows).astype(np.float32)
+        a, n = self.objective.strengths(rows), self.objective.weights(rows).astype(np.float32)
         return IndependentRows(rows, centred, G, quad=a, lin=a, dense=n, threads=threads)
 
     def of_new_items(
@@ -206,20 +226,20 @@ class PairwiseQuadratic(_OnPairs):
 
         to the loss: the first sum as an observed item, the second as the item that observed items are compared with.
         """
-        share = (self._omega.new(rows.effective_counts) / np.float32(self._by_context.n_columns)).astype(np.float32)
+        share = (self._omega.new(rows.effective_counts) / np.float32(self.by_context.n_columns)).astype(np.float32)
         share = np.broadcast_to(share, rows.n_rows)
         G, above, back = self._cached("items", Phi, lambda: self._item_statistics(Phi, Psi))
-        a = self._objective.strengths(rows)
+        a = self.objective.strengths(rows)
         loss = IndependentRows(
             rows, Phi, G, quad=a, lin=a * above[rows.indices], dense=share, shift=back, threads=threads
         )
-        return loss, self._objective.weights(rows) + share * self._n.sum()
+        return loss, self.objective.weights(rows) + share * self._n.sum()
 
     def _item_statistics(self, Phi: Floats, Psi: Floats) -> tuple[Floats, Floats, Floats]:
         """Return G = Σ n_cφ_cφ_cᵀ, 1 + ⟨φ_c, z⟩ of each context, and −Σ_c φ_c·Σ_i a_ci·(ŷ(i|c) − 1)."""
-        n, rows = self._n.astype(np.float32), self._by_context
+        n, rows = self._n.astype(np.float32), self.by_context
         of_context = np.repeat(np.arange(rows.n_rows), rows.lengths)
-        a = np.broadcast_to(self._objective.strengths(rows), len(rows))
+        a = np.broadcast_to(self.objective.strengths(rows), len(rows))
         excess = np.zeros(rows.n_rows)
         for start in range(0, len(rows), _PAIRS):
             chunk = slice(start, start + _PAIRS)
@@ -236,7 +256,7 @@ class PairwiseQuadratic(_OnPairs):
             Phi,
             _finite(gramian(Phi, n, self._threads)),
             n @ Phi,
-            strength=self._objective.strengths(self._by_item),
+            strength=self.objective.strengths(self._by_item),
             share=self._shares,
             z=np.zeros(Phi.shape[1], np.float32),
             v=np.zeros(Phi.shape[1], np.float32),
@@ -247,7 +267,7 @@ class PairwiseQuadratic(_OnPairs):
 
     def value(self, Phi: Floats, Psi: Floats) -> tuple[float, float]:
         """See `SquareLoss`; there is no separate part for unobserved pairs."""
-        return self._objective.loss(self._by_context, Phi, Psi, self._threads), 0.0
+        return self.objective.loss(self.by_context, Phi, Psi, self._threads), 0.0
 
 
 def _finite(G: npt.NDArray[np.float64]) -> Floats:

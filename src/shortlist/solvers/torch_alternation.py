@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shortlist._state import State, check_state
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.objectives.loss_parts import LossParts
-from shortlist.objectives.pointwise_square import PointwiseSquare
+from shortlist.objectives.pointwise_square import WeightedSquare
 from shortlist.solvers.torch_half_step import DeviceSolver
 
 
@@ -18,7 +18,7 @@ class DeviceAlternation:
     """The trainer of `Alternation` with a `DeviceSolver`, which keeps all arrays on its device.
 
     Args:
-        objective: the loss.
+        loss: the loss, with its weights ω.
         by_context: the observed pairs, with a row for each context.
         by_item: the same pairs, with a row for each item.
         items: start values.
@@ -30,7 +30,7 @@ class DeviceAlternation:
 
     def __init__(
         self,
-        objective: PointwiseSquare,
+        loss: WeightedSquare,
         by_context: SparseRows,
         by_item: SparseRows,
         items: npt.NDArray[np.float32],
@@ -38,15 +38,14 @@ class DeviceAlternation:
         contexts: npt.NDArray[np.float32] | None = None,
         device: str,
     ) -> None:
-        of_contexts, of_items = (omega.values for omega in objective.omegas(by_context))
         shapes = {"contexts": (by_context.n_rows, items.shape[1]), "items": items.shape}
         self._expected = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
-        self._total = objective.convention == "total"
+        self._total = loss.objective.convention == "total"
         self._solver = DeviceSolver(
             by_context,
             by_item,
-            objective.terms(by_context, of_contexts, of_items),
-            objective.terms(by_item, of_items, of_contexts),
+            loss.context_terms(by_context),
+            loss.item_terms(by_item),
             items,
             contexts=contexts,
             device=device,
