@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         UnknownIdError,
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
-    from shortlist.online import Event, UserState
+    from shortlist.online import Event, UserState, UserStates
     from shortlist.ranking.index import Index
     from shortlist.ranking.recommendations import Recommendations
     from shortlist.recommenders.base import Recommender
@@ -115,6 +115,7 @@ _HOME = {
     "UnknownIdError": "shortlist.errors",
     "UserKNN": "shortlist.recommenders.neighbours",
     "UserState": "shortlist.online",
+    "UserStates": "shortlist.online",
     "Vocabulary": "shortlist.data.vocabulary",
     "WARP": "shortlist.recommenders.matrix_factorization",
     "WarmUpResult": "shortlist.warming",
@@ -142,7 +143,7 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "UserState", "Event", "load", "write_lists", "BatchResult",
+    "Recommendations", "Explanation", "Index", "UserState", "UserStates", "Event", "load", "write_lists", "BatchResult",
     "TwoStage", "Reranker", "LambdaMART", "Candidates",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
