@@ -43,7 +43,9 @@ class _BlasGuard:
         self._lock = threading.Lock()
         self._wanted: dict[object, int] = {}  # the limit of each active caller
         self._before: list[int] = []
-        self._controller: Any = None
+        self._applied: list[int] = []  # the counts that were set last
+        self._found: list[Any] | None = None
+        self._per_thread: list[Any] = []  # libraries in which each thread has a setting of its own
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -53,15 +55,22 @@ class _BlasGuard:
         if self._wanted:
             self._wanted = {}
             self._set(self._before)
+            self._applied = self._before
 
     def _libraries(self) -> list[Any]:
-        if self._controller is None:
+        if self._found is None:
             import scipy.linalg.cython_blas  # noqa: F401  (loads SciPy's BLAS, so that it is found too)
             from threadpoolctl import ThreadpoolController
 
-            self._controller = ThreadpoolController().select(user_api="blas")
-        # Faiss has its own BLAS with a setting per thread. Leave it alone, whether faiss is already loaded or not.
-        return [library for library in self._controller.lib_controllers if "faiss" not in library.filepath]
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            # Faiss has its own BLAS with a setting per thread. Leave it alone, whether faiss is already loaded or not.
+            self._found = [library for library in libraries if "faiss" not in library.filepath]
+            self._per_thread = [
+                library
+                for library in self._found
+                if library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp"
+            ]
+        return self._found
 
     def _set(self, counts: Sequence[int]) -> None:
         for library, count in zip(self._libraries(), counts):
@@ -90,7 +99,7 @@ class _BlasGuard:
     def _enter(self, caller: object, count: int) -> None:
         with self._lock:
             if not self._wanted:
-                self._before = [library.get_num_threads() for library in self._libraries()]
+                self._before = self._applied = [library.get_num_threads() for library in self._libraries()]
             self._wanted[caller] = count
             self._apply()
 
@@ -100,13 +109,17 @@ class _BlasGuard:
             self._apply()
 
     def _apply(self) -> None:
-        self._set([min([before, *self._wanted.values()]) for before in self._before])
+        """Set the counts; not again if they are set, because that takes longer than a search of a small catalogue."""
+        counts = [min([before, *self._wanted.values()]) for before in self._before]
+        if counts != self._applied or self._per_thread:
+            self._set(counts)
+            self._applied = counts
 
     def limit_this_thread(self) -> None:
-        """Limit BLAS in a thread of a pool: MKL and BLAS with OpenMP have a setting per thread."""
-        for library in self._libraries():
-            if library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp":
-                library.set_num_threads(1)
+        """Limit BLAS in a thread of a pool, where the setting belongs to the thread."""
+        self._libraries()
+        for library in self._per_thread:
+            library.set_num_threads(1)
 
 
 _guard = _BlasGuard()

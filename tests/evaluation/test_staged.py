@@ -157,3 +157,26 @@ def test_further_models_that_know_the_answers_are_warned_of():
     with pytest.warns(sl.ShortlistWarning, match="the further model 'a' was not fitted on split.train") as told:
         sl.TwoStage(early, ByFeature("rank"), models=honest | {"a": everything}).fit(held)
     assert told[0].filename == __file__
+
+
+def test_the_catalogue_is_searched_once(monkeypatch):
+    from shortlist.evaluation import catalogue_search
+
+    split = sl.splits.by_time(events(), 0.3)
+    held = sl.splits.by_time(split.train, 0.3)
+    two = (
+        sl.TwoStage(sl.EASE().fit(held.train), Linear(), candidates=6).fit(held).with_first(sl.EASE().fit(split.train))
+    )
+    searched, top_n, item_ranks = [], catalogue_search.top_n, catalogue_search.item_ranks
+    expected = sl.evaluate(two, split, ["ndcg@10", "auc", "coverage@4"])
+    monkeypatch.setattr(
+        catalogue_search, "top_n", lambda *args, **how: [searched.append("top"), top_n(*args, **how)][1]
+    )
+    monkeypatch.setattr(
+        catalogue_search, "item_ranks", lambda *args, **how: [searched.append("ranks"), item_ranks(*args, **how)][1]
+    )
+    assert dict(sl.evaluate(two, split, ["ndcg@10", "recall@4", "coverage@4"]))["ndcg@10"] == expected["ndcg@10"]
+    assert searched == ["top"]
+    searched.clear()
+    assert dict(sl.evaluate(two, split, ["ndcg@10", "auc", "coverage@4"])) == dict(expected)
+    assert sorted(searched) == ["ranks", "top"]

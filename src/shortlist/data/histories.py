@@ -90,7 +90,7 @@ class Histories:
         """Return the given histories, in the given order."""
         if self._without_order:
             assert self._sets is not None
-            return Histories.of_sets(self._sets.take(rows))
+            return Histories.of_sets(_row(self._sets, rows[0]) if len(rows) == 1 else self._sets.take(rows))
         lengths = self.lengths[rows]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return self._at(indptr, np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1]))
@@ -132,3 +132,11 @@ class Histories:
     @property
     def _without_order(self) -> bool:
         return self._sets is not None and self.items is self._sets.indices
+
+
+def _row(rows: SparseRows, r: int) -> SparseRows:
+    """Return one row as a view; `SparseRows.take` would take several times as long."""
+    start, stop = rows.indptr[r], rows.indptr[r + 1]
+    values, confidence = (None if array is None else array[start:stop] for array in (rows.values, rows.confidence))
+    indptr = np.array([0, stop - start], np.int64)
+    return SparseRows(indptr, rows.indices[start:stop], values, rows.n_columns, confidence)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._phrases import count, n_of
+from shortlist._phrases import count
 from shortlist.data.encode import Columns
 from shortlist.data.interactions import as_lazy
 from shortlist.data.sparse_rows import SparseRows, has_pairs
@@ -45,11 +45,13 @@ class GivenLists:
         frame = _frame(given, contexts.names, items.names[0])
         names = [*contexts.names, items.names[0]]
         if repeats := frame.height - frame.select(names).n_unique():
-            raise DataError(f"{n_of(repeats, frame.height, 'row')} of the lists repeat a pair; list each item once")
+            raise DataError(f"{repeats:,} of {frame.height:,} rows repeat a listed pair; list each item once")
         context_codes = contexts.encode(frame.select(contexts.names), unknown="mark")
         known = context_codes >= 0
         if not known.any():
-            example = ", ".join(map(repr, frame.row(0)[: len(contexts.names)])) if frame.height else "none"
+            if not frame.height:
+                raise DataError("the lists are empty; expected one row for each listed item")
+            example = ", ".join(map(repr, frame.row(0)[: len(contexts.names)]))
             raise DataError(
                 f"the lists have none of the {len(contexts):,} contexts of the split's truth, which look like "
                 f"{contexts.ids([0])[0]!r}; the lists have {example}"
@@ -72,7 +74,7 @@ class GivenLists:
         """A sentence that says what was evaluated."""
         parts = [f"{self.split.protocol}, given lists of up to {count(self.items.shape[1], 'item')}"]
         if self.without:
-            parts.append(f"{n_of(self.without, len(self.items), 'context')} without a list")
+            parts.append(f"{self.without:,} of {count(len(self.items), 'context')} without a list")
         if self.others:
             parts.append(f"lists of {count(self.others, 'other context')} ignored")
         return ", ".join(parts)
@@ -91,7 +93,8 @@ class GivenLists:
             )
         if self.without:
             warnings.warn(
-                f"{n_of(self.without, len(self.items), 'context')} of the truth have no list and count as misses",
+                f"{self.without:,} of the truth's {count(len(self.items), 'context')} have no list; their held-out "
+                "items count as misses",
                 ShortlistWarning,
                 stacklevel=stacklevel,
             )
@@ -99,8 +102,8 @@ class GivenLists:
         if seen:
             filled = int((self.items >= 0).sum())
             warnings.warn(
-                f"{n_of(seen, filled, 'listed item')} are in the history of their context. This split excludes seen "
-                "items, so they can never be hits but take places; drop them from the lists",
+                f"{seen:,} of {count(filled, 'listed item')} are in the history of their context. This split excludes "
+                "seen items, so they can never be hits but take places; drop them from the lists",
                 ShortlistWarning,
                 stacklevel=stacklevel,
             )
@@ -150,7 +153,7 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
         raise DataError(f"column {order!r} has type {numbers.dtype} or missing values; expected a number in each row")
     for name in (*context_names, item_name):
         if missing_ids := frame[name].null_count():
-            raise DataError(f"column {name!r} is null in {n_of(missing_ids, frame.height, 'row')}; drop these rows")
+            raise DataError(f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows; drop these rows")
     return frame
 
 

@@ -18,7 +18,7 @@ from shortlist._phrases import count, duration
 from shortlist.data.histories import Histories
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.vocabulary import Id
+from shortlist.data.vocabulary import Id, Vocabulary
 from shortlist.errors import DataError, SettingError
 from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.ranking.engine import best_for_embeddings
@@ -98,7 +98,7 @@ class UserState:
         max_events: int | None = None,
         unknown: Literal["raise", "skip"] = "raise",
     ) -> None:
-        self.model = _checked(model)
+        self.model = require_embeddings(model)
         self._in_seconds = False  # whether the half-life was a timedelta
         if isinstance(half_life, dt.timedelta | np.timedelta64):
             if decay_by == "events":
@@ -163,7 +163,7 @@ class UserState:
             weight: the weight of the event.
             time: when it happened: a number in the unit of the half-life, or a datetime.
         """
-        self._add_all([Event(item, weight, _as_number(time))])
+        self._add_all([Event(item, weight, as_number(time))])
 
     def extend(self, events: Iterable[Any] | Mapping[Id, float]) -> None:
         """Add several events; if one is invalid, none is added.
@@ -173,22 +173,7 @@ class UserState:
                 {item: weight}. For a frame with these columns pass its rows: `frame.iter_rows()` with polars,
                 `frame.itertuples(index=False)` with pandas.
         """
-        refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
-        not_a_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
-        if isinstance(events, str | bytes) or not_a_list:
-            raise SettingError(
-                f"expected a list of items or of (item, weight, time), or {{item: weight}}; got {events!r}"
-            )
-        if isinstance(events, Mapping):
-            self._add_all([Event(item, weight) for item, weight in events.items()])
-            return
-        parsed = []
-        for given in as_list(events, "a list of events"):
-            if isinstance(given, tuple) and not 1 <= len(given) <= 3:
-                raise SettingError(f"expected an event as (item, weight, time); got {given!r:.80}")
-            event = Event(*given) if isinstance(given, tuple) else Event(given)
-            parsed.append(event._replace(time=_as_number(event.time)))
-        self._add_all(parsed)
+        self._add_all(as_events(events))
 
     def remove(self, item: Id) -> None:
         """Remove all events of an item, for example after a return; the model need not know the item any more."""
@@ -201,22 +186,28 @@ class UserState:
         self._cached = None
 
     def _add_all(self, events: list[Event]) -> None:
-        self._recode()
-        for event in as_list(events, "a list of events"):
-            if number("weight", event.weight) > _LARGEST:
+        self.recode()
+        self.insert(self.checked(events, coded(events, self._vocabulary, self.unknown)), len(events))
+
+    def checked(self, events: list[Event], codes: Iterable[int]) -> list[tuple[int, Event]]:
+        """Return the events of known items with their codes; refuse weights and times that do not fit."""
+        for event in events:
+            plain = type(event.weight) is float and 0 <= event.weight <= _LARGEST
+            if not plain and number("weight", event.weight) > _LARGEST:
                 raise SettingError(f"weight is {event.weight!r}; expected a number ≤ {_LARGEST:.2g}")
-        mark: Literal["mark", "raise"] = "mark" if self.unknown == "skip" else "raise"
-        way_out = "drop them, or create the state with unknown='skip'"
-        codes = self._vocabulary.encode([event.item for event in events], unknown=mark, what="item", way_out=way_out)
-        known = [(int(code), event) for code, event in zip(codes, events) if code >= 0]
+        known = [(code, event) for code, event in zip(codes, events) if code >= 0]
         self._check_times([event.time for _, event in known])
+        return known
+
+    def insert(self, known: list[tuple[int, Event]], n_events: int) -> None:
+        """Add checked events of known items; the others of `n_events` count as skipped."""
         for code, event in known:
             at = len(self._codes) if event.time is None else bisect_right(self._times, event.time)
             self._codes.insert(at, code)
             self._weights.insert(at, float(event.weight))
             if event.time is not None:
                 self._times.insert(at, event.time)
-        self.skipped += len(events) - len(known)
+        self.skipped += n_events - len(known)
         surplus = 0 if self.max_events is None else len(self._codes) - self.max_events
         if surplus > 0:
             del self._codes[:surplus], self._weights[:surplus], self._times[:surplus]
@@ -244,13 +235,13 @@ class UserState:
     @property
     def history(self) -> dict[Id, float]:
         """The items with the sums of their weights, before fading."""
-        rows = self._rows(None)
+        rows = self.rows(None)
         assert rows.values is not None
         return dict(zip(self._vocabulary.ids(rows.indices), rows.values.tolist()))
 
     def confidence(self, now: Time | None = None) -> dict[Id, float]:
         """Return the confidence of each item, from 0 to 1, for `DotProduct.fold_in`; by default at the newest event."""
-        rows = self._rows(_as_number(now))
+        rows = self.rows(as_number(now))
         confidence = np.ones(len(rows), np.float32) if rows.confidence is None else rows.confidence
         return dict(zip(self._vocabulary.ids(rows.indices), confidence.tolist()))
 
@@ -261,17 +252,28 @@ class UserState:
 
     def embedding_at(self, now: Time | None) -> npt.NDArray[np.float32]:
         """Return the embedding at the time `now`, at or after the newest event, when events have faded further."""
-        return self._embedding(_as_number(now), None)
+        return self._embedding(as_number(now), None)
 
     def _embedding(self, now: float | None, rows: SparseRows | None) -> npt.NDArray[np.float32]:
-        self._recode()
-        items = self.model.item_embeddings_
-        if self._cached is None or self._cached[0] != now or self._cached[1] is not items:
-            rows = self._rows(now) if rows is None else rows
-            embedding = self.model.encode(_queries(rows.settled()))[0]
-            embedding.flags.writeable = False
-            self._cached = now, items, embedding
-        return self._cached[2]
+        embedding = self.cached(now)
+        if embedding is None:
+            rows = self.rows(now) if rows is None else rows
+            embedding = self.keep(now, self.model.encode(queries_of_rows(rows.settled()))[0])
+        return embedding
+
+    def cached(self, now: float | None) -> npt.NDArray[np.float32] | None:
+        """Return the embedding at the time `now` if nothing changed since it was computed."""
+        self.recode()
+        cached = self._cached
+        if cached is None or cached[0] != now or cached[1] is not self.model.item_embeddings_:
+            return None
+        return cached[2]
+
+    def keep(self, now: float | None, embedding: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Cache the embedding at the time `now`, read-only, and return it."""
+        embedding.flags.writeable = False
+        self._cached = now, self.model.item_embeddings_, embedding
+        return embedding
 
     def recommend(
         self,
@@ -302,17 +304,17 @@ class UserState:
         request = Request(
             n=n, exclude_seen=exclude_seen, allow=allow, deny=deny, slate=slate, memory=memory, threads=threads
         )
-        self._recode()
-        moment = _as_number(now)
-        rows = self._rows(moment)
-        embedding, queries = self._embedding(moment, rows)[None], _queries(rows)
+        self.recode()
+        moment = as_number(now)
+        rows = self.rows(moment)
+        embedding, queries = self._embedding(moment, rows)[None], queries_of_rows(rows)
         if index is not None:
             return index_of(index, self.model).recommend(queries, embedding, request)
         return best_for_embeddings(self.model, embedding, queries, request)
 
-    def _rows(self, now: float | None) -> SparseRows:
-        """Return the history as one row: items, sums of weights, and confidences."""
-        self._recode()
+    def rows(self, now: float | None) -> SparseRows:
+        """Return the history as one row in the model's codes: items, sums of weights, and confidences."""
+        self.recode()
         codes, weights = np.array(self._codes, np.int32), np.array(self._weights)
         distinct, place = np.unique(codes, return_inverse=True)
         total = np.minimum(np.bincount(place, weights, len(distinct)), _LARGEST)
@@ -347,7 +349,7 @@ class UserState:
             ages = newest - np.array(self._times, np.float64)
         return np.asarray(np.exp2(-ages / self.half_life))
 
-    def _recode(self) -> None:
+    def recode(self) -> None:
         """Encode the items again if the model was fitted again."""
         if self._vocabulary is self.model.items_:
             return
@@ -411,11 +413,39 @@ class UserState:
         return f"UserState({text}) of {type(self.model).__name__}"
 
 
-def _queries(rows: SparseRows) -> Queries:
+def queries_of_rows(rows: SparseRows) -> Queries:
+    """Return queries for histories in codes, numbered from 0."""
     return Queries.of(QueryLabels.numbers(rows.n_rows), None, Histories.of_sets(rows))
 
 
-def _checked(model: object) -> DotProduct:
+def as_events(events: Iterable[Any] | Mapping[Id, float]) -> list[Event]:
+    """Return the events that a user passed, with times as numbers; see `UserState.extend`."""
+    refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
+    not_a_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
+    if isinstance(events, str | bytes) or not_a_list:
+        raise SettingError(f"expected a list of items or of (item, weight, time), or {{item: weight}}; got {events!r}")
+    if isinstance(events, Mapping):
+        return [Event(item, weight) for item, weight in events.items()]
+    parsed = []
+    for given in as_list(events, "a list of events"):
+        if isinstance(given, tuple) and not 1 <= len(given) <= 3:
+            raise SettingError(f"expected an event as (item, weight, time); got {given!r:.80}")
+        event = Event(*given) if isinstance(given, tuple) else Event(given)
+        parsed.append(event if event.time is None else event._replace(time=as_number(event.time)))
+    return parsed
+
+
+def coded(events: list[Event], items: Vocabulary, unknown: str) -> list[int]:
+    """Return the code of each event's item, −1 for unknown items if they are skipped."""
+    mark: Literal["mark", "raise"] = "mark" if unknown == "skip" else "raise"
+    way_out = "drop them, or create the state with unknown='skip'"
+    codes = items.encode([event.item for event in events], unknown=mark, what="item", way_out=way_out)
+    listed: list[int] = codes.tolist()
+    return listed
+
+
+def require_embeddings(model: object) -> DotProduct:
+    """Return the model if it is fitted and has embeddings; else raise an error."""
     if not isinstance(model, DotProduct):
         kind = type(model).__name__
         problem = f"model is of type {kind}, which has no embeddings; expected"
@@ -433,7 +463,7 @@ def _seconds(span: dt.timedelta | np.timedelta64) -> float:
     return span.total_seconds()
 
 
-def _as_number(time: Time | None) -> float | None:
+def as_number(time: Time | None) -> float | None:
     """Return a time as a number; for a `datetime` the seconds since 1970, in UTC if it has no time zone."""
     if time is None:
         return None

@@ -6,12 +6,37 @@
 from importlib import import_module
 from typing import Any
 
-_HOME: dict[str, str] = import_module("shortlist")._HOME
-__all__ = [name for name, home in _HOME.items() if home.startswith(f"{__name__}.")]
+_HOME = {
+    "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
+    "BPR": "shortlist.recommenders.matrix_factorization",
+    "DotProduct": "shortlist.recommenders.dot_product",
+    "EASE": "shortlist.recommenders.ease",
+    "Explanation": "shortlist.recommenders.explanation",
+    "FactorizationMachine": "shortlist.recommenders.factorization_machine",
+    "FeatureIALS": "shortlist.recommenders.feature_ials",
+    "HingeMF": "shortlist.recommenders.matrix_factorization",
+    "IALS": "shortlist.recommenders.ials",
+    "ICD": "shortlist.recommenders.icd",
+    "ItemKNN": "shortlist.recommenders.neighbours",
+    "LambdaMF": "shortlist.recommenders.matrix_factorization",
+    "LogisticMF": "shortlist.recommenders.matrix_factorization",
+    "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
+    "PARAFAC": "shortlist.recommenders.tensor_factorization",
+    "Popularity": "shortlist.recommenders.popularity",
+    "RankALS": "shortlist.recommenders.rank_als",
+    "Recommender": "shortlist.recommenders.base",
+    "SLIM": "shortlist.recommenders.slim",
+    "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
+    "SquareMF": "shortlist.recommenders.matrix_factorization",
+    "Tucker": "shortlist.recommenders.tensor_factorization",
+    "UserKNN": "shortlist.recommenders.neighbours",
+    "WARP": "shortlist.recommenders.matrix_factorization",
+}
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 

@@ -1,0 +1,129 @@
+"""The order of a history: it matters to recommenders that are `ordered`, and to no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shortlist as sl
+from conformance.test_every_recommender import events, quick
+from shortlist.ranking.split_queries import queries_of
+from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.registry import REGISTRY
+from shortlist.scoring import DotProductScorer
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AfterLast(Recommender):
+    """The score of an item is the number of times it came right after the last item of the history."""
+
+    ordered: ClassVar[bool] = True
+    _arrays: ClassVar[tuple[str, ...]] = ("followed_",)
+
+    def _check(self):
+        pass
+
+    def _fit(self, interactions, options, monitor, threads):
+        histories, n = interactions.histories, interactions.n_items
+        self.followed_ = np.zeros((n, n), np.float32)
+        for r in range(histories.n_rows):
+            items = histories.row(r)
+            np.add.at(self.followed_, (items[:-1], items[1:]), 1)
+
+    def scorer(self, queries, threads=None):
+        newest = queries.histories.last(1)
+        one_hot = np.zeros((len(queries), len(self.items_)), np.float32)
+        one_hot[np.repeat(np.arange(len(queries)), newest.lengths), newest.items] = 1
+        return DotProductScorer(one_hot, self.followed_.T)
+
+    def _check_arrays(self):
+        self._require_shape("followed_", (len(self.items_),) * 2)
+
+
+def timed() -> sl.Interactions:
+    """Each user sees items in a circle, from a start of their own; the rows of the frame are shuffled."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(12), 6)
+    times = np.tile(np.arange(6), 12)
+    items = (users * 5 + times) % 9
+    order = rng.permutation(len(users))
+    frame = pl.DataFrame({"user": users, "item": items, "t": times, "w": items + 1.0})[order]
+    return sl.Interactions.from_frame(frame, context="user", item="item", time="t", weight="w")
+
+
+@pytest.fixture(scope="module", params=[*sorted(REGISTRY), "AfterLast"])
+def model(request: pytest.FixtureRequest) -> Any:
+    return AfterLast().fit(timed()) if request.param == "AfterLast" else quick(request.param).fit(events())
+
+
+def test_a_permuted_history_changes_the_answer_only_if_the_model_is_ordered(model):
+    ids = model.items_.ids()
+    histories = [ids[:4], ids[3:9], ids[1:8:2]]
+    scores = model.score(None, [ids] * 3, history=histories)
+    permuted = model.score(None, [ids] * 3, history=[history[::-1] for history in histories])
+    assert np.array_equal(scores, permuted) != model.ordered
+
+
+def test_sets_pay_nothing_for_the_order():
+    data = timed()
+    split = sl.splits.at_random(data, 0.2, seed=1)
+    model = sl.EASE(weighting="raw").fit(split.train)
+    model.recommend(history=split.history)
+    sl.evaluate(model, split, ["ndcg@3"])
+    for part in (split.train, split.history, split.truth):
+        assert "histories" not in vars(part)  # they would be cached there
+    assert not hasattr(model, "histories_")
+
+
+@pytest.fixture(scope="module")
+def after_last() -> Any:
+    return AfterLast().fit(timed())
+
+
+class TestOrdered:
+    def test_a_context_answers_by_its_newest_item(self, after_last):
+        user = 3
+        assert timed().history(user) == [(user * 5 + t) % 9 for t in range(6)]
+        assert after_last.recommend([user], n=1, exclude_seen=False).ids == [[(user * 5 + 6) % 9]]
+
+    def test_a_history_is_read_from_the_oldest_to_the_newest(self, after_last):
+        assert after_last.recommend(history=[[4, 1], [1, 4]], n=1).ids == [[2], [5]]
+
+    def test_repeats_are_kept(self, after_last):
+        assert after_last.queries(history=[[4, 1, 4]]).histories.items.tolist() == [4, 1, 4]
+        assert after_last.recommend(history=[[4, 1, 4]], n=1).ids == [[5]]
+
+    def test_histories_of_other_data_keep_order_times_and_weights(self, after_last):
+        other = sl.Interactions.from_frame(
+            {"who": ["x", "x", "y"], "what": [7, 2, 20], "when": [9, 4, 1], "w": [2.0, 3.0, 1.0]},
+            context="who", item="what", time="when", weight="w",
+        )  # fmt: skip
+        histories = after_last.queries(history=other, unknown="skip").histories
+        assert histories.items.tolist() == [after_last.items_.ids().index(item) for item in (2, 7)]
+        assert histories.times.tolist() == [4, 9]
+        assert histories.weights.tolist() == [3, 2]
+        assert histories.lengths.tolist() == [2, 0]
+
+    def test_evaluation_asks_with_ordered_histories(self):
+        data = timed()
+        with pytest.warns(sl.ShortlistWarning, match="leave-last-out"):
+            split = sl.splits.leave_last_out(data, repeats="keep")
+        model = AfterLast().fit(split.train)
+        queries = queries_of(model, split).queries
+        assert queries.histories.row(0).tolist() == split.history.histories.row(0).tolist()
+        assert sl.evaluate(model, split, ["hit@1"])["hit@1"] == 1
+        split = sl.splits.held_out_contexts(data, test=0.3, seed=0)
+        assert queries_of(AfterLast().fit(split.train), split).queries.histories.times is not None
+
+    def test_seen_items_are_excluded_once(self, after_last):
+        (ids,) = after_last.recommend(history=[[4, 1, 4]], n=20).ids
+        assert sorted(ids) == [0, 2, 3, 5, 6, 7, 8]
+
+    def test_lists_for_everybody_and_frames_of_contexts(self, after_last, tmp_path):
+        done = sl.write_lists(after_last, tmp_path / "lists.parquet", n=2, exclude_seen=False, block=5)
+        lists = after_last.recommend(list(range(12)), n=2, exclude_seen=False)
+        assert pl.read_parquet(done.path)["item"].to_list() == lists.to_polars()["item"].to_list()
