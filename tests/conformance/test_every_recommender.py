@@ -683,10 +683,9 @@ def test_who_learns_in_epochs_can_go_on_and_others_say_so(name, data, tmp_path):
         return
     everyone, items = data.contexts.ids(), [data.items.ids()] * data.n_contexts
     how = {"schedule": "constant"} if "schedule" in make(name).settings() else {}  # what else depends on the epochs
-    made = make(name, **how)
-    made.fit(data, checkpoint=tmp_path / "c")
-    made.epochs += 2
-    resumed, whole = made.fit(data, checkpoint=tmp_path / "c"), make(name, epochs=made.epochs, **how).fit(data)
+    made = make(name, **how).fit(data, checkpoint=tmp_path / "c")
+    how["epochs"] = made.epochs + 2
+    resumed, whole = make(name, **how).fit(data, checkpoint=tmp_path / "c"), make(name, **how).fit(data)
     np.testing.assert_array_equal(resumed.score(everyone, items), whole.score(everyone, items))
     split = sl.splits.held_out_contexts(data, 8, fold_in=0.6)
     model = make(name).fit(split.train, validation=split, start=whole)

@@ -274,3 +274,26 @@ def test_a_larger_budget_goes_on(tmp_path):
     whole = sl.tune("ease", split, trials=11, refit=False)
     assert many.trials[:6] == few.trials
     assert [one.settings for one in many.trials] == [one.settings for one in whole.trials]
+
+
+def test_an_epoch_that_was_saved_but_not_reported_is_reported_later(tmp_path, monkeypatch):
+    """A kill between the two leaves a checkpoint that is one epoch ahead of the journal."""
+    monkeypatch.setattr("shortlist.tuning.problem._CHECKPOINT_SHARE", None)
+    data = events(60, 30)
+    problem = Problem.of(sl.IALS(dim=4), data, metric="recall@5", sample=None, patience=9, seed=0, threads=1)
+    settings = {"dim": 4, "epochs": 4}
+    reported, whole = {}, {}
+    problem.attempt(settings, None, None, whole.__setitem__, lambda *_: None)
+
+    def killed(number, value):
+        if number == 2:
+            raise KeyboardInterrupt
+        reported[number] = value
+
+    with pytest.raises(KeyboardInterrupt):
+        problem.attempt(settings, None, tmp_path / "c", killed, lambda *_: None)
+    assert list(reported) == [1]
+    reported.clear()
+    problem.attempt(settings, None, tmp_path / "c", reported.__setitem__, lambda *_: None)
+    assert list(reported) == [3, 4, 1, 2]
+    assert reported == whole

@@ -1,5 +1,6 @@
 """`shortlist fit`."""
 
+import copy
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -243,7 +244,8 @@ def choose_epochs(
     from shortlist.data import splits
 
     split = splits.at_random(events, fraction) if events.times is None else splits.by_time(events, fraction)
-    recommender.fit(
+    trained: Any = copy.copy(recommender)  # only models trained in epochs get here
+    trained.fit(
         split.train,
         validation=split,
         metric=metric,
@@ -252,14 +254,13 @@ def choose_epochs(
         threads=threads,
         **features,
     )
-    trained: Any = recommender  # only models trained in epochs get here
     best, value = trained.best_epoch_, trained.training_[trained.best_epoch_ - 1].validation
     output.note(
         f"epoch {best} of {len(trained.training_)} is best by {metric} ({value:.4f}) on a split by {split.protocol}; "
         f"now fitting all events with {count(best, 'epoch')}"
     )
     for name, setting in trained._ending_at(best).items():
-        setattr(trained, name, setting)
+        setattr(recommender, name, setting)
     return {"metric": metric, "value": value, "epochs": best, "protocol": split.protocol}
 
 

@@ -558,7 +558,7 @@ class Recommender(metaclass=_TakesOldNames):
     @property
     def catalogue(self) -> Catalogue:
         """The item data that slates use."""
-        return Catalogue(self.seen_, self._item_vectors)
+        return Catalogue(self.seen_, self._item_vectors, self.popularity_)
 
     # --- storage -----------------------------------------------------------------------------------------------------
 

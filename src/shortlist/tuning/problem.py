@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,22 +125,21 @@ class Problem:
         settings: Mapping[str, Any],
         start: Recommender | None,
         checkpoint: Path | None,
-        known: Collection[int],
         report: Callable[[int, float], object],
         step: Step,
     ) -> tuple[float, int | None]:
         """Fit and evaluate; return the score on the validation split, and the best epoch if the fit has epochs.
 
         `report` is called after each epoch with the score on the sample. `step` is called from time to time in a fit
-        without epochs, with the progress. Both may raise an exception to end the trial. `known` are the epochs that an
-        earlier attempt reported; the checkpoint may have one more, if that attempt was killed before it could report.
+        without epochs, with the progress. Both may raise an exception to end the trial. Epochs of an earlier attempt
+        are reported last, because its checkpoint may have one that it was killed before it could report.
         """
         model = self.recommender(settings)
         if not model._in_epochs:
             model._learn(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
             return validation_score(model, self.split, self.metric, self.threads), None
 
-        reported = set(known)
+        reported: set[int] = set()
 
         def report_epoch(epoch: Epoch) -> None:
             if epoch.validation is not None:

@@ -240,6 +240,8 @@ class Search:
         epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 
         def report(epoch: int, value: float) -> None:
+            if epoch in trial.epochs:  # an earlier attempt reported it
+                return
             curve[epoch] = value
             with self._journal_lock:
                 self._journal.report(trial.number, epoch, value)
@@ -266,7 +268,7 @@ class Search:
             if attempts >= ATTEMPTS:
                 raise DataError(f"it was interrupted {attempts} times, possibly because it ran out of memory")
             start = self._start_model(trial)
-            value, epoch = self._problem.attempt(trial.settings, start, checkpoint, trial.epochs, report, step)
+            value, epoch = self._problem.attempt(trial.settings, start, checkpoint, report, step)
         except _OutOfTimeError:
             self._suspend(trial, start_time)
             return

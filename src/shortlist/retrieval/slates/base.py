@@ -32,10 +32,12 @@ class Catalogue:
     Attributes:
         trained: the training pairs, with one row per context and one column per item; weights are ignored.
         vectors: the item embeddings. If None, item similarities are computed from the columns of `trained`.
+        counts: the number of training pairs of each item. If None, they are counted.
     """
 
     trained: SparseRows
     vectors: npt.NDArray[np.float32] | None = None
+    counts: npt.NDArray[np.int64] | None = None
 
 
 class Slate(ABC):

@@ -62,7 +62,8 @@ class Calibrated(Slate):
         memory: int,
         threads: int,
     ) -> npt.NDArray[np.int32]:
-        groups = popularity_groups(catalogue.trained.column_counts())
+        counts = catalogue.trained.column_counts() if catalogue.counts is None else catalogue.counts
+        groups = popularity_groups(counts)
         wanted = shares_of_rows(histories, groups)
         places = np.empty((len(codes), n), np.int32)
 
