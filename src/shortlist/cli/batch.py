@@ -165,5 +165,7 @@ def _from_line(path: str, number: int, line: str, vocabulary: "Vocabulary", unkn
         return line  # matches no context
     raise DataError(
         f"{path}: line {number:,} {line!r:.80} has {count(len(parts), 'part')}; expected "
-        f"{len(names)}, separated by commas ({','.join(names)}); fix it, or pass unknown='skip' to drop it"
+        f"{len(names)}, separated by commas ({','.join(names)})",
+        code="unknown-context",
+        hint="fix it, or pass --unknown skip to drop it",
     )

@@ -63,7 +63,7 @@ def settings_of(
             from_file.add((owner, name))
             values[owner].setdefault(name, typed(known[owner], name, text))
         except SettingError as error:
-            raise SettingError(f"{stored.path}: {error}") from None
+            raise error.prefixed(f"{stored.path}: ") from None
     return [(model, values[name]) for name, model in known.items()]
 
 
@@ -82,13 +82,14 @@ def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
     return owner, name, text.strip()
 
 
-def typed(recommender: "type[Recommender]", name: str, text: str, option: str = "--set") -> Any:
-    """Convert the text to the type of the setting."""
+def typed(recommender: "type[Recommender]", name: str, text: str, prefix: str = "--set ") -> Any:
+    """Convert the text to the type of the setting. The message about a wrong value starts with `prefix`."""
     names = [field.name for field in fields(recommender)]
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise SettingError(f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}")
+        message = f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}"
+        raise SettingError(message, code="unknown-setting", field=name)
     kind = get_type_hints(recommender)[name]
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     expected = []
@@ -97,7 +98,7 @@ def typed(recommender: "type[Recommender]", name: str, text: str, option: str = 
             return _read(member, text)
         except ValueError as error:
             expected.append(str(error))
-    raise SettingError(f"{option} {name}={text}: expected {' or '.join(expected)}")
+    raise SettingError(f"{prefix}{name}={text}: expected {' or '.join(expected)}", field=name)
 
 
 def _read(kind: Any, text: str) -> Any:

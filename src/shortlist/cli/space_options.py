@@ -37,8 +37,7 @@ def read_spaces(recommender: "type[Recommender]", texts: Sequence[str]) -> "dict
         try:
             dimensions[name] = _dimension(recommender, name, values)
         except SettingError as error:
-            message = str(error)
-            raise SettingError(message if message.startswith("--space") else f"--space {text}: {message}") from None
+            raise error.prefixed(f"--space {text}: ") from None
     return dimensions
 
 
@@ -64,11 +63,11 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
     default = recommender.space().get(name)
     when = None if default is None else default.when
     if ".." not in text:
-        values = [typed(recommender, name, value.strip(), "--space") for value in text.split(",")]
+        values = [typed(recommender, name, value.strip(), prefix="") for value in text.split(",")]
         return Increasing(*values) if isinstance(default, Increasing) else Choice(*values, when=when)
     log = text.endswith(_LOG) or bool(getattr(default, "log", False))
     low, high = (
-        _number(typed(recommender, name, bound.strip(), "--space"), name)
+        _number(typed(recommender, name, bound.strip(), prefix=""), name)
         for bound in text.removesuffix(_LOG).split("..", 1)
     )
     if isinstance(low, int) and isinstance(high, int):

@@ -23,9 +23,8 @@ def listed(text: str) -> list[str]:
     try:
         return [line for _, line in lines_of(text[1:])]
     except DataError as error:
-        raise DataError(
-            f"{text}: {error}; to pass an id that starts with @, put it into such a file, one id per line"
-        ) from error
+        hint = "to pass an id that starts with @, put it into such a file, one id per line"
+        raise DataError(f"{text}: {error}", code=error.code, hint=hint) from error
 
 
 def lines_of(path: str) -> list[tuple[int, str]]:

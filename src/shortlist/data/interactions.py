@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import flag
+from shortlist._checks import flag, refusal
 from shortlist._phrases import count
+from shortlist._wording import Phrase, Text, with_hint
 from shortlist.data.encode import Columns, EncodedEvents, OnBad, build
 from shortlist.data.event_files import Format, NoTableError, build_from_files, find_files
 from shortlist.data.frames import column, refuse_mixed_zones, stream
@@ -116,7 +117,8 @@ class Interactions:
         try:
             built = build_from_files(find_files(path, format, separator), columns, on_bad)
         except NoTableError as error:
-            raise DataError(f"{error}{_layout_hint(path)}") from error
+            hint = with_hint(error.hint or "", _layout_hint(path)) if error.hint else _layout_hint(path)
+            raise DataError(error.problem, code=error.code, field=error.field, hint=hint) from error
         return cls._from_built(built, columns, aggregate)
 
     @classmethod
@@ -408,25 +410,23 @@ def _list_of_ids(ids: Any, what: str) -> Any:
     return list(ids)
 
 
-def _layout_hint(path: str | Path) -> str:
-    """Return the end of an error message if `path` is in a public layout, else an empty text."""
+def _layout_hint(path: str | Path) -> str | None:
+    """Return advice for an error message if `path` is in a public layout."""
     from shortlist.data.layouts import recognise  # imports this module
 
     try:
         layout = recognise(path)
     except DataError:
-        return ""
+        return None
     if layout is None:
-        return ""
-    return (
-        f"; it looks like a public data set in the layout {layout}: read it with shortlist.datasets.read(path), "
-        "without context= and item="
-    )
+        return None
+    read = Phrase("read-layout", "read it with shortlist.datasets.read(path), without context= and item=")
+    return Text("it looks like a public data set in the layout {}: {}", layout, read)
 
 
 def _check_aggregate(aggregate: str) -> None:
     if not isinstance(aggregate, str) or aggregate not in _MERGE:
-        raise SettingError(f"aggregate={aggregate!r:.80}; expected 'sum', 'count' or 'latest'")
+        raise refusal("aggregate", aggregate, "'sum', 'count' or 'latest'")
 
 
 def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:

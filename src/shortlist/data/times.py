@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
+from shortlist._wording import Argument, Text
 from shortlist.errors import SettingError
 
 _SECOND = 1_000_000_000
@@ -44,7 +45,8 @@ def first_at_or_after(moment: Any, dtype: pl.DataType, *, name: str) -> int:
         nanoseconds, zone = _of_python(moment, name)
     column_zone = getattr(dtype, "time_zone", None)
     if zone is not None and column_zone is None:
-        raise SettingError(f"{name}={moment!r} has a time zone, but the time column has none; omit the time zone")
+        message = Text("{} has a time zone, but the time column has none", Argument(name, repr(moment)))
+        raise SettingError(message, field=name, hint="omit the time zone")
     if zone is None and column_zone is not None:
         nanoseconds = _in_utc(nanoseconds, column_zone)
     return -(-nanoseconds // _unit(dtype))
@@ -150,7 +152,9 @@ def _in_utc(local: int, zone: str) -> int:
 
 
 def _moment_error(moment: object, name: str) -> SettingError:
-    return SettingError(
-        f"{name}={moment!r:.80} is not a valid time; expected a date such as '2011-11-01', a length such as "
-        "'7d' (s, m or min, h, d, w), or a fraction such as 0.1"
+    message = Text(
+        "{} is not a valid time; expected a date such as '2011-11-01', a length such as '7d' (s, m or min, h, d, w), "
+        "or a fraction such as 0.1",
+        Argument(name, f"{moment!r:.80}"),
     )
+    return SettingError(message, field=name)

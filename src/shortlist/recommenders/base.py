@@ -637,7 +637,10 @@ class Recommender(metaclass=_TakesOldNames):
             first = items.ids([rows.indices[int(np.argmin(known))]])[0]
             raise UnknownIdError(
                 f"unknown item {first!r} in a history ({n_of(int((~known).sum()), len(codes), 'event')} unknown; the "
-                f"model knows {count(len(self.items_), 'item')}); {way_out}"
+                f"model knows {count(len(self.items_), 'item')})",
+                code="unknown-item",
+                field="history",
+                hint=way_out,
             )
         row_of = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.lengths)
         values = rows.values

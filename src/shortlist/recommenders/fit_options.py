@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shortlist._checks import integer
 from shortlist._phrases import join_words
+from shortlist._wording import Argument, Text
 from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError
@@ -73,8 +74,10 @@ class FitOptions:
         if self.validation is None and (given := self._changed()):
             raise SettingError(
                 f"{' and '.join(f'{name}={value!r}' for name, value in given.items())} "
-                f"{'has' if len(given) == 1 else 'have'} no effect without validation; pass validation=split, or omit "
-                f"{join_words(given)}"
+                f"{'has' if len(given) == 1 else 'have'} no effect without validation",
+                code="no-effect",
+                field=next(iter(given)),
+                hint=Text("pass {}, or omit {}", Argument("validation", "split"), join_words(given)),
             )
 
     def _changed(self) -> dict[str, object]:

@@ -11,12 +11,13 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import one_of
+from shortlist._wording import Argument, Text
 from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.sparse_rows import SUM, SparseRows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
 
-SKIP = "pass unknown='skip' to drop them"
+SKIP = Text("pass {unknown} to drop them", unknown="skip")
 
 
 class Advice(NamedTuple):
@@ -26,9 +27,9 @@ class Advice(NamedTuple):
     items: str
 
 
-_NEW = "for a new user pass history=[[…]] with their items"
-ANY = Advice(f"{_NEW}; to drop unknown ids, pass unknown='skip'", SKIP)  # for methods that may skip queries
-EACH = Advice(f"{_NEW}; or drop unknown ids", "drop unknown ids")  # for methods that answer every query
+_NEW = Text("for a new user pass {} with their items", Argument("history", "[[…]]"))
+ANY = Advice(Text("{}; to drop unknown ids, pass {unknown}", _NEW, unknown="skip"), SKIP)  # may skip queries
+EACH = Advice(Text("{}; or drop unknown ids", _NEW), "drop unknown ids")  # for methods that answer every query
 KNOWN_ONLY = Advice(SKIP, SKIP)  # for methods without history=
 
 

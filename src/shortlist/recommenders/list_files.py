@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from shortlist._wording import Phrase, Text
 from shortlist.errors import SettingError
 from shortlist.storage.draft import DraftBlock
 from shortlist.storage.parquet import MAGIC, join_footers, split
@@ -113,6 +114,8 @@ def list_file(path: Path, *, nested: bool) -> ListFile:
         raise SettingError(f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}")
     if nested and not file.nested:
         raise SettingError(
-            f"'{path}': text formats cannot store lists; use format='long', or a .parquet or .jsonl file"
+            f"'{path}': text formats cannot store lists",
+            field="format",
+            hint=Text("{} a .parquet or .jsonl file", Phrase("long-lists", "use format='long', or")),
         )
     return file

@@ -14,6 +14,7 @@ import polars as pl
 
 from shortlist._checks import integer, one_of
 from shortlist._phrases import n_of
+from shortlist._wording import Text
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -317,17 +318,20 @@ class MultilinearModel(Factorization):
         if not isinstance(first, tuple) or len(first) != len(names):
             return UnknownIdError(
                 f"unknown context {first!r} ({n_of(n_unknown, len(known), 'context')} not known); expected tuples like "
-                f"{example!r}"
+                f"{example!r}",
+                code="unknown-context",
             )
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
         way_out = advice.contexts
         if unknown == "raise":
-            way_out += ", or unknown='average' to use the average for unknown parts"
+            way_out = Text("{}, or {unknown} to use the average for unknown parts", way_out, unknown="average")
         has = "has" if n_unknown == 1 else "have"
         which = "no known part" if unknown == "average" else "an unknown part"
         return UnknownIdError(
             f"unknown context {first!r} ({of_all} {has} {which}, here {' and '.join(wrong)}; contexts look like "
-            f"{example!r}); {way_out}"
+            f"{example!r})",
+            code="unknown-context",
+            hint=way_out,
         )
 
     def _context_codes(self, contexts: pl.DataFrame, way_out: str) -> Codes:

@@ -117,7 +117,7 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
         model._restore(stored, contexts, items)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
-        raise StorageError(f"{path}: {error}") from None
+        raise error.prefixed(f"{path}: ") from None
     except (TypeError, ValueError, OverflowError, ShortlistError) as error:
         what = f"the settings or ids of this {stored.kind} are not usable"
         raise StorageError(f"{path}: {what}: {reason(error)}") from error

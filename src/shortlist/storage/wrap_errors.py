@@ -25,7 +25,7 @@ def storage_errors(what: str, advice: str = "") -> Iterator[None]:
     except StorageError:
         raise
     except (Exception, PanicException) as error:  # polars' PanicException derives from BaseException
-        raise StorageError(f"{what}: {reason(error)}{advice and '; ' + advice}") from error
+        raise StorageError(f"{what}: {reason(error)}", hint=advice or None) from error
 
 
 def as_directory(path: object) -> Path:

@@ -250,7 +250,7 @@ def validation_within(split: Split, *, fold_in: float | None = None, seed: int =
                 return splits.leave_last_out(train, n_last, repeats=repeats)
         return splits.at_random(train, _test_fraction(split), seed=seed, repeats=repeats)
     except DataError as error:
-        raise DataError(f"cannot split off a validation part of the training part: {error}") from error
+        raise error.prefixed("cannot split off a validation part of the training part: ") from error
 
 
 def rank_models(rows: Sequence[TunedModel], metric: str, *, seed: int = 0) -> TunedComparison:

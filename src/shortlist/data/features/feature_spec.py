@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from shortlist._checks import integer, one_of
+from shortlist._wording import Phrase, Text
 from shortlist.data.features.categorical import ValuesField, refuse_vectors
 from shortlist.data.features.feature_fields import Field, Kind, Normalize, Scale, inferred_kind
 from shortlist.data.features.feature_tables import ColumnChoice, IdTable, id_columns
@@ -139,8 +140,14 @@ def _inferred(table: IdTable, named: Mapping[str, Kind]) -> dict[str, Kind]:
         kind = inferred_kind(column, from_text=table.from_text)
         if kind is None:
             raise DataError(
-                f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}; name it "
-                f"in categorical=, multi_valued= or numeric=, or drop it with ignore={name!r}"
+                f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}",
+                code="column-type",
+                field=name,
+                hint=Text(
+                    "name it in categorical=, multi_valued= or numeric=, or {}{!r}",
+                    Phrase("ignore-column", "drop it with ignore="),
+                    name,
+                ),
             )
         kinds[name] = kind
     return kinds

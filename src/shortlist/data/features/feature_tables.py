@@ -14,7 +14,7 @@ import polars.selectors as cs
 
 from shortlist._fork import polars_threads, require_polars_threads
 from shortlist.data.csv_lines import survey, without_ragged
-from shortlist.data.encode import Columns, OnBad, polars_errors, whole_floats
+from shortlist.data.encode import Columns, OnBad, fix_or_drop, float_ids, polars_errors, whole_floats
 from shortlist.data.event_files import EventFiles, Format, build_from_files, column_names, find_files, scan_json
 from shortlist.data.frames import column, stream
 from shortlist.data.vocabulary import Vocabulary, n_distinct
@@ -230,8 +230,10 @@ def _checked(
         count = int(null.sum()) + n_empty
         if count and on_bad == "raise":
             raise DataError(
-                f"{origin}: column {name!r} is null in {count:,} of {frame.height + n_empty:,} rows. "
-                "Fix the data, or pass on_bad='drop' to drop those rows"
+                f"{origin}: column {name!r} is null in {count:,} of {frame.height + n_empty:,} rows",
+                code="bad-rows",
+                field=name,
+                hint=fix_or_drop("data", "rows"),
             )
         if newly := int((null & good).sum()) + n_empty:
             dropped[f"{name!r} are null"] = newly
@@ -256,11 +258,7 @@ def _typed(column: pl.Series, types: pl.Schema | None) -> pl.Series:
     if types is not None:
         return column.cast(types[column.name])
     if column.dtype.is_float() and len(column):
-        raise DataError(
-            f"column {column.name!r} has type {column.dtype}; ids are integers or strings; pandas stores integers as "
-            "floats if some are missing: pass on_bad='drop' to drop those rows and read the others as integers, or "
-            "drop those rows yourself and cast the column to an integer type"
-        )
+        raise float_ids(column.name, column.dtype, advise_drop=True)
     if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # an empty column may have any type
         return column if column.dtype.is_integer() else column.cast(pl.String)
     return column
