@@ -105,7 +105,9 @@ def _templates(models: Models | None) -> list[Recommender]:
     if isinstance(models, str | type | Recommender):
         models = [models]
     if not isinstance(models, Iterable):
-        raise SettingError(f"models is {models!r:.80}; expected names, classes or objects of recommenders")
+        raise SettingError(
+            f"models is {models!r:.80}; expected names, classes or objects of recommenders", field="models"
+        )
     templates = []
     for given in models:
         if isinstance(given, str):

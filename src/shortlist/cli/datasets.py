@@ -98,9 +98,9 @@ def _check_target(path: Path, force: bool) -> None:
     if path.suffix.lower() not in _SUFFIXES:
         raise SettingError(f"--out {path}: expected a name that ends in {' or '.join(_SUFFIXES)}")
     if path.is_dir():
-        raise StorageError(f"'{path}' is a directory; name a file")
+        raise StorageError(f"'{path}' is a directory", hint="name a file")
     if path.exists() and not force:
-        raise StorageError(f"'{path}' already exists; pass --force to replace it")
+        raise StorageError(f"'{path}' already exists", hint="pass --force to replace it")
 
 
 def _events(events: "Interactions") -> "pl.DataFrame":

@@ -328,6 +328,8 @@ def check_target(path: str) -> None:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"cannot save to '{path}': {error.strerror or error}; choose another directory") from error
+        raise StorageError(
+            f"cannot save to '{path}': {error.strerror or error}", hint="choose another directory"
+        ) from error
     refuse_checkpoint(path)
     check_writable(path)

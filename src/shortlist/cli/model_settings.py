@@ -74,7 +74,7 @@ def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
     owner, dot, name = left.strip().rpartition(".")
     if not dot and len(owners) > 1:
         raise SettingError(
-            f"--set {setting}: there are several models; name one, such as {owners[0]}.{left.strip()}={text}"
+            f"--set {setting}: there are several models", hint=f"name one, such as {owners[0]}.{left.strip()}={text}"
         )
     owner = owner.lower() if dot else owners[0]
     if owner not in owners:

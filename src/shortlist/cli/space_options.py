@@ -77,5 +77,5 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
 
 def _number(value: Any, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingError(f"{name} is not a number; list the values to try: {name}=A,B,C")
+        raise SettingError(f"{name} is not a number", hint=f"list the values to try: {name}=A,B,C")
     return value

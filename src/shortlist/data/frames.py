@@ -67,7 +67,7 @@ def refuse_mixed_zones(name: str, values: Iterable[Any]) -> None:
     """Refuse a mix of datetimes with and without a time zone: polars and Arrow would read all as UTC."""
     if len({value.tzinfo is None for value in values if isinstance(value, dt.datetime) and not _is_missing(value)}) > 1:
         raise DataError(
-            f"column {name!r} mixes times with and without a time zone; give all times a time zone, or none"
+            f"column {name!r} mixes times with and without a time zone", hint="give all times a time zone, or none"
         )
 
 

@@ -247,7 +247,8 @@ class Interactions:
         )
         if rows.values is not None and not np.isfinite(rows.values).all():
             raise DataError(
-                f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}; scale them down"
+                f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}",
+                hint="scale them down",
             )
         return rows
 
@@ -325,7 +326,8 @@ class Interactions:
         ):
             raise SettingError(
                 f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or positions from 0 to "
-                f"{len(self) - 1:,}"
+                f"{len(self) - 1:,}",
+                field="keep",
             )
         return array
 

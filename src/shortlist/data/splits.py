@@ -159,7 +159,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     late = np.zeros(len(events), np.bool_)
     late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, min(n, len(events)), 0), sizes)
     if not late.any():
-        raise DataError(f"no context has more than {count(n, 'event')}, so the test set is empty; lower n")
+        raise DataError(f"no context has more than {count(n, 'event')}, so the test set is empty", hint="lower n")
     short = int((sizes <= n).sum())
     return _warm_split(
         events, late, f"leaving each context's last {n} out", repeats, {"contexts with too few events": short}
@@ -225,7 +225,7 @@ def k_fold_contexts(
     _check_events(events, "k_fold_contexts")
     k = _integer(k, "k", 2)
     if k > events.n_contexts:
-        raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts")
+        raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts", field="k")
     _check_fold_in(events, fold_in, by)
     fold = np.random.default_rng([_integer(seed, "seed", 0), 2]).permutation(events.n_contexts) % k
     return (
@@ -339,7 +339,9 @@ def _fold_in_split(
     n_test = np.floor((1 - fraction) * sizes + 1e-9).astype(np.int64)
     n_test = np.minimum(n_test, np.maximum(sizes - 1, 0))  # keep at least one pair in the history
     if not n_test.any():
-        raise DataError(f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them; lower fold_in")
+        raise DataError(
+            f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them", hint="lower fold_in"
+        )
     too_few = held & (n_test == 0)
     dropped["held-out contexts with too few pairs"] = int(too_few.sum())
     dropped["events of held-out contexts with too few pairs"] = int(too_few[codes].sum())
@@ -461,8 +463,8 @@ def _check_events(events: object, function: str, name: str = "events") -> None:
     if not isinstance(events, Interactions):
         what = "" if name == "events" else f" as {name}"
         raise DataError(
-            f"{function} expects Interactions{what}, got {type(events).__name__}; create them with "
-            "Interactions.from_frame, .read or .from_csr"
+            f"{function} expects Interactions{what}, got {type(events).__name__}",
+            hint="create them with Interactions.from_frame, .read or .from_csr",
         )
 
 
@@ -519,7 +521,8 @@ def _check_same_type(vocabulary: Vocabulary, other: Vocabulary, what: str) -> No
     if [dtype == pl.String for dtype in types] != [dtype == pl.String for dtype in expected]:
         raise DataError(
             f"the ids of {', '.join(other.names)} in {what} have type {', '.join(map(str, types))}, those of "
-            f"{', '.join(vocabulary.names)} have type {', '.join(map(str, expected))}; cast one of them"
+            f"{', '.join(vocabulary.names)} have type {', '.join(map(str, expected))}",
+            hint="cast one of them",
         )
 
 

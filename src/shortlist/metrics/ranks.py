@@ -96,7 +96,9 @@ class Ranks:
         except (IndexError, ValueError, TypeError):
             chosen = np.empty((0, 0))
         if chosen.ndim != 1:
-            raise SettingError(f"contexts is {contexts!r:.80}; expected a mask of {len(self):,} values, or positions")
+            raise SettingError(
+                f"contexts is {contexts!r:.80}; expected a mask of {len(self):,} values, or positions", field="contexts"
+            )
         lengths = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
@@ -116,7 +118,9 @@ class Ranks:
             )
         for name in ("n_relevant", "n_ranked"):
             if len(getattr(self, name)) != len(self):
-                raise SettingError(f"{name} has {len(getattr(self, name))} entries for {len(self)} contexts in indptr")
+                raise SettingError(
+                    f"{name} has {len(getattr(self, name))} entries for {len(self)} contexts in indptr", field=name
+                )
 
     def _check_range(self) -> None:
         _refuse(
@@ -165,7 +169,7 @@ def check_n(n: object, name: str = "n") -> int:
     """
     if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 1 <= n < 2**31:
         return int(n)
-    raise SettingError(f"{name} is {n!r:.80}; expected an integer from 1 to {2**31 - 1}")
+    raise SettingError(f"{name} is {n!r:.80}; expected an integer from 1 to {2**31 - 1}", field=name)
 
 
 def as_lists(name: str, rows: Any) -> list[list[Any]]:
@@ -173,7 +177,7 @@ def as_lists(name: str, rows: Any) -> list[list[Any]]:
     try:
         return [list(row) for row in rows]
     except TypeError:
-        raise SettingError(f"{name} is {rows!r:.80}; expected one list per context") from None
+        raise SettingError(f"{name} is {rows!r:.80}; expected one list per context", field=name) from None
 
 
 def _integers(name: str, values: Any) -> IntArray:

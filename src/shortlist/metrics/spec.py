@@ -64,9 +64,13 @@ class Metric:
         name = _canonical(self.name)
         object.__setattr__(self, "name", name)
         if self.n is None and name not in _WHOLE:
-            raise SettingError(f"metric {self.name!r} has no n; add the number of top items, as in '{name}@10'")
+            raise SettingError(
+                f"metric {self.name!r} has no n",
+                hint=f"add the number of top items, as in '{name}@10'",
+                code="unknown-metric",
+            )
         if self.n is not None and name not in _AT_N and name not in _BEYOND:
-            raise SettingError(f"metric {self.name!r} uses the whole ranking and takes no n; write '{name}'")
+            raise SettingError(f"metric {self.name!r} uses the whole ranking and takes no n", hint=f"write '{name}'")
         if self.n is not None:
             object.__setattr__(self, "n", check_n(self.n, f"the n of metric {name!r}"))
 
@@ -172,7 +176,7 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
         ) from None
     metrics = [part if isinstance(part, Metric) else parse_metric(part) for part in parts]
     if not metrics:
-        raise SettingError("metrics is empty; pass at least one, such as 'recall@20'")
+        raise SettingError("metrics is empty", hint="pass at least one, such as 'recall@20'")
     return list(dict.fromkeys(metrics))
 
 
@@ -184,4 +188,6 @@ def _canonical(name: str) -> str:
         return name
     close = difflib.get_close_matches(str(name), [*_NAMES, *_ALIASES], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise SettingError(f"unknown metric {name!r}{hint} (known: {', '.join(_NAMES)}; with n as in 'ndcg@10')")
+    raise SettingError(
+        f"unknown metric {name!r}{hint} (known: {', '.join(_NAMES)}; with n as in 'ndcg@10')", code="unknown-metric"
+    )

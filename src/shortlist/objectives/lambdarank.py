@@ -68,7 +68,8 @@ class LambdaRank:
         if name not in (_WITH if at else _WITHOUT) or (at and not (cut.isdecimal() and len(cut) < 10 and int(cut))):
             raise SettingError(
                 f"metric is {self.metric!r}; expected 'ndcg', 'ap' or 'auc', or a metric with a cutoff: 'ndcg@20', "
-                "'ap@20', 'precision@10', 'recall@20'"
+                "'ap@20', 'precision@10', 'recall@20'",
+                field="metric",
             )
         return name, int(cut or 0)
 

@@ -57,7 +57,7 @@ class Alternating(PointwiseFactorization):
         """Return the loss that `fit` minimises."""
         if unset := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
             raise NotFittedError(
-                f"{unset[0]} is derived from the data; fit the {type(self).__name__} first, or set {unset[0]}"
+                f"{unset[0]} is derived from the data", hint=f"fit the {type(self).__name__} first, or set {unset[0]}"
             )
         return super().objective()
 

@@ -117,7 +117,8 @@ class DescribedMultilinear(MultilinearModel):
             )
         if known is None:
             raise SettingError(
-                f"this {type(self).__name__} was fitted without features of {side}s; pass {side}_features= to fit"
+                f"this {type(self).__name__} was fitted without features of {side}s",
+                hint=f"pass {side}_features= to fit",
             )
         return known.append(new)
 
@@ -160,7 +161,8 @@ class DescribedMultilinear(MultilinearModel):
             example = vocabulary.ids(known[:1])[0]
             raise DataError(
                 f"{len(known):,} of the {len(features):,} {side}s have events already, such as {example!r}, so the "
-                "model has learned them; drop them"
+                "model has learned them",
+                hint="drop them",
             )
         longer = _extended(vocabulary, merged, side)
         more = len(longer) - len(vocabulary)

@@ -41,7 +41,8 @@ class FitOptions:
             )
         if parse_metric(self.metric).beyond_accuracy:
             raise SettingError(
-                f"metric is {self.metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'"
+                f"metric is {self.metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'",
+                field="metric",
             )
         integer("patience", self.patience)
         if self.every is not None:
@@ -54,14 +55,16 @@ class FitOptions:
                     ".from_frame"
                 )
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
-            raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
+            raise SettingError(
+                f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder", field="checkpoint"
+            )
 
     def refuse_features(self, name: str) -> None:
         """Raise SettingError if features were passed to a recommender that learns from ids only."""
         if given := [key for key in ("context_features", "item_features") if getattr(self, key) is not None]:
             raise SettingError(
-                f"{name} learns from ids only and does not accept {' or '.join(given)}; omit it, or fit a "
-                "FactorizationMachine or FeatureIALS"
+                f"{name} learns from ids only and does not accept {' or '.join(given)}",
+                hint="omit it, or fit a FactorizationMachine or FeatureIALS",
             )
 
     def refuse_for(self, name: str) -> None:
@@ -90,4 +93,4 @@ class FitOptions:
 def refuse_epochs(name: str, **options: object) -> None:
     """Raise SettingError if any option for epochs is not None, because this recommender does not learn in epochs."""
     if given := [key for key, value in options.items() if value is not None]:
-        raise SettingError(f"{name} does not learn in epochs and does not accept {' or '.join(given)}; omit it")
+        raise SettingError(f"{name} does not learn in epochs and does not accept {' or '.join(given)}", hint="omit it")

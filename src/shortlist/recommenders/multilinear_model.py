@@ -173,7 +173,8 @@ class MultilinearModel(Factorization):
     def _checked_start(self, start: object) -> DotProduct:
         if not isinstance(start, type(self)):
             raise SettingError(
-                f"start is {start!r:.80}; expected a fitted recommender of the same type, {type(self).__name__}"
+                f"start is {start!r:.80}; expected a fitted recommender of the same type, {type(self).__name__}",
+                field="start",
             )
         return checked_start(start, self.dim)
 

@@ -162,7 +162,7 @@ class SGDFactorization(Factorization):
         objective, sampler, weight = self.recipe()
         self._check_negatives(objective)
         if self.strength_as == "label" and not isinstance(objective, Pointwise):
-            raise SettingError(f"strength_as is 'label', but {objective} has no labels; use 'weight'")
+            raise SettingError(f"strength_as is 'label', but {objective} has no labels", hint="use 'weight'")
         if isinstance(sampler, AllItems) and not isinstance(objective, Softmax):
             raise SettingError(f"{sampler} is for Softmax; for {objective} use a sampler such as Uniform()")
         if isinstance(objective, Softmax):
@@ -170,16 +170,16 @@ class SGDFactorization(Factorization):
 
             check_softmax_sampler(sampler)
         if weight is not None and not isinstance(objective, Pairwise):
-            raise SettingError(f"{weight} weights pairs of items, but {objective} has none; omit weight")
+            raise SettingError(f"{weight} weights pairs of items, but {objective} has none", hint="omit weight")
         if isinstance(weight, LambdaRank) and sampler.exclude != "history":
             raise SettingError(
-                f"{weight} needs irrelevant negatives, but {sampler} may draw the history; use exclude='history'"
+                f"{weight} needs irrelevant negatives, but {sampler} may draw the history", hint="use exclude='history'"
             )
         if isinstance(sampler, AdaptiveRank) and self.normalize and self.biases:
-            raise SettingError(f"{sampler} does not support normalize and biases together; omit one of them")
+            raise SettingError(f"{sampler} does not support normalize and biases together", hint="omit one of them")
         if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
             raise SettingError(
-                f"{weight} needs the ranks that Rejection estimates, but sampler is {sampler}; use Rejection()"
+                f"{weight} needs the ranks that Rejection estimates, but sampler is {sampler}", hint="use Rejection()"
             )
 
     def _unused(self) -> dict[str, str]:
@@ -233,8 +233,8 @@ class SGDFactorization(Factorization):
         for name, before, after in zip(current._fields, self._layout, current):
             if before != after:
                 raise SettingError(
-                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r} now; set it "
-                    "back, or fit again"
+                    f"{name} was {before!r} when this {type(self).__name__} was fitted and is {after!r} now",
+                    hint="set it back, or fit again",
                 )
 
     def _current_layout(self) -> EmbeddingLayout:
@@ -427,8 +427,8 @@ class SGDFactorization(Factorization):
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
         raise SettingError(
             f"{type(self).__name__} learns from sampled negatives and cannot fold in items: an item's loss depends on "
-            "how often it is drawn as a negative, and a new item never is. Use partial_fit(events) to learn new items, "
-            "or IALS, whose loss is over all pairs"
+            "how often it is drawn as a negative, and a new item never is",
+            hint="Use partial_fit(events) to learn new items, or IALS, whose loss is over all pairs",
         )
 
     def _similarity(self, codes: Codes) -> DotProductScorer:

@@ -19,11 +19,15 @@ from shortlist.solvers.exact import solve_exact
 def checked_start(start: object, dim: int) -> DotProduct:
     """Return `start` if embeddings with `dim` dimensions can take start values from it; else raise SettingError."""
     if not isinstance(start, DotProduct):
-        raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
+        raise SettingError(
+            f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS", field="start"
+        )
     start._require_fit()
     if start._latent > dim:
         raise SettingError(
-            f"start has {start._latent} dimensions, but dim is {dim}; set dim to {start._latent} or more, or omit start"
+            f"start has {start._latent} dimensions, but dim is {dim}",
+            hint=f"set dim to {start._latent} or more, or omit start",
+            field="start",
         )
     return start
 

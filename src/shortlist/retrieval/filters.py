@@ -152,7 +152,9 @@ def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int3
     """Return a contiguous, writable int32 array. Kernels would be compiled again for any other form."""
     codes = np.ascontiguousarray(given, dtype=np.int32).reshape(-1)
     if len(codes) and not 0 <= codes.min() <= codes.max() < n_items:
-        raise SettingError(f"{name} has item codes from {codes.min()} to {codes.max()}; expected 0 to {n_items - 1}")
+        raise SettingError(
+            f"{name} has item codes from {codes.min()} to {codes.max()}; expected 0 to {n_items - 1}", field=name
+        )
     return codes if codes.flags.writeable else codes.copy()
 
 

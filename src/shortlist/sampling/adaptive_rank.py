@@ -87,7 +87,8 @@ class BoundAdaptiveRank(BoundSampler):
         item_embeddings = numbers("item_embeddings", item_embeddings)
         if item_embeddings.ndim != 2 or len(item_embeddings) != self.n_items:
             raise SettingError(
-                f"item_embeddings has shape {item_embeddings.shape}; expected {self.n_items} rows, one for each item"
+                f"item_embeddings has shape {item_embeddings.shape}; expected {self.n_items} rows, one for each item",
+                field="item_embeddings",
             )
         width = item_embeddings.shape[1]
         lists, sigma = np.empty((width, self.n_items), np.int32), np.empty(width, np.float32)
@@ -105,7 +106,9 @@ class BoundAdaptiveRank(BoundSampler):
     def tables(self) -> SamplerTables:
         """The tables that kernels draw from."""
         if self._tables is None:
-            raise SettingError("AdaptiveRank has no item embeddings yet; call refresh(item_embeddings) before drawing")
+            raise SettingError(
+                "AdaptiveRank has no item embeddings yet", hint="call refresh(item_embeddings) before drawing"
+            )
         return self._tables
 
     @cached_property

@@ -349,14 +349,16 @@ def _device(name: str) -> Any:
     """Return the torch device of this name; raise if it is not available."""
     if torch is None:
         raise SettingError(
-            f'device is {name!r}, but PyTorch is not installed; run pip install "shortlist[torch]", or use device="cpu"'
+            f"device is {name!r}, but PyTorch is not installed",
+            hint='run pip install "shortlist[torch]", or use device="cpu"',
+            code="package-missing",
         )
     device = torch.device("cpu" if name == "torch-cpu" else name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise SettingError(
-                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU; install the GPU driver "
-                'and a CUDA build of PyTorch, or use device="cpu"'
+                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU",
+                hint='install the GPU driver and a CUDA build of PyTorch, or use device="cpu"',
             )
         n = torch.cuda.device_count()
         if device.index is not None and device.index >= n:

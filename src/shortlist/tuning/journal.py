@@ -194,7 +194,7 @@ def _open_file(path: Path) -> io.BufferedRandom:
     """Open a file, create it if it is missing, and lock it against other processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
-        raise StorageError(f"cannot use the study '{path}': it is not a file; choose another path")
+        raise StorageError(f"cannot use the study '{path}': it is not a file", hint="choose another path")
     busy = f"the study '{path}' is in use by another process; wait until it is finished, or choose another file"
     return open_locked(path, busy)
 

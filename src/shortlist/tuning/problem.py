@@ -69,7 +69,7 @@ class Problem:
             )
         split = data if isinstance(data, Split) else validation_split(data, seed)
         if not split.truth.n_contexts:
-            raise DataError("the validation part has no contexts; make it larger")
+            raise DataError("the validation part has no contexts", hint="make it larger")
         if sample is not None:
             split = sample_contexts(split, FINAL_FACTOR * sample, seed)
         part = split if sample is None else sample_contexts(split, sample, seed)
@@ -189,7 +189,9 @@ def as_recommender(model: str | type[Recommender] | Recommender) -> Recommender:
     if isinstance(model, Recommender):
         model._check_settings()
         return type(model)(**model._given())  # a copy: the caller may change theirs
-    raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
+    raise SettingError(
+        f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'", field="model"
+    )
 
 
 def effective_space(template: Recommender, given: Mapping[str, Dimension | None] | None, weighted: bool) -> Space:
@@ -217,7 +219,8 @@ def effective_space(template: Recommender, given: Mapping[str, Dimension | None]
     for name, dimension in given.items():
         if name not in settings:
             raise SettingError(
-                f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}"
+                f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}",
+                code="unknown-setting",
             )
         if dimension is not None and not isinstance(dimension, Dimension):
             raise SettingError(

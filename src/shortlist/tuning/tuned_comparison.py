@@ -172,17 +172,22 @@ def compare_tuned(
     ('ItemKNN', ['best', 'worse'])
     """
     if not isinstance(split, Split):
-        raise SettingError(f"compare_tuned takes a Split, got {type(split).__name__}; make one with shortlist.splits")
+        raise SettingError(
+            f"compare_tuned takes a Split, got {type(split).__name__}", hint="make one with shortlist.splits"
+        )
     metric = str(parse_metric(metric))
     if parse_metric(metric).beyond_accuracy:
         raise SettingError(
-            f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'"
+            f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'",
+            field="metric",
         )
     measured = [str(parsed) for parsed in parse_metrics(metrics)]
     measured = list(dict.fromkeys([*([] if metric in measured else [metric]), *measured, *LISTS]))
     templates = _templates(models)
     if spaces is not None and not (isinstance(spaces, Mapping) and all(isinstance(name, str) for name in spaces)):
-        raise SettingError(f"spaces is {spaces!r:.80}; expected a mapping from model names to search spaces")
+        raise SettingError(
+            f"spaces is {spaces!r:.80}; expected a mapping from model names to search spaces", field="spaces"
+        )
     names = [type(template).__name__.lower() for template in templates]
     unknown = [name for name in spaces or {} if name.lower() not in names]
     if unknown:
@@ -191,12 +196,12 @@ def compare_tuned(
     if len(space_of) < len(spaces or {}):
         raise SettingError("spaces has the same model twice; expected one space for each")
     if not split.truth.n_contexts:
-        raise DataError("the test part of the split has no contexts; make it larger")
+        raise DataError("the test part of the split has no contexts", hint="make it larger")
     inner = validation_within(split, seed=seed) if validation is None else validation
     _refuse_leak(split, inner)
     shown = is_shown(progress)
     if study is not None and not isinstance(study, str | PathLike):
-        raise SettingError(f"study is {study!r:.80}; expected the path of a folder")
+        raise SettingError(f"study is {study!r:.80}; expected the path of a folder", field="study")
     rows = []
     for k, template in enumerate(templates, 1):
         name = type(template).__name__
@@ -304,7 +309,9 @@ def _templates(models: Sequence[Model]) -> list[Recommender]:
     if isinstance(models, str | Recommender | type):
         models = [models]
     if not isinstance(models, Iterable):
-        raise SettingError(f"models is {models!r:.80}; expected names, classes or instances of recommenders")
+        raise SettingError(
+            f"models is {models!r:.80}; expected names, classes or instances of recommenders", field="models"
+        )
     templates: list[Recommender] = []
     for model in models:
         kind = recommender_class(model) if isinstance(model, str) else model
@@ -367,8 +374,8 @@ def _refuse_leak(split: Split, validation: Split) -> None:
     leaked = int((among(truth, validation.events()) & ~among(truth, split.train)).sum())
     if leaked:
         raise DataError(
-            f"the validation split has {leaked:,} of the {len(truth):,} pairs of the test part; make it a split of "
-            "split.train"
+            f"the validation split has {leaked:,} of the {len(truth):,} pairs of the test part",
+            hint="make it a split of split.train",
         )
 
 

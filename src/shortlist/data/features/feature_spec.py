@@ -55,18 +55,22 @@ class FeatureSpec:
         for kind, columns in arguments:
             for name in _names(kind, columns):
                 if name in kinds:
-                    raise SettingError(f"column {name!r} is named twice, as {kinds[name]} and as {kind}; name it once")
+                    raise SettingError(
+                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}", hint="name it once"
+                    )
                 if ids == (name,):
                     raise SettingError(
-                        f"column {name!r} is both the id and {kind}; remove it from {kind}=: recommenders always learn "
-                        "an embedding of the id"
+                        f"column {name!r} is both the id and {kind}",
+                        hint=f"remove it from {kind}=: recommenders always learn an embedding of the id",
                     )
                 kinds[name] = kind
         ignored = tuple(dict.fromkeys(_names("ignore", ignore)))
         for name in ignored:
             if name in kinds or name in ids:
                 role = "the id" if name in ids else kinds[name]
-                raise SettingError(f"column {name!r} is named in ignore and as {role}; remove it from one of them")
+                raise SettingError(
+                    f"column {name!r} is named in ignore and as {role}", hint="remove it from one of them"
+                )
         separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
         for name, separator in separators.items():
             if separator is not None and (not isinstance(separator, str) or not separator):
@@ -98,10 +102,16 @@ class FeatureSpec:
                     raise SettingError(f"min_count names {name!r}, which is not a categorical or multi-valued column")
         elif self.min_count > 1 and set(kinds.values()) == {"numeric"}:
             raise SettingError(
-                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns; omit it"
+                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns",
+                hint="omit it",
+                field="min_count",
             )
         if self.normalize != "sum" and "multi_valued" not in kinds.values():
-            raise SettingError(f"normalize is {self.normalize!r}, but there are no multi-valued columns; omit it")
+            raise SettingError(
+                f"normalize is {self.normalize!r}, but there are no multi-valued columns",
+                hint="omit it",
+                field="normalize",
+            )
         refuse_like_names(list(kinds))
         return [self._field(name, kind, table) for name, kind in kinds.items()]
 
@@ -162,5 +172,6 @@ def refuse_like_names(names: list[str]) -> None:
         for prefix in prefixes:
             if prefix in known:
                 raise DataError(
-                    f"features of columns {prefix!r} and {name!r} could have the same name; rename one of the columns"
+                    f"features of columns {prefix!r} and {name!r} could have the same name",
+                    hint="rename one of the columns",
                 )

@@ -66,7 +66,7 @@ def id_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names")
     if len(set(names)) < len(names):
-        raise SettingError(f"id is {columns!r}; name each column once")
+        raise SettingError(f"id is {columns!r}", hint="name each column once")
     return names
 
 
@@ -142,7 +142,8 @@ def _read_text(
     n_empty = sum(counts.n_records - 1 for counts in surveys) - n_ragged - frame.height
     if not 0 <= n_empty <= text.height - frame.height:
         raise DataError(
-            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows; check the quotes"
+            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows",
+            hint="check the quotes",
         )
     dropped = {"lines with another number of fields than the header": n_ragged} if n_ragged else {}
     frame = frame.select(cs.by_name(*needed))
@@ -159,7 +160,7 @@ def _needed(
         if not isinstance(name, str):
             raise DataError(f"{origin}: a column is called {name!r}; names must be text")
         if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
-            raise DataError(f"{origin}: polars reads the column name {name!r} as a pattern; rename the column")
+            raise DataError(f"{origin}: polars reads the column name {name!r} as a pattern", hint="rename the column")
         if name not in names:
             columns = ", ".join(map(repr, names)) or "none"
             hint = "; it is in the index: call reset_index() first" if name in index else ""
@@ -247,8 +248,8 @@ def _checked(
         example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
         raise DataError(
             f"{repeats:,} of {keys.height:,} rows of {origin} {'repeats' if repeats == 1 else 'repeat'} an earlier id "
-            f"(first: {example!r:.80}); features need one row per id. Keep one, for example with "
-            f"frame.unique({on!r}, keep='last') in polars"
+            f"(first: {example!r:.80}); features need one row per id",
+            hint=f"Keep one, for example with frame.unique({on!r}, keep='last') in polars",
         )
     return IdTable(Vocabulary(keys), columns, unused, types is not None, origin, dropped)
 

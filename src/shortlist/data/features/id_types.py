@@ -28,7 +28,8 @@ def comparable(
     if ours.width != others.width:
         raise DataError(
             f"ids have {ours.width} columns here ({', '.join(ours.columns)}) but {others.width} in {origin} "
-            f"({', '.join(others.columns)}); pass the same columns as id="
+            f"({', '.join(others.columns)})",
+            hint="pass the same columns as id=",
         )
     if set(ours.columns) == set(others.columns):
         others = pl.DataFrame([others.get_column(name) for name in ours.columns])
@@ -69,8 +70,9 @@ def _pair(ours: pl.Series, others: pl.Series, origin: str, by_spelling: bool) ->
     target = "pl.String" if others.dtype == pl.String else "pl.Int64"
     raise DataError(
         f"ids of {ours.name!r} are {_type(ours)} here (such as {ours[0]!r}) but {_type(others)} in {origin} (such as "
-        f"{others[0]!r}): they would never match. Cast one of them, for example with "
-        f"frame.with_columns(pl.col({ours.name!r}).cast({target})), and create the features again"
+        f"{others[0]!r}): they would never match",
+        hint=f"Cast one of them, for example with "
+        f"frame.with_columns(pl.col({ours.name!r}).cast({target})), and create the features again",
     )
 
 

@@ -64,7 +64,8 @@ class NumericField(Field):
             at = rows[np.argmin(np.isfinite(scaled))]
             raise DataError(
                 f"{origin}: column {self.name!r} holds {column[int(at)]} (row {at + 1:,}); scaled with mean "
-                f"{self.mean:g} and standard deviation {self.std:g} it does not fit float32; fix the value"
+                f"{self.mean:g} and standard deviation {self.std:g} it does not fit float32",
+                hint="fix the value",
             )
         return with_missing(rows, np.zeros(len(rows)), scaled, missing, 1)
 
@@ -107,5 +108,6 @@ def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: s
         at = int(np.argmax(bad))
         raise DataError(
             f"{origin}: column {column.name!r} {cause} in {bad.sum():,} of {len(column):,} rows "
-            f"(first: row {at + 1:,}, {column[at]!r:.40}){why}; fix the values, or use null for unknown ones"
+            f"(first: row {at + 1:,}, {column[at]!r:.40}){why}",
+            hint="fix the values, or use null for unknown ones",
         )

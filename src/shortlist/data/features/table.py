@@ -325,7 +325,7 @@ class Features:
         except TypeError:
             names = []
         if not all(isinstance(name, str) for name in names):
-            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once")
+            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once", field="fields")
         known = {field.name: field for field in self.fields}
         for name in names:
             if name not in known:
@@ -358,7 +358,9 @@ class Features:
         other_names = {field.name for field in other.fields}
         common = [field.name for field in self.fields if field.name in other_names]
         if common:
-            raise SettingError(f"both have the field {common[0]!r}; rename the column, or drop one with select()")
+            raise SettingError(
+                f"both have the field {common[0]!r}", hint="rename the column, or drop one with select()"
+            )
         refuse_like_names([field.name for field in (*self.fields, *other.fields)])
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(
@@ -397,7 +399,8 @@ class Features:
             names, other_names = (", ".join(field.name for field in table.fields) for table in (self, other))
             raise SettingError(
                 f"the other features have the fields {other_names} with {other.n_features:,} features, these {names} "
-                f"with {self.n_features:,}; make the others with .encode(…) of these"
+                f"with {self.n_features:,}",
+                hint="make the others with .encode(…) of these",
             )
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(

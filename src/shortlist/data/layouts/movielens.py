@@ -81,7 +81,8 @@ def _movies(path: Path) -> pl.DataFrame:
     if bad.height:
         raise DataError(
             f"{path}: column 'movieId' is null or not an integer in {bad.height:,} of {table.height:,} rows (first: "
-            f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60}); fix the file"
+            f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60})",
+            hint="fix the file",
         )
     return table.select(number.alias(ITEM), "title", "genres").with_columns(_genres())
 

@@ -102,7 +102,8 @@ class VectorIndex(ABC):
         if unknown := settings.keys() - self.settings.keys():
             known = ", ".join(self.settings) or "none"
             raise SettingError(
-                f"the {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}"
+                f"the {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}",
+                code="unknown-setting",
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -114,7 +115,7 @@ class VectorIndex(ABC):
         return self  # immutable
 
     def __reduce__(self) -> Any:
-        raise StorageError("an index cannot be pickled or saved; save the model, and make the index again")
+        raise StorageError("an index cannot be pickled or saved", hint="save the model, and make the index again")
 
     def search(
         self,
@@ -136,7 +137,7 @@ class VectorIndex(ABC):
         n = integer("n", n)
         thread_count(threads)  # refuses invalid values
         if filters is not None and not isinstance(filters, Filters):
-            raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)")
+            raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)", field="filters")
         filters = (filters or Filters()).checked(len(queries), self.n_items)
         most = min(n, self.n_items)
         if filters.allow_rows is not None or (filters.allow is not None and self._are_few(len(filters.allow), most)):
@@ -217,7 +218,7 @@ def checked_vectors(given: npt.ArrayLike, name: str) -> Vectors:
     except (TypeError, ValueError):
         vectors = np.empty(0)
     if vectors.dtype != np.float32:
-        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row")
+        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row", field=name)
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise SettingError(f"{name} have shape {vectors.shape}; expected two dimensions, one vector per row")
     if not np.isfinite(vectors).all():

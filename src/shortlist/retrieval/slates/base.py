@@ -116,7 +116,8 @@ class Slate(ABC):
         if codes.ndim != 2 or codes.shape != scores.shape or len(codes) != histories.n_rows:
             raise SettingError(
                 f"codes has shape {codes.shape}, scores has shape {scores.shape}, and there are {histories.n_rows} "
-                "histories; expected queries × positions for both, and one history for each query"
+                "histories; expected queries × positions for both, and one history for each query",
+                field="codes",
             )
         if histories.n_columns != n_items or (catalogue.vectors is not None and len(catalogue.vectors) != n_items):
             vectors = "no" if catalogue.vectors is None else len(catalogue.vectors)
@@ -131,7 +132,8 @@ class Slate(ABC):
         if codes.dtype.kind not in "iu" or not -1 <= codes.min() <= codes.max() < n_items:
             raise SettingError(
                 f"codes is {codes.dtype} from {codes.min()} to {codes.max()}; expected item codes from 0 to "
-                f"{n_items - 1}, or -1 in empty positions"
+                f"{n_items - 1}, or -1 in empty positions",
+                field="codes",
             )
         if ((codes[:, 1:] >= 0) & (codes[:, :-1] < 0)).any():
             filled_first = np.argsort(codes < 0, axis=1, kind="stable")
@@ -165,7 +167,9 @@ def relevance(codes: Codes, scores: Scores) -> Values:
 def check_slate(slate: object) -> Slate:
     """Return the slate, or refuse an object that is not one."""
     if not isinstance(slate, Slate):
-        raise SettingError(f"slate is {slate!r:.80}; expected one of shortlist.slates, such as slates.MMR(0.3)")
+        raise SettingError(
+            f"slate is {slate!r:.80}; expected one of shortlist.slates, such as slates.MMR(0.3)", field="slate"
+        )
     return slate
 
 
