@@ -47,6 +47,7 @@ def require_polars_threads(what: str) -> None:
         raise ShortlistError(
             f"{what} needs the threads of polars, which do not survive a fork, and this process was forked after they "
             "had started",
+            code="forked",
             hint="Do this before the fork, or start the process with multiprocessing.get_context('spawn')",
         )
 

@@ -60,7 +60,7 @@ def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True)
         new = table.get(name, name)
         if new != name and new in settings:
             raise SettingError(
-                f"{name} and {new} are the old and the new name of one setting", hint=f"pass {new} alone"
+                f"{name} and {new} are the old and the new name of one setting", field=name, hint=f"pass {new} alone"
             )
         if new != name and warn:
             _warn(f"the setting {name} of {owner.__name__}", new)

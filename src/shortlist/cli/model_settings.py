@@ -42,13 +42,13 @@ def settings_of(
     classes = [recommender_class(name) for name in names]
     known = {model.__name__.lower(): model for model in classes}
     if len(known) < len(classes):
-        raise SettingError(f"--model {', '.join(names)}: each model may be given only once")
+        raise SettingError(f"--model {', '.join(names)}: each model may be given only once", field="model")
     values: dict[str, dict[str, Any]] = {name: {} for name in known}
     for setting in settings:
         owner, name, text = _parts(setting, list(known))
         name = new_setting(known[owner], name)
         if name in values[owner]:
-            raise SettingError(f"--set {setting}: {name} is set twice")
+            raise SettingError(f"--set {setting}: {name} is set twice", field=name)
         values[owner][name] = typed(known[owner], name, text)
     from_file: set[tuple[str, str]] = set()
     for setting in stored.settings:
@@ -59,7 +59,7 @@ def settings_of(
             owner, name, text = _parts(setting, list(known))
             name = new_setting(known[owner], name)
             if (owner, name) in from_file:
-                raise SettingError(f"--set {setting}: {name} is set twice")
+                raise SettingError(f"--set {setting}: {name} is set twice", field=name)
             from_file.add((owner, name))
             values[owner].setdefault(name, typed(known[owner], name, text))
         except SettingError as error:
@@ -70,15 +70,17 @@ def settings_of(
 def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
     left, equals, text = setting.partition("=")
     if not equals:
-        raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64")
+        raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64", field="set")
     owner, dot, name = left.strip().rpartition(".")
     if not dot and len(owners) > 1:
         raise SettingError(
-            f"--set {setting}: there are several models", hint=f"name one, such as {owners[0]}.{left.strip()}={text}"
+            f"--set {setting}: there are several models",
+            field="set",
+            hint=f"name one, such as {owners[0]}.{left.strip()}={text}",
         )
     owner = owner.lower() if dot else owners[0]
     if owner not in owners:
-        raise SettingError(f"--set {setting}: {owner!r} is not one of the models: {', '.join(owners)}")
+        raise SettingError(f"--set {setting}: {owner!r} is not one of the models: {', '.join(owners)}", field="set")
     return owner, name, text.strip()
 
 

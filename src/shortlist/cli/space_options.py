@@ -27,13 +27,16 @@ def read_spaces(recommender: "type[Recommender]", texts: Sequence[str]) -> "dict
         if not equals or not values:
             raise SettingError(
                 f"--space {text}: expected a range, NAME=LOW..HIGH, or values, NAME=A,B,C; such as "
-                "regularization=0.001..1 or dim=64,128"
+                "regularization=0.001..1 or dim=64,128",
+                field="space",
             )
         if owner and owner.lower() != recommender.__name__.lower():
-            raise SettingError(f"--space {text}: {owner!r} is not the model ({recommender.__name__.lower()})")
+            raise SettingError(
+                f"--space {text}: {owner!r} is not the model ({recommender.__name__.lower()})", field="space"
+            )
         name = new_setting(recommender, name)
         if name in dimensions:
-            raise SettingError(f"--space {text}: {name} is given twice")
+            raise SettingError(f"--space {text}: {name} is given twice", field="space")
         try:
             dimensions[name] = _dimension(recommender, name, values)
         except SettingError as error:
@@ -77,5 +80,5 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
 
 def _number(value: Any, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingError(f"{name} is not a number", hint=f"list the values to try: {name}=A,B,C")
+        raise SettingError(f"{name} is not a number", field=name, hint=f"list the values to try: {name}=A,B,C")
     return value

@@ -32,7 +32,9 @@ def lines_of(path: str) -> list[tuple[int, str]]:
     try:
         content = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise DataError(
+            f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})", code="unreadable-file"
+        ) from error
     return [(number, line) for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1) if line]
 
 

@@ -115,7 +115,7 @@ def find_files(
         hint = "pass a pattern such as '*.parquet'"
         if row == "event":
             hint = Text("pass {format}, or a pattern such as '*.parquet'", format=...)
-        raise DataError(f"{text} holds files of several formats ({suffixes})", hint=hint)
+        raise DataError(f"{text} holds files of several formats ({suffixes})", field="format", hint=hint)
     (file_format,) = formats
     if file_format is None:
         refuse_other_content(paths[0], None, row)

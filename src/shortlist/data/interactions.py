@@ -159,22 +159,27 @@ class Interactions:
         if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise DataError(
                 f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}; "
-                "for a frame use Interactions.from_frame"
+                "for a frame use Interactions.from_frame",
+                field="matrix",
             )
         coo, weighted = matrix.tocoo(), flag("weighted", weighted)
         if coo.data.dtype.kind not in "biuf":
-            raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers")
+            raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers", field="matrix")
         vocabularies = []
         for argument, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
             if argument is None:
                 vocabularies.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
                 continue
             if is_frame(argument):
-                raise DataError(f"{what}s is a frame ({type(argument).__name__}); expected a list of ids")
+                raise DataError(
+                    f"{what}s is a frame ({type(argument).__name__}); expected a list of ids", field=f"{what}s"
+                )
             ids = _list_of_ids(argument, what)
             if len(ids) != size:
                 side = "row" if what == "context" else "column"
-                raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}s; expected one id per {side}")
+                raise DataError(
+                    f"{len(ids):,} {what} ids for {size:,} {side}s; expected one id per {side}", field=f"{what}s"
+                )
             parts = len(ids[0]) if what == "context" and size and isinstance(ids[0], tuple) else 1
             vocabularies.append(Vocabulary.of(ids, what if parts == 1 else [f"{what}_{k + 1}" for k in range(parts)]))
         with np.errstate(over="ignore"):
@@ -183,10 +188,11 @@ class Interactions:
             if weighted and bad.any():
                 raise DataError(
                     f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}; expected weights "
-                    "≥ 0 (or pass weighted=False)"
+                    "≥ 0 (or pass weighted=False)",
+                    field="matrix",
                 )
         if not len(values):
-            raise DataError(f"the matrix of shape {coo.shape} stores no entries")
+            raise DataError(f"the matrix of shape {coo.shape} stores no entries", field="matrix")
         return cls(
             vocabularies[0],
             vocabularies[1],
@@ -248,6 +254,7 @@ class Interactions:
         if rows.values is not None and not np.isfinite(rows.values).all():
             raise DataError(
                 f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}",
+                code="bad-rows",
                 hint="scale them down",
             )
         return rows
@@ -408,7 +415,7 @@ def _list_of_ids(ids: Any, what: str) -> Any:
     if isinstance(ids, list | tuple | pl.Series) or (isinstance(ids, np.ndarray) and ids.ndim == 1):
         return ids
     if isinstance(ids, str | bytes | Mapping | Set | np.ndarray) or not isinstance(ids, Iterable):
-        raise SettingError(f"{what}s is {ids!r:.80}; expected a list of {what} ids")
+        raise SettingError(f"{what}s is {ids!r:.80}; expected a list of {what} ids", field=f"{what}s")
     return list(ids)
 
 
@@ -460,14 +467,16 @@ def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     if isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(
             f"expected a frame with named columns (polars, pandas, Arrow or a mapping), got {type(frame).__name__}; "
-            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr"
+            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr",
+            field="frame",
         )
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         return _from_pandas(frame, columns)
     if hasattr(frame, "__arrow_c_stream__"):
         return stream(frame)
     raise DataError(
-        f"cannot read events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
+        f"cannot read events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping",
+        field="frame",
     )
 
 
@@ -477,9 +486,11 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
         if name not in names:
             listed = ", ".join(map(repr, names)) or "none"
             hint = "; it is in the index: call reset_index() first" if name in frame.index.names else ""
-            raise DataError(f"the frame: no column {name!r}; columns found: {listed}{hint}")
+            raise DataError(f"the frame: no column {name!r}; columns found: {listed}{hint}", code="missing-column")
         if names.count(name) > 1:
-            raise DataError(f"the frame has {names.count(name)} columns {name!r}; column names must be unique")
+            raise DataError(
+                f"the frame has {names.count(name)} columns {name!r}; column names must be unique", field=name
+            )
     frame = frame[columns.all]
     if columns.time is not None and frame[columns.time].dtype == object:
         refuse_mixed_zones(columns.time, frame[columns.time])
@@ -495,7 +506,9 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
                 types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
                 raise DataError(
                     f"the frame: column {name!r} mixes types or holds objects ({types}); "
-                    "ids are all integers or all text"
+                    "ids are all integers or all text",
+                    field=name,
+                    code="column-type",
                 ) from error
         raise
 

@@ -134,7 +134,9 @@ def by_time(
     if late.all() or not late.any():
         side = "training" if late.all() else "test"
         first, last, moment = (shown(time, events.time_dtype) for time in (times.min(), times.max(), cut))
-        raise DataError(f"the {side} set is empty: the cut is at {moment}, the events are from {first} to {last}")
+        raise DataError(
+            f"the {side} set is empty: the cut is at {moment}, the events are from {first} to {last}", code="empty-data"
+        )
     return _warm_split(events, late, f"time: test from {shown(cut, events.time_dtype)}", repeats)
 
 
@@ -159,7 +161,9 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     late = np.zeros(len(events), np.bool_)
     late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, min(n, len(events)), 0), sizes)
     if not late.any():
-        raise DataError(f"no context has more than {count(n, 'event')}, so the test set is empty", hint="lower n")
+        raise DataError(
+            f"no context has more than {count(n, 'event')}, so the test set is empty", code="empty-data", hint="lower n"
+        )
     short = int((sizes <= n).sum())
     return _warm_split(
         events, late, f"leaving each context's last {n} out", repeats, {"contexts with too few events": short}
@@ -172,7 +176,9 @@ def at_random(events: Interactions, test: float = 0.1, *, seed: int = 0, repeats
     fraction = _fraction(test, "test")
     late = np.random.default_rng([_integer(seed, "seed", 0), 1]).random(len(events)) < fraction
     if late.all() or not late.any():
-        raise DataError(f"{len(events):,} events are too few for a test set of {fraction:.1%}")
+        raise DataError(
+            f"{len(events):,} events are too few for a test set of {fraction:.1%}", code="empty-data", field="test"
+        )
     return _warm_split(events, late, f"chance: {fraction:.0%} of events, seed {seed}", repeats)
 
 
@@ -340,7 +346,10 @@ def _fold_in_split(
     n_test = np.minimum(n_test, np.maximum(sizes - 1, 0))  # keep at least one pair in the history
     if not n_test.any():
         raise DataError(
-            f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them", hint="lower fold_in"
+            f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them",
+            code="empty-data",
+            field="fold_in",
+            hint="lower fold_in",
         )
     too_few = held & (n_test == 0)
     dropped["held-out contexts with too few pairs"] = int(too_few.sum())
@@ -464,6 +473,7 @@ def _check_events(events: object, function: str, name: str = "events") -> None:
         what = "" if name == "events" else f" as {name}"
         raise DataError(
             f"{function} expects Interactions{what}, got {type(events).__name__}",
+            field=name,
             hint="create them with Interactions.from_frame, .read or .from_csr",
         )
 
@@ -522,6 +532,7 @@ def _check_same_type(vocabulary: Vocabulary, other: Vocabulary, what: str) -> No
         raise DataError(
             f"the ids of {', '.join(other.names)} in {what} have type {', '.join(map(str, types))}, those of "
             f"{', '.join(vocabulary.names)} have type {', '.join(map(str, expected))}",
+            code="column-type",
             hint="cast one of them",
         )
 

@@ -125,6 +125,7 @@ def auc(ranks: Ranks) -> Values:
         raise SettingError(
             f"AUC is not defined if every ranked item is relevant, as at position {bad[0]} ({len(bad)} of "
             f"{len(ranks)} contexts)",
+            field="ranks",
             hint="drop these contexts with ranks.select(ranks.n_relevant < ranks.n_ranked)",
         )
     # Above the k-th best relevant item there are r − k irrelevant ones. Integers, so the sums are exact.
@@ -160,5 +161,6 @@ def _check_whole(ranks: Ranks, what: str) -> None:
     if ranks.cutoff is not None:
         raise SettingError(
             f"{what} needs the rank of every relevant item, but the ranks are cut off at {ranks.cutoff}",
+            field="ranks",
             hint="rank without a cutoff",
         )

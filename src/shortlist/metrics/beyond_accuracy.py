@@ -105,7 +105,9 @@ def miscalibration(lists: Lists, n: int) -> Values:
     """
     n = _check_cut(lists, n)
     if lists.histories is None:
-        raise SettingError("miscalibration needs histories, but the lists have none", hint="pass histories=")
+        raise SettingError(
+            "miscalibration needs histories, but the lists have none", field="histories", hint="pass histories="
+        )
     groups = popularity_groups(lists.had)
     listed = shares_of_lists(lists.items[:, :n], groups)
     values = divergence(shares_of_rows(lists.histories, groups), listed)

@@ -138,4 +138,4 @@ def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> SparseRows
 def _refuse(bad: npt.NDArray[Any], what: str) -> None:
     wrong = np.flatnonzero(bad.any(axis=1))
     if len(wrong):
-        raise SettingError(f"the list at position {wrong[0]} ({len(wrong)} of {len(bad)} lists) {what}")
+        raise SettingError(f"the list at position {wrong[0]} ({len(wrong)} of {len(bad)} lists) {what}", field="items")

@@ -114,7 +114,8 @@ class Ranks:
         if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != len(self.ranks) or np.any(np.diff(indptr) < 0):
             raise SettingError(
                 f"indptr has {len(indptr)} entries and runs from {indptr[:1].tolist()} to {indptr[-1:].tolist()}; "
-                f"expected 0 first, ascending values, and {len(self.ranks)} (the number of ranks) last"
+                f"expected 0 first, ascending values, and {len(self.ranks)} (the number of ranks) last",
+                field="indptr",
             )
         for name in ("n_relevant", "n_ranked"):
             if len(getattr(self, name)) != len(self):
@@ -184,7 +185,8 @@ def _integers(name: str, values: Any) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise SettingError(
-            f"{name} is an array of {array.ndim} dimensions and type {array.dtype}; expected one dimension of integers"
+            f"{name} is an array of {array.ndim} dimensions and type {array.dtype}; expected one dimension of integers",
+            field=name,
         )
     return np.ascontiguousarray(array, dtype=np.int64)
 
@@ -192,4 +194,6 @@ def _integers(name: str, values: Any) -> IntArray:
 def _refuse(bad: npt.NDArray[Any], what: str) -> None:
     wrong = np.flatnonzero(bad)
     if len(wrong):
-        raise SettingError(f"the context at position {wrong[0]} ({len(wrong)} of {len(bad)} contexts) {what}")
+        raise SettingError(
+            f"the context at position {wrong[0]} ({len(wrong)} of {len(bad)} contexts) {what}", field="ranks"
+        )

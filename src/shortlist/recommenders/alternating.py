@@ -182,7 +182,10 @@ class Alternating(PointwiseFactorization):
         integer("n", n)
         self._require_fit()
         if (context is None) == (history is None):
-            raise SettingError("pass either context (an id from the training data) or history=, exactly one of the two")
+            raise SettingError(
+                "pass either context (an id from the training data) or history=, exactly one of the two",
+                field="context",
+            )
         if history is not None:
             rows = rows_of_lists([history], self.items_, "raise", "history", "item", "drop them from the history")
         else:

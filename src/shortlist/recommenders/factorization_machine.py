@@ -243,6 +243,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
             if not ids and getattr(self, f"{side}_features_") is None:
                 raise SettingError(
                     f"{side}_ids is False and there are no {side}_features, so {side}s have no embeddings",
+                    field=f"{side}_ids",
                     hint=f"pass {side}_features, or set {side}_ids=True",
                 )
         trained = (np.flatnonzero(by_context.lengths), np.flatnonzero(by_context.column_counts()))

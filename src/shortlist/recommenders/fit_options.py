@@ -37,7 +37,8 @@ class FitOptions:
         if self.validation is not None and not isinstance(self.validation, Split):
             raise SettingError(
                 f"validation is of type {type(self.validation).__name__}; expected a Split, made with "
-                "shortlist.splits: fit(split.train, validation=split)"
+                "shortlist.splits: fit(split.train, validation=split)",
+                field="validation",
             )
         if parse_metric(self.metric).beyond_accuracy:
             raise SettingError(
@@ -52,7 +53,8 @@ class FitOptions:
             if given is not None and not isinstance(given, Features):
                 raise SettingError(
                     f"{name} is of type {type(given).__name__}; expected Features, made with Features.read or "
-                    ".from_frame"
+                    ".from_frame",
+                    field=name,
                 )
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
             raise SettingError(
@@ -64,6 +66,7 @@ class FitOptions:
         if given := [key for key in ("context_features", "item_features") if getattr(self, key) is not None]:
             raise SettingError(
                 f"{name} learns from ids only and does not accept {' or '.join(given)}",
+                field=given[0],
                 hint="omit it, or fit a FactorizationMachine or FeatureIALS",
             )
 
@@ -93,4 +96,6 @@ class FitOptions:
 def refuse_epochs(name: str, **options: object) -> None:
     """Raise SettingError if any option for epochs is not None, because this recommender does not learn in epochs."""
     if given := [key for key, value in options.items() if value is not None]:
-        raise SettingError(f"{name} does not learn in epochs and does not accept {' or '.join(given)}", hint="omit it")
+        raise SettingError(
+            f"{name} does not learn in epochs and does not accept {' or '.join(given)}", field=given[0], hint="omit it"
+        )

@@ -154,7 +154,9 @@ class Index:
         if _are_vectors(queries):
             one_of("unknown", unknown, ("raise", "skip", "average"))
             if history is not None:
-                raise SettingError("pass either vectors or history=, not both")
+                raise SettingError(
+                    "pass either vectors or history=, not both",
+                )
             encoded, vectors = _vector_queries(queries, len(self)), queries
         else:
             encoded = model._queries(queries, history, unknown)
@@ -194,8 +196,10 @@ class Index:
         model = self._model
         if model.item_embeddings_ is not self._items or model.context_embeddings_ is not self._contexts:
             raise SettingError(
-                "the model was fitted again or got new items after this index was made; make a new index with "
-                "model.index(...)"
+                "the model was fitted again or got new items after this index was made",
+                code="stale-index",
+                field="index",
+                hint="make a new index with model.index(...)",
             )
 
     def __repr__(self) -> str:
@@ -212,7 +216,8 @@ def index_of(index: object, model: object) -> Index:
     if not isinstance(index, Index):
         raise SettingError(f"index is {index!r:.80}; expected an Index, made with model.index(...)")
     if index._model is not model:
-        raise SettingError("the index belongs to another model; make one with model.index(...) of this model")
+        hint = "make one with model.index(...) of this model"
+        raise SettingError("the index belongs to another model", code="stale-index", field="index", hint=hint)
     return index
 
 
@@ -275,14 +280,14 @@ def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
     """Return whether these are vectors rather than ids."""
     if isinstance(queries, list | tuple) and len(queries) and isinstance(queries[0], np.ndarray):
         raise SettingError(
-            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)"
+            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)",
         )
     if not isinstance(queries, np.ndarray) or queries.dtype.kind != "f":
         return False
     if queries.ndim != 2:
         raise SettingError(
             f"vectors have the shape {queries.shape}; expected a row for each query; for a single vector write "
-            "vector[None]"
+            "vector[None]",
         )
     return True
 

@@ -111,7 +111,9 @@ def list_file(path: Path, *, nested: bool) -> ListFile:
     file = _BY_SUFFIX.get(path.suffix.lower())
     if file is None or "\0" in str(path):
         without = " and contains no NUL" if file else ""
-        raise SettingError(f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}")
+        raise SettingError(
+            f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}", field="path"
+        )
     if nested and not file.nested:
         raise SettingError(
             f"'{path}': text formats cannot store lists",

@@ -287,7 +287,8 @@ class MultilinearModel(Factorization):
         one_of("unknown", unknown, ("raise", "skip", "average"))
         if unknown == "average" and history is not None:
             raise SettingError(
-                "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'"
+                "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'",
+                field="unknown",
             )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, reported by super()
         if contexts is None or history is not None or single or not self._composes:

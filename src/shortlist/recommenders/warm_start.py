@@ -93,7 +93,8 @@ def require_known_items(start: Recommender, interactions: Interactions) -> None:
 def _raise_no_items(start: Recommender, interactions: Interactions) -> None:
     raise DataError(
         f"start knows none of the {interactions.n_items:,} items: its ids look like {start.items_.ids([0])[0]!r}, "
-        f"those of the interactions like {interactions.items.ids([0])[0]!r}"
+        f"those of the interactions like {interactions.items.ids([0])[0]!r}",
+        field="start",
     )
 
 

@@ -68,7 +68,9 @@ class Filters:
             allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
             return replace(same, allow=allow, deny=None if self.deny is None else _codes(self.deny, n_items, "deny"))
         if self.item_mask.n_items != n_items:
-            raise SettingError(f"the filters were prepared for {self.item_mask.n_items} items; expected {n_items}")
+            raise SettingError(
+                f"the filters were prepared for {self.item_mask.n_items} items; expected {n_items}", field="filters"
+            )
         return same
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
@@ -167,7 +169,8 @@ def item_rows(given: CsrRows | None, n_queries: int, n_items: int, name: str) ->
     if starts.shape != expected or starts[0] < 0 or starts[-1] > len(codes) or np.any(starts[1:] < starts[:-1]):
         raise SettingError(
             f"{name} does not have one row of items per query: indptr has shape {starts.shape} for {len(codes)} "
-            f"indices; expected {expected[0]} ascending numbers up to {len(codes)}"
+            f"indices; expected {expected[0]} ascending numbers up to {len(codes)}",
+            field=name,
         )
     return starts, codes
 

@@ -107,7 +107,9 @@ class BoundAdaptiveRank(BoundSampler):
         """The tables that kernels draw from."""
         if self._tables is None:
             raise SettingError(
-                "AdaptiveRank has no item embeddings yet", hint="call refresh(item_embeddings) before drawing"
+                "AdaptiveRank has no item embeddings yet",
+                field="item_embeddings",
+                hint="call refresh(item_embeddings) before drawing",
             )
         return self._tables
 
@@ -120,7 +122,10 @@ class BoundAdaptiveRank(BoundSampler):
         width = len(self.tables.sigma)
         if embeddings is None or embeddings.shape[-1:] != (width,):
             given = "missing" if embeddings is None else f"of shape {embeddings.shape}"
-            raise SettingError(f"context embeddings are {given}; AdaptiveRank needs rows of {width} numbers")
+            raise SettingError(
+                f"context embeddings are {given}; AdaptiveRank needs rows of {width} numbers",
+                field="context_embeddings",
+            )
         parts = np.abs(embeddings, dtype=np.float64) * self.tables.sigma
         total = parts.sum(axis=-1, keepdims=True)
         return np.asarray(np.divide(parts, total, out=np.full(parts.shape, 1 / width), where=total > 0))

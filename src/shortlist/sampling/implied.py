@@ -103,6 +103,7 @@ def step_weight_for(
         raise SettingError(
             f"wanted is {alpha[never[0]]:g} for item {never[0]}, but the sampler never draws it in context {context} "
             f"(one of {len(never)} such items)",
+            field="wanted",
             hint="set wanted to 0 there, or use a sampler with q > 0",
         )
     return np.divide(alpha, expected, out=np.zeros(len(expected)), where=drawn)

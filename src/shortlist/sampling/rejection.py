@@ -92,7 +92,9 @@ class BoundRejection(BoundUniform):
                 "Rejection cannot compute ln q of its draws", hint="use another sampler if the loss needs q"
             )
         if not callable(score):
-            raise SettingError("Rejection needs scores", hint="pass score, a function of contexts and items")
+            raise SettingError(
+                "Rejection needs scores", field="score", hint="pass score, a function of contexts and items"
+            )
         contexts, positives = self._checked(contexts, positives, rng)
         items = np.full((len(contexts), integer("n", n)), -1, np.int32)
         rounds = np.zeros(items.shape, np.int32)
@@ -122,7 +124,9 @@ class BoundRejection(BoundUniform):
         """Return q(j|c,i) of every item j by brute force; 1 minus their sum is the probability of finding none."""
         if positive is None or scores is None or np.shape(scores) != (self.n_items,):
             raise SettingError(
-                "Rejection compares items with a positive", hint=f"pass positive and {self.n_items} scores"
+                "Rejection compares items with a positive",
+                field="positive",
+                hint=f"pass positive and {self.n_items} scores",
             )
         allowed = self._allowed(context, positive, None) > 0
         violators = allowed & (scores > scores[positive] - self._settings.margin)

@@ -109,7 +109,7 @@ class Draft:
         blocks = count(len(self.blocks), "finished block")
         call = Phrase("same-call", "the same call")
         kept = Text("'{}' has the {}; run {} again to resume", self.folder, blocks, call)
-        return storage_errors(f"could not write '{self.target}'", kept)
+        return storage_errors(f"could not write '{self.target}'", kept, "not-writable")
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ def opened(
     folder, created = draft.folder, False
     identity = json.loads(json.dumps(identity))
     try:
-        with storage_errors(f"cannot write to '{target}'", "choose another file"):
+        with storage_errors(f"cannot write to '{target}'", "choose another file", "not-writable"):
             if not folder.is_dir():
                 _refuse_target(target, overwrite)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -227,8 +227,9 @@ def opened(
                     created = True
             elif foreign := sorted(set(os.listdir(folder)) - {_CONTENT, _JOURNAL}):
                 raise StorageError(
-                    f"'{folder}' is needed for the unfinished file but contains other files ('{foreign[0]}'); "
-                    "move them away, or choose another file"
+                    f"'{folder}' is needed for the unfinished file but contains other files ('{foreign[0]}')",
+                    code="target-exists",
+                    hint="move them away, or choose another file",
                 )
             busy = f"'{target}' is being written by another process; wait until it is finished, or choose another file"
             draft._journal = open_locked(folder / _JOURNAL, busy)

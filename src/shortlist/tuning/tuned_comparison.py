@@ -173,7 +173,9 @@ def compare_tuned(
     """
     if not isinstance(split, Split):
         raise SettingError(
-            f"compare_tuned takes a Split, got {type(split).__name__}", hint="make one with shortlist.splits"
+            f"compare_tuned takes a Split, got {type(split).__name__}",
+            field="split",
+            hint="make one with shortlist.splits",
         )
     metric = str(parse_metric(metric))
     if parse_metric(metric).beyond_accuracy:
@@ -191,12 +193,12 @@ def compare_tuned(
     names = [type(template).__name__.lower() for template in templates]
     unknown = [name for name in spaces or {} if name.lower() not in names]
     if unknown:
-        raise SettingError(f"spaces has {unknown[0]!r}, which is not among the models")
+        raise SettingError(f"spaces has {unknown[0]!r}, which is not among the models", field="spaces")
     space_of = {name.lower(): space for name, space in (spaces or {}).items()}
     if len(space_of) < len(spaces or {}):
-        raise SettingError("spaces has the same model twice; expected one space for each")
+        raise SettingError("spaces has the same model twice; expected one space for each", field="spaces")
     if not split.truth.n_contexts:
-        raise DataError("the test part of the split has no contexts", hint="make it larger")
+        raise DataError("the test part of the split has no contexts", code="empty-data", hint="make it larger")
     inner = validation_within(split, seed=seed) if validation is None else validation
     _refuse_leak(split, inner)
     shown = is_shown(progress)
@@ -317,13 +319,15 @@ def _templates(models: Sequence[Model]) -> list[Recommender]:
         kind = recommender_class(model) if isinstance(model, str) else model
         template = kind() if isinstance(kind, type) else kind
         if not isinstance(template, Recommender):
-            raise SettingError(f"models has {model!r:.80}; expected names, classes or instances of recommenders")
+            raise SettingError(
+                f"models has {model!r:.80}; expected names, classes or instances of recommenders", field="models"
+            )
         templates.append(template)
     if not any(isinstance(template, Popularity) for template in templates):
         templates.insert(0, Popularity())
     names = [type(template).__name__ for template in templates]
     if len(set(names)) < len(names):
-        raise SettingError(f"models are {', '.join(names)}; expected each recommender only once")
+        raise SettingError(f"models are {', '.join(names)}; expected each recommender only once", field="models")
     return templates
 
 
@@ -369,12 +373,16 @@ def _fit(
 def _refuse_leak(split: Split, validation: Split) -> None:
     """Raise an error if the validation split contains pairs of the test part."""
     if not isinstance(validation, Split):
-        raise SettingError(f"validation is of type {type(validation).__name__}; expected a Split of split.train")
+        raise SettingError(
+            f"validation is of type {type(validation).__name__}; expected a Split of split.train", field="validation"
+        )
     truth = split.truth
     leaked = int((among(truth, validation.events()) & ~among(truth, split.train)).sum())
     if leaked:
         raise DataError(
             f"the validation split has {leaked:,} of the {len(truth):,} pairs of the test part",
+            code="leaked-data",
+            field="validation",
             hint="make it a split of split.train",
         )
 

@@ -153,13 +153,16 @@ def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) ->
         if separator is None:
             raise DataError(
                 f"{origin}: column {column.name!r} is text; expected lists. To split it, name the separator: "
-                f"multi_valued={{{column.name!r}: '|'}}"
+                f"multi_valued={{{column.name!r}: '|'}}",
+                field=column.name,
             )
         column = _split(column, separator)
     elif many and not (isinstance(column.dtype, pl.List | pl.Array) or column.dtype == pl.Null):
         raise DataError(
             f"{origin}: column {column.name!r} has type {column.dtype}; a multi-valued column holds lists, or text to "
-            "split"
+            "split",
+            field=column.name,
+            code="column-type",
         )
     if many and isinstance(column.dtype, pl.List | pl.Array):
         lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
@@ -216,7 +219,9 @@ def _as_text(column: pl.Series, origin: str) -> pl.Series:
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration):
         raise DataError(
             f"{origin}: column {column.name!r} has type {dtype}; a categorical column holds text, numbers, booleans or "
-            "dates" + ("; for lists use multi_valued=" if isinstance(dtype, pl.List | pl.Array) else "")
+            "dates" + ("; for lists use multi_valued=" if isinstance(dtype, pl.List | pl.Array) else ""),
+            code="column-type",
+            field=column.name,
         )
     text = column.cast(pl.String)
     if dtype.is_float():

@@ -56,11 +56,14 @@ class FeatureSpec:
             for name in _names(kind, columns):
                 if name in kinds:
                     raise SettingError(
-                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}", hint="name it once"
+                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}",
+                        field=name,
+                        hint="name it once",
                     )
                 if ids == (name,):
                     raise SettingError(
                         f"column {name!r} is both the id and {kind}",
+                        field=name,
                         hint=f"remove it from {kind}=: recommenders always learn an embedding of the id",
                     )
                 kinds[name] = kind
@@ -69,13 +72,14 @@ class FeatureSpec:
             if name in kinds or name in ids:
                 role = "the id" if name in ids else kinds[name]
                 raise SettingError(
-                    f"column {name!r} is named in ignore and as {role}", hint="remove it from one of them"
+                    f"column {name!r} is named in ignore and as {role}", field=name, hint="remove it from one of them"
                 )
         separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
         for name, separator in separators.items():
             if separator is not None and (not isinstance(separator, str) or not separator):
                 raise SettingError(
-                    f"multi_valued[{name!r}] is {separator!r}; expected a separator such as '|', or None"
+                    f"multi_valued[{name!r}] is {separator!r}; expected a separator such as '|', or None",
+                    field="multi_valued",
                 )
         scales = dict(numeric) if isinstance(numeric, Mapping) else {}
         for name, scale in scales.items():
@@ -95,11 +99,16 @@ class FeatureSpec:
         """Learn the fields of a table."""
         kinds = {**self.kinds, **_inferred(table, self.kinds)}
         if not kinds:
-            raise DataError(f"{table.origin}: there are no columns besides the id; expected features")
+            raise DataError(
+                f"{table.origin}: there are no columns besides the id; expected features", code="empty-data"
+            )
         if isinstance(self.min_count, Mapping):
             for name in self.min_count:
                 if kinds.get(name, "numeric") == "numeric":
-                    raise SettingError(f"min_count names {name!r}, which is not a categorical or multi-valued column")
+                    raise SettingError(
+                        f"min_count names {name!r}, which is not a categorical or multi-valued column",
+                        field="min_count",
+                    )
         elif self.min_count > 1 and set(kinds.values()) == {"numeric"}:
             raise SettingError(
                 f"min_count is {self.min_count}, but there are no categorical or multi-valued columns",
@@ -137,7 +146,7 @@ def _names(kind: str, columns: Any) -> list[str]:
         [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence | Mapping) else None
     )
     if names is None or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"{kind} is {columns!r:.80}; expected names of columns")
+        raise SettingError(f"{kind} is {columns!r:.80}; expected names of columns", field=kind)
     return names
 
 

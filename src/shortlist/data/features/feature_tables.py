@@ -64,9 +64,9 @@ def id_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
     """Check the name or names of the id columns."""
     names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names")
+        raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names", field="id")
     if len(set(names)) < len(names):
-        raise SettingError(f"id is {columns!r}", hint="name each column once")
+        raise SettingError(f"id is {columns!r}", field="id", hint="name each column once")
     return names
 
 
@@ -77,13 +77,13 @@ def table_of(frame: Any, ids: tuple[str, ...], wanted: ColumnChoice, on_bad: OnB
     if isinstance(frame, Mapping):
         names, make = list(frame), _from_mapping
     elif isinstance(frame, list | tuple | np.ndarray | str | Path):
-        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read")
+        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read", field="frame")
     elif type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         names, make = list(frame.columns), _from_pandas
     else:
         if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
             if not hasattr(frame, "__arrow_c_stream__"):
-                raise DataError(f"cannot read features from {type(frame).__name__}; expected {_FRAMES}")
+                raise DataError(f"cannot read features from {type(frame).__name__}; expected {_FRAMES}", field="frame")
             frame = stream(frame)
         with polars_errors(origin):
             names = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
@@ -143,6 +143,7 @@ def _read_text(
     if not 0 <= n_empty <= text.height - frame.height:
         raise DataError(
             f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows",
+            code="unreadable-file",
             hint="check the quotes",
         )
     dropped = {"lines with another number of fields than the header": n_ragged} if n_ragged else {}
@@ -158,15 +159,19 @@ def _needed(
     needed = list(dict.fromkeys([*ids, *wanted.names, *not_ignored]))
     for name in [*needed, *(wanted.ignore or ())]:
         if not isinstance(name, str):
-            raise DataError(f"{origin}: a column is called {name!r}; names must be text")
+            raise DataError(f"{origin}: a column is called {name!r}; names must be text", field=name)
         if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
-            raise DataError(f"{origin}: polars reads the column name {name!r} as a pattern", hint="rename the column")
+            raise DataError(
+                f"{origin}: polars reads the column name {name!r} as a pattern", field=name, hint="rename the column"
+            )
         if name not in names:
             columns = ", ".join(map(repr, names)) or "none"
             hint = "; it is in the index: call reset_index() first" if name in index else ""
-            raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
+            raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}", code="missing-column")
         if names.count(name) > 1:
-            raise DataError(f"{origin} has {names.count(name)} columns {name!r}; column names must be unique")
+            raise DataError(
+                f"{origin} has {names.count(name)} columns {name!r}; column names must be unique", field=name
+            )
     return needed, tuple(str(name) for name in names if name not in needed)
 
 
@@ -198,7 +203,9 @@ def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.Data
         except DataError as error:
             types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
             raise DataError(
-                f"the frame: column {name!r} mixes types or holds objects ({types}); expected one type"
+                f"the frame: column {name!r} mixes types or holds objects ({types}); expected one type",
+                field=name,
+                code="column-type",
             ) from error
     return pl.DataFrame(series)
 
@@ -249,6 +256,7 @@ def _checked(
         raise DataError(
             f"{repeats:,} of {keys.height:,} rows of {origin} {'repeats' if repeats == 1 else 'repeat'} an earlier id "
             f"(first: {example!r:.80}); features need one row per id",
+            code="bad-rows",
             hint=f"Keep one, for example with frame.unique({on!r}, keep='last') in polars",
         )
     return IdTable(Vocabulary(keys), columns, unused, types is not None, origin, dropped)

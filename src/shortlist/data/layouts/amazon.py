@@ -53,7 +53,9 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Publish
     names = review_names(path)
     if names is None:
         known = " or ".join(", ".join(names) for names in REVIEWS)
-        raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
+        raise DataError(
+            f"{path}: the first line is not a review; expected a JSON object with {known}", code="unreadable-file"
+        )
     schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
     # A value of another type becomes null, and so a bad row.
     reviews = scan_json([path], names, schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))

@@ -66,7 +66,8 @@ def _renamed_columns(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
     if missing:
         raise DataError(
             f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, columns))}; expected the header "
-            f"{','.join(header)}"
+            f"{','.join(header)}",
+            code="missing-column",
         )
     new_names = dict(zip(header, PARTS))
     return tuple(new_names.get(name, f"their {name}") for name in columns)

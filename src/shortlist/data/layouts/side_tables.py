@@ -37,6 +37,7 @@ def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: in
         raise DataError(
             f"{path}: {bad.height:,} of {lines.height:,} lines are not written as {written} "
             f"(first: line {place:,} {shortened(line)})",
+            code="bad-rows",
             hint="fix the file",
         )
     return fields.select(pl.col("fields").struct.unnest()).with_columns(pl.col(key).cast(pl.Int64))

@@ -90,7 +90,8 @@ def refuse_several_lines(path: Path, lists: UserLines, expected: str) -> None:
     repeated = np.unique(heads[1:][heads[1:] == heads[:-1]])
     if len(repeated):
         raise DataError(
-            f"{path}: {len(repeated):,} users have several lines (first: user {repeated[0]}); expected {expected}"
+            f"{path}: {len(repeated):,} users have several lines (first: user {repeated[0]}); expected {expected}",
+            code="bad-rows",
         )
 
 

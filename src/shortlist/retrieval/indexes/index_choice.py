@@ -81,6 +81,7 @@ def make_index(
         if settings:
             raise SettingError(
                 f"{', '.join(settings)} cannot be set with kind 'auto', which chooses the settings",
+                field=next(iter(settings)),
                 hint="pass another kind",
             )
         return trial.fastest()

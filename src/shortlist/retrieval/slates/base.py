@@ -64,7 +64,8 @@ class Slate(ABC):
         if (wanted := min(n, n_items)) > LARGEST_POOL:
             raise SettingError(
                 f"n is {wanted:,} of {n_items:,} items, with a slate; expected at most {LARGEST_POOL:,}: reduce n or "
-                "omit slate="
+                "omit slate=",
+                field="n",
             )
         return min(max(n, self.pool), n_items)
 
@@ -123,7 +124,8 @@ class Slate(ABC):
             vectors = "no" if catalogue.vectors is None else len(catalogue.vectors)
             raise SettingError(
                 f"histories have {histories.n_columns} items, the training pairs have {n_items}, and there are "
-                f"{vectors} vectors; expected the same items in all"
+                f"{vectors} vectors; expected the same items in all",
+                field="histories",
             )
         self.depth(n, codes.shape[1])
         width = min(n, codes.shape[1])
