@@ -9,7 +9,7 @@ import pytest
 
 import shortlist
 from shortlist import errors
-from shortlist._wording import Phrase, Text, render
+from shortlist._wording import Message, Phrase, render
 from shortlist.errors import CODES, DataError, ShortlistError, ShortlistWarning
 
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ShortlistError)]
@@ -34,7 +34,7 @@ def shout(part):
 
 
 def test_a_text_is_a_string_that_knows_its_arguments():
-    text = Text("{!r} is bad; pass {on_bad}, or {} ({time})", "x", Phrase("p", "stop"), on_bad="drop", time=...)
+    text = Message("{!r} is bad; pass {on_bad}, or {} ({time})", "x", Phrase("p", "stop"), on_bad="drop", time=...)
     assert text == "'x' is bad; pass on_bad='drop', or stop (time=)"
     assert render(text, shout) == "'x' is bad; pass ON_BAD='DROP', or STOP (TIME=)"
     assert render("pass on_bad='drop'", shout) == "pass on_bad='drop'"
@@ -42,28 +42,28 @@ def test_a_text_is_a_string_that_knows_its_arguments():
 
 @pytest.mark.parametrize("data", ["on_bad='drop'", "{on_bad}", "{}", "pass unknown='skip'"])
 def test_what_a_user_wrote_is_never_an_argument(data):
-    text = Text("{}: {!r}; pass {unknown}", data, data, unknown="skip")
+    text = Message("{}: {!r}; pass {unknown}", data, data, unknown="skip")
     assert text == f"{data}: {data!r}; pass unknown='skip'"
     assert render(text, lambda part: "…") == f"{data}: {data!r}; pass …"
-    assert render(Text("{}", DataError(data, hint=text)), lambda part: "…") == f"{data}; {data}: {data!r}; pass …"
+    assert render(Message("{}", DataError(data, hint=text)), lambda part: "…") == f"{data}; {data}: {data!r}; pass …"
 
 
 def test_texts_nest_and_are_cut():
-    inner = Text("pass {test:.8}", test="a" * 100)
+    inner = Message("pass {test:.8}", test="a" * 100)
     assert inner == "pass test='aaaaaaa"
-    assert render(Text("{}, or {}", inner, inner), lambda part: part.name) == "pass test, or pass test"
+    assert render(Message("{}, or {}", inner, inner), lambda part: part.name) == "pass test, or pass test"
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))])
 def test_texts_survive_copies(again):
-    text = Text("{}: pass {on_bad}, or {}", "{x}", Phrase("p", "stop"), on_bad="drop")
+    text = Message("{}: pass {on_bad}, or {}", "{x}", Phrase("p", "stop"), on_bad="drop")
     assert again(text) == text
     assert again(text).parts == text.parts
 
 
 def test_templates_are_plain_strings():
     """A formatted string as a template would read braces in a user's data as arguments."""
-    templates = [(path, call.args[0]) for path, call in calls("Text")]
+    templates = [(path, call.args[0]) for path, call in calls("Message")]
     assert len(templates) > 20
     assert [path for path, template in templates if isinstance(template, ast.JoinedStr)] == []
 
@@ -74,7 +74,7 @@ def test_templates_are_plain_strings():
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_errors_survive_copies(kind, again):
-    hint = Text("pass {on_bad}", on_bad="drop")
+    hint = Message("pass {on_bad}", on_bad="drop")
     error = again(kind("'x' is null", code="bad-rows", field="x", hint=hint))
     assert type(error) is kind
     assert str(error) == "'x' is null; pass on_bad='drop'"
@@ -96,7 +96,7 @@ def test_a_hint_that_is_a_sentence_follows_a_full_stop():
 
 
 def test_a_prefix_keeps_the_rest():
-    error = DataError("no", code="bad-rows", field="x", hint=Text("pass {test}", test=1)).prefixed("a.csv: ")
+    error = DataError("no", code="bad-rows", field="x", hint=Message("pass {test}", test=1)).prefixed("a.csv: ")
     assert str(error) == "a.csv: no; pass test=1"
     assert (error.code, error.field, error.hint) == ("bad-rows", "x", "pass test=1")
     assert render(error.args[0], shout) == "a.csv: no; pass TEST=1"

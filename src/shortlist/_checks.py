@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.errors import SettingError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -25,7 +25,7 @@ def refusal(name: str, value: object, expected: str) -> SettingError:
     >>> print(refusal("test", 1.5, "a fraction between 0 and 1"))
     test=1.5; expected a fraction between 0 and 1
     """
-    return SettingError(Text("{}; expected {}", Argument(name, f"{value!r:.80}"), expected), field=name)
+    return SettingError(Message("{}; expected {}", Argument(name, f"{value!r:.80}"), expected), field=name)
 
 
 def integer(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
@@ -107,7 +107,7 @@ def refuse_large_squares(owner: str, sums: npt.NDArray[np.float64]) -> None:
             f"the weights of {owner} are too large: its squares sum to {largest:.2g}, but float32 ends at {most:.2g}",
             code="diverged",
             field="weighting",
-            hint=Text("use {weighting} or 'binary', or scale the weights down", weighting="log"),
+            hint=Message("use {weighting} or 'binary', or scale the weights down", weighting="log"),
         )
 
 

@@ -1,6 +1,6 @@
-"""Text that names arguments, so that each interface can word them its own way.
+"""Messages that name arguments, so that each interface can word them its own way.
 
-The library says `pass on_bad='drop'`, the command line `pass --on-bad drop`. Both come from the same text. What a user
+The library says `pass on_bad='drop'`, the command line `pass --on-bad drop`. Both come from the same message. What a user
 wrote, such as an id or a path, is never changed, even if it looks like an argument.
 """
 
@@ -13,7 +13,7 @@ from string import Formatter
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument in a text. `value` is Python code, or empty if any value may follow."""
+    """An argument in a message. `value` is Python code, or empty if any value may follow."""
 
     name: str
     value: str = ""
@@ -24,7 +24,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words about Python in a text, with a name by which another interface finds its own words."""
+    """Words about Python in a message, with a name by which another interface finds its own words."""
 
     name: str
     python: str
@@ -33,21 +33,21 @@ class Phrase:
         return self.python
 
 
-class Text(str):
+class Message(str):
     """A string that knows which of its parts are arguments and phrases.
 
     In the template, `{name}` is the argument of that name with the value given by keyword; `...` stands for any value.
     `{}` is the next positional value, with conversion and format as in `str.format`. An `Argument`, a `Phrase`, a
-    `Text` or the text of an error stays structured there.
+    `Message` or the text of an error stays structured there.
 
-    >>> Text("pass {on_bad} to drop those {}", "rows", on_bad="drop")
+    >>> Message("pass {on_bad} to drop those {}", "rows", on_bad="drop")
     "pass on_bad='drop' to drop those rows"
     """
 
     __slots__ = ("parts",)
     parts: tuple[str | Argument | Phrase, ...]
 
-    def __new__(cls, template: str, /, *values: object, **arguments: object) -> Text:
+    def __new__(cls, template: str, /, *values: object, **arguments: object) -> Message:
         """Fill the template."""
         parts: list[object] = []
         positional = iter(values)
@@ -60,11 +60,11 @@ class Text(str):
         return cls.join_parts(parts)
 
     @classmethod
-    def join_parts(cls, parts: Iterable[object]) -> Text:
-        """Return the text of the parts one after the other, none of them read as a template."""
+    def join_parts(cls, parts: Iterable[object]) -> Message:
+        """Return the parts one after the other, none of them read as a template."""
         flat: list[str | Argument | Phrase] = []
         for part in parts:
-            if isinstance(part, Text):
+            if isinstance(part, Message):
                 flat += part.parts
             else:
                 flat.append(part if isinstance(part, Argument | Phrase) else str(part))
@@ -78,7 +78,7 @@ class Text(str):
 
 def render(text: str, word: Callable[[Argument | Phrase], str]) -> str:
     """Return the text with its arguments and phrases in the words of another interface; plain strings are unchanged."""
-    if not isinstance(text, Text):
+    if not isinstance(text, Message):
         return text
     return "".join(part if isinstance(part, str) else word(part) for part in text.parts)
 
@@ -91,7 +91,7 @@ def with_hint(message: str, hint: str | None) -> str:
     """
     if not hint:
         return message
-    return Text.join_parts([message, ". " if hint[0].isupper() else "; ", hint])
+    return Message.join_parts([message, ". " if hint[0].isupper() else "; ", hint])
 
 
 def _argument(name: str, value: object, spec: str) -> Argument:
@@ -100,6 +100,6 @@ def _argument(name: str, value: object, spec: str) -> Argument:
 
 def _formatted(value: object, spec: str, conversion: str | None) -> object:
     text = value.args[0] if isinstance(value, Exception) and value.args else value
-    if isinstance(text, Argument | Phrase | Text):
+    if isinstance(text, Argument | Phrase | Message):
         return text
     return format(repr(value) if conversion == "r" else value, spec)

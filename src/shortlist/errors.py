@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from shortlist._wording import Text, with_hint
+from shortlist._wording import Message, with_hint
 
 CODES = {
     "error": "any other problem",
@@ -81,7 +81,7 @@ class ShortlistError(Exception):
 
     def prefixed(self, prefix: str) -> Self:
         """Return the same error with `prefix` before its message."""
-        return type(self)(Text("{}{}", prefix, self.problem), code=self.code, field=self.field, hint=self.hint)
+        return type(self)(Message("{}{}", prefix, self.problem), code=self.code, field=self.field, hint=self.hint)
 
 
 class DataError(ShortlistError, ValueError):

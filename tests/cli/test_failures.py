@@ -11,7 +11,7 @@ import typer
 
 import shortlist
 from cli.helpers import COLUMNS, SMALL, program
-from shortlist._wording import Argument, Phrase, Text
+from shortlist._wording import Argument, Message, Phrase
 from shortlist.cli import wording
 from shortlist.cli.app import app
 from shortlist.cli.wording import in_words
@@ -216,17 +216,17 @@ def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "python", "shell"),
     [
-        (Text("pass {unknown}", unknown="skip"), "pass unknown='skip'", "pass --unknown skip"),
-        (Text("Then pass {separator}", separator=";"), "Then pass separator=';'", "Then pass --separator ';'"),
-        (Text("pass {format}", format=...), "pass format=", "pass --format"),
-        (Text("{test}; expected", test=1.5), "test=1.5; expected", "--test 1.5; expected"),
-        (Text("{fold_in}; expected", fold_in=float("nan")), "fold_in=nan; expected", "--fold-in nan; expected"),
-        (Text("{half_life}", half_life=3), "half_life=3", "half_life=3"),  # not an option
-        (Text("use {weighting}", weighting="log"), "use weighting='log'", "use --set weighting=log"),
-        (Text("pass {restart}", restart=True), "pass restart=True", "pass --restart"),
-        (Text("pass {}", Argument("validation", "split")), "pass validation=split", "pass --validation"),
-        (Text("use {}", Phrase("by_time", "splits.by_time")), "use splits.by_time", "use --split time"),
-        (Text("{}", Phrase("only-python", "frame.cast")), "frame.cast", "frame.cast"),
+        (Message("pass {unknown}", unknown="skip"), "pass unknown='skip'", "pass --unknown skip"),
+        (Message("Then pass {separator}", separator=";"), "Then pass separator=';'", "Then pass --separator ';'"),
+        (Message("pass {format}", format=...), "pass format=", "pass --format"),
+        (Message("{test}; expected", test=1.5), "test=1.5; expected", "--test 1.5; expected"),
+        (Message("{fold_in}; expected", fold_in=float("nan")), "fold_in=nan; expected", "--fold-in nan; expected"),
+        (Message("{half_life}", half_life=3), "half_life=3", "half_life=3"),  # not an option
+        (Message("use {weighting}", weighting="log"), "use weighting='log'", "use --set weighting=log"),
+        (Message("pass {restart}", restart=True), "pass restart=True", "pass --restart"),
+        (Message("pass {}", Argument("validation", "split")), "pass validation=split", "pass --validation"),
+        (Message("use {}", Phrase("by_time", "splits.by_time")), "use splits.by_time", "use --split time"),
+        (Message("{}", Phrase("only-python", "frame.cast")), "frame.cast", "frame.cast"),
     ],
 )
 def test_advice_is_in_the_words_of_the_command_line(text, python, shell):
@@ -280,10 +280,10 @@ def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monke
 )
 def test_what_the_user_wrote_stays_as_it_is(told):
     assert in_words(told) == told
-    error = DataError(told, hint=Text("pass {on_bad} to drop them", on_bad="drop"))
+    error = DataError(told, hint=Message("pass {on_bad} to drop them", on_bad="drop"))
     assert str(error) == f"{told}; pass on_bad='drop' to drop them"
     assert in_words(error.args[0]) == f"{told}; pass --on-bad drop to drop them"
-    assert in_words(Text("{} and {!r}", told, told)) == f"{told} and {told!r}"
+    assert in_words(Message("{} and {!r}", told, told)) == f"{told} and {told!r}"
 
 
 def test_paths_and_lines_that_look_like_settings(run, tmp_path):

@@ -25,8 +25,8 @@ _PHRASES = {
 def in_words(message: str) -> str:
     """Return a message of the library with options in place of arguments. Anything that a user wrote is unchanged.
 
-    >>> from shortlist._wording import Text
-    >>> in_words(Text("pass {on_bad} to drop those rows", on_bad="drop"))
+    >>> from shortlist._wording import Message
+    >>> in_words(Message("pass {on_bad} to drop those rows", on_bad="drop"))
     'pass --on-bad drop to drop those rows'
     """
     return render(message, _word)

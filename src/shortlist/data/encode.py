@@ -18,7 +18,7 @@ import polars as pl
 
 from shortlist._checks import refusal
 from shortlist._fork import require_polars_threads
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.csv_lines import SHOWN
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -111,13 +111,13 @@ class _BadRows:
         return DataError(f"{origin}: {'; '.join(lines)}", code="bad-rows", field=column, hint=hint)
 
 
-def fix_or_drop(what: str, rows: str) -> Text:
+def fix_or_drop(what: str, rows: str) -> Message:
     """Return the advice on bad rows.
 
     >>> print(fix_or_drop("file", "lines"))
     Fix the file, or pass on_bad='drop' to drop those lines
     """
-    return Text("Fix the {}, or pass {on_bad} to drop those {}", what, rows, on_bad="drop")
+    return Message("Fix the {}, or pass {on_bad} to drop those {}", what, rows, on_bad="drop")
 
 
 def _in_singular(cause: str) -> str:
@@ -134,8 +134,8 @@ def float_ids(name: str, dtype: pl.DataType, advise_drop: bool) -> DataError:
     """Return the error for an id column of a type that is not for ids. Floats are often integers with gaps."""
     hint: str | None = None
     if dtype.is_float():
-        drop = Text("pass {on_bad} to drop those rows and read the others as integers, or ", on_bad="drop")
-        hint = Text(
+        drop = Message("pass {on_bad} to drop those rows and read the others as integers, or ", on_bad="drop")
+        hint = Message(
             "pandas stores integers as floats if some are missing: {}drop those rows yourself and cast the column to "
             "an integer type",
             drop if advise_drop else "",

@@ -18,7 +18,7 @@ import polars as pl
 
 from shortlist._checks import refusal
 from shortlist._fork import require_polars_threads
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.data.csv_lines import (
     LineCounts,
     lines_at,
@@ -114,14 +114,14 @@ def find_files(
         suffixes = ", ".join(sorted({file.suffix for file in paths}))
         hint = "pass a pattern such as '*.parquet'"
         if row == "event":
-            hint = Text("pass {format}, or a pattern such as '*.parquet'", format=...)
+            hint = Message("pass {format}, or a pattern such as '*.parquet'", format=...)
         raise DataError(f"{text} holds files of several formats ({suffixes})", field="format", hint=hint)
     (file_format,) = formats
     if file_format is None:
         refuse_other_content(paths[0], None, row)
         hint = f"or .txt, with one {row} per line"
         if row == "event":
-            hint = Text("rename the file or pass {}, such as {format}", Argument("format"), format="csv")
+            hint = Message("rename the file or pass {}, such as {format}", Argument("format"), format="csv")
         raise NoTableError(
             f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {_KNOWN}",
             code="unreadable-file",
@@ -130,7 +130,7 @@ def find_files(
     for file in paths:
         refuse_other_content(file, file_format, row)
     if separator is not None and file_format not in ("csv", "tsv"):
-        message = Text("{separator} has no effect on {} files", file_format, separator=separator)
+        message = Message("{separator} has no effect on {} files", file_format, separator=separator)
         raise SettingError(message, code="no-effect", field="separator", hint="omit it")
     return EventFiles(paths, file_format, separator or ("\t" if file_format == "tsv" else ","), row=row)
 
@@ -470,10 +470,10 @@ def _common_header(files: EventFiles, columns: Columns | None) -> list[str]:
         hint: str | None = None
         for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
             if len(header) == 1 and mark in header[0]:
-                way_out = Text("pass {separator}", separator=mark)
+                way_out = Message("pass {separator}", separator=mark)
                 if files.row != "event":
-                    way_out = Text("use commas, or tabs in a .tsv")
-                hint = Text("is the separator {}? Then {}", word, way_out)
+                    way_out = Message("use commas, or tabs in a .tsv")
+                hint = Message("is the separator {}? Then {}", word, way_out)
                 break
         if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
             names = ",".join(columns.all)

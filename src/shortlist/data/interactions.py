@@ -13,7 +13,7 @@ import polars as pl
 
 from shortlist._checks import flag, refusal
 from shortlist._phrases import count
-from shortlist._wording import Phrase, Text, with_hint
+from shortlist._wording import Message, Phrase, with_hint
 from shortlist.data.encode import Columns, EncodedEvents, OnBad, build
 from shortlist.data.event_files import Format, NoTableError, build_from_files, find_files
 from shortlist.data.frames import column, refuse_mixed_zones, stream
@@ -430,7 +430,7 @@ def _layout_hint(path: str | Path) -> str | None:
     if layout is None:
         return None
     read = Phrase("read-layout", "read it with shortlist.datasets.read(path), without context= and item=")
-    return Text("it looks like a public data set in the layout {}: {}", layout, read)
+    return Message("it looks like a public data set in the layout {}: {}", layout, read)
 
 
 def _check_aggregate(aggregate: str) -> None:

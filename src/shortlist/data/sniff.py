@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.csv_lines import shortened
 from shortlist.errors import DataError
 
@@ -43,12 +43,12 @@ def refuse_other_content(path: Path, file_format: str | None, row: str = "event"
             f"{path} is a web page (HTML)", "check the download link: it may need a login or a confirmation"
         )
     if start.startswith(b"PAR1") and file_format not in ("parquet", None):
-        hint = Text("rename it or pass {format}", format="parquet") if row == "event" else "rename it"
+        hint = Message("rename it or pass {format}", format="parquet") if row == "event" else "rename it"
         raise _unreadable(f"{path} is a Parquet file although its name says {file_format}", hint)
     if file_format == "parquet" and not start.startswith(b"PAR1"):
-        advice = Text("if it is CSV, {}", Text("pass {format}", format="csv") if row == "event" else "rename it")
+        advice = Message("if it is CSV, {}", Message("pass {format}", format="csv") if row == "event" else "rename it")
         if start.startswith(b"\x1f\x8b"):
-            raise _unreadable(f"{path} is a gzipped file, not a Parquet file", Text("decompress it or, {}", advice))
+            raise _unreadable(f"{path} is a gzipped file, not a Parquet file", Message("decompress it or, {}", advice))
         line = start.split(b"\n")[0]
         if _is_text(line):
             raise _unreadable(

@@ -27,7 +27,7 @@ import polars as pl
 
 from shortlist._checks import refusal
 from shortlist._phrases import count
-from shortlist._wording import Phrase, Text
+from shortlist._wording import Message, Phrase
 from shortlist.data.interactions import Interactions, compacted, time_order
 from shortlist.data.sparse_rows import by_key, has_pairs
 from shortlist.data.times import as_length, first_at_or_after, first_within, is_temporal, shown
@@ -151,7 +151,7 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     warnings.warn(
         ShortlistWarning(
             "leave-last-out trains on events that are newer than test events",
-            hint=Text("use {} unless you reproduce a published table", Phrase("by_time", "splits.by_time")),
+            hint=Message("use {} unless you reproduce a published table", Phrase("by_time", "splits.by_time")),
         ),
         stacklevel=2,
     )
@@ -208,7 +208,7 @@ def held_out_contexts(
     else:
         count = round(_fraction(test, "test") * events.n_contexts)
     if not 0 < count < events.n_contexts:
-        message = Text("{test} holds out {:,} of {:,} contexts", count, events.n_contexts, test=test)
+        message = Message("{test} holds out {:,} of {:,} contexts", count, events.n_contexts, test=test)
         raise SettingError(message, field="test", hint="hold out at least 1 and not all")
     _check_fold_in(events, fold_in, by)
     chosen = np.random.default_rng([_integer(seed, "seed", 0), 2]).permutation(events.n_contexts)[:count]
@@ -423,7 +423,7 @@ def _assemble(
         keep = keep[~seen]
     if not len(keep):
         counts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
-        keep_repeats = Text("hold out more, or pass {repeats}", repeats="keep")
+        keep_repeats = Message("hold out more, or pass {repeats}", repeats="keep")
         raise DataError(
             f"the test set is empty: all held-out events were dropped (split by {protocol.replace(': ', ', ')}: "
             f"{counts})",
@@ -482,10 +482,10 @@ def _times(events: Interactions, function: str) -> npt.NDArray[Any]:
     _check_events(events, function)
     if events.times is None:
         raise DataError(
-            Text("{} needs times", Phrase(function, function)),
+            Message("{} needs times", Phrase(function, function)),
             code="no-times",
             field="time",
-            hint=Text("pass {time} with the name of the time column when you read the events", time=...),
+            hint=Message("pass {time} with the name of the time column when you read the events", time=...),
         )
     return events.times
 

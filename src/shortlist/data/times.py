@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.errors import SettingError
 
 _SECOND = 1_000_000_000
@@ -45,7 +45,7 @@ def first_at_or_after(moment: Any, dtype: pl.DataType, *, name: str) -> int:
         nanoseconds, zone = _of_python(moment, name)
     column_zone = getattr(dtype, "time_zone", None)
     if zone is not None and column_zone is None:
-        message = Text("{} has a time zone, but the time column has none", Argument(name, repr(moment)))
+        message = Message("{} has a time zone, but the time column has none", Argument(name, repr(moment)))
         raise SettingError(message, field=name, hint="omit the time zone")
     if zone is None and column_zone is not None:
         nanoseconds = _in_utc(nanoseconds, column_zone)
@@ -152,7 +152,7 @@ def _in_utc(local: int, zone: str) -> int:
 
 
 def _moment_error(moment: object, name: str) -> SettingError:
-    message = Text(
+    message = Message(
         "{} is not a valid time; expected a date such as '2011-11-01', a length such as '7d' (s, m or min, h, d, w), "
         "or a fraction such as 0.1",
         Argument(name, f"{moment!r:.80}"),

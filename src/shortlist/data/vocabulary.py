@@ -16,7 +16,7 @@ import polars as pl
 from shortlist._checks import refusal
 from shortlist._fork import polars_threads
 from shortlist._phrases import count, n_of
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -27,7 +27,7 @@ Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 _JOIN_FROM = 4096  # from this length on, a hash join is faster than a Python dictionary
 _MOST = np.iinfo(np.int32).max
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
-_SKIP = Text("pass {unknown} to drop them", unknown="skip")
+_SKIP = Message("pass {unknown} to drop them", unknown="skip")
 _CODES = {"context": "unknown-context", "item": "unknown-item"}  # by `what`; other ids: "unknown-id"
 
 

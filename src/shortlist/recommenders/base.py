@@ -100,7 +100,7 @@ class _TakesOldNames(ABCMeta):
             if unknown and Parameter.VAR_KEYWORD not in kinds:
                 name = unknown[0]
                 message = f"{cls.__name__} has no setting {name!r:.80}; {suggest(name, parameters)}"
-            raise SettingError(message, code="unknown-setting", field=name)
+                raise SettingError(message, code="unknown-setting", field=name)
 
         @property
         def __signature__(cls):

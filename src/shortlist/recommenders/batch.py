@@ -19,7 +19,7 @@ from shortlist._clock import working_seconds
 from shortlist._fork import require_polars_threads
 from shortlist._threads import Background, blas_threads
 from shortlist._version import __version__
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.id_lists import as_list, is_frame
 from shortlist.data.vocabulary import Codes, Id, Unknown
 from shortlist.errors import DataError, SettingError
@@ -316,7 +316,7 @@ def _refuse_empty_cells(labels: QueryLabels) -> None:
                 f"context {first!r:.200}: {column.name!r} is not of type {column.dtype}, the type of that column in "
                 "the file",
                 code="unknown-context",
-                hint=Text("correct it, or pass {unknown} to drop it", unknown="skip"),
+                hint=Message("correct it, or pass {unknown} to drop it", unknown="skip"),
             )
 
 

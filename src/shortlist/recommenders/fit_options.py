@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shortlist._checks import integer
 from shortlist._phrases import join_words
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError
@@ -83,7 +83,7 @@ class FitOptions:
                 f"{'has' if len(given) == 1 else 'have'} no effect without validation",
                 code="no-effect",
                 field=next(iter(given)),
-                hint=Text("pass {}, or omit {}", Argument("validation", "split"), join_words(given)),
+                hint=Message("pass {}, or omit {}", Argument("validation", "split"), join_words(given)),
             )
 
     def _changed(self) -> dict[str, object]:

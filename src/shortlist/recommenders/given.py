@@ -11,13 +11,13 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import one_of
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.sparse_rows import SUM, SparseRows, rows_of
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, SettingError
 
-SKIP = Text("pass {unknown} to drop them", unknown="skip")
+SKIP = Message("pass {unknown} to drop them", unknown="skip")
 
 
 class Advice(NamedTuple):
@@ -27,9 +27,9 @@ class Advice(NamedTuple):
     items: str
 
 
-_NEW = Text("for a new user pass {} with their items", Argument("history", "[[…]]"))
-ANY = Advice(Text("{}; to drop unknown ids, pass {unknown}", _NEW, unknown="skip"), SKIP)  # may skip queries
-EACH = Advice(Text("{}; or drop unknown ids", _NEW), "drop unknown ids")  # for methods that answer every query
+_NEW = Message("for a new user pass {} with their items", Argument("history", "[[…]]"))
+ANY = Advice(Message("{}; to drop unknown ids, pass {unknown}", _NEW, unknown="skip"), SKIP)  # may skip queries
+EACH = Advice(Message("{}; or drop unknown ids", _NEW), "drop unknown ids")  # for methods that answer every query
 KNOWN_ONLY = Advice(SKIP, SKIP)  # for methods without history=
 
 

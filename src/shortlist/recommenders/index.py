@@ -154,9 +154,7 @@ class Index:
         if _are_vectors(queries):
             one_of("unknown", unknown, ("raise", "skip", "average"))
             if history is not None:
-                raise SettingError(
-                    "pass either vectors or history=, not both",
-                )
+                raise SettingError("pass either vectors or history=, not both")
             encoded, vectors = _vector_queries(queries, len(self)), queries
         else:
             encoded = model._queries(queries, history, unknown)
@@ -280,14 +278,14 @@ def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
     """Return whether these are vectors rather than ids."""
     if isinstance(queries, list | tuple) and len(queries) and isinstance(queries[0], np.ndarray):
         raise SettingError(
-            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)",
+            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)"
         )
     if not isinstance(queries, np.ndarray) or queries.dtype.kind != "f":
         return False
     if queries.ndim != 2:
         raise SettingError(
             f"vectors have the shape {queries.shape}; expected a row for each query; for a single vector write "
-            "vector[None]",
+            "vector[None]"
         )
     return True
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from shortlist._wording import Phrase, Text
+from shortlist._wording import Message, Phrase
 from shortlist.errors import SettingError
 from shortlist.storage.draft import DraftBlock
 from shortlist.storage.parquet import MAGIC, join_footers, split
@@ -118,6 +118,6 @@ def list_file(path: Path, *, nested: bool) -> ListFile:
         raise SettingError(
             f"'{path}': text formats cannot store lists",
             field="format",
-            hint=Text("{} a .parquet or .jsonl file", Phrase("long-lists", "use format='long', or")),
+            hint=Message("{} a .parquet or .jsonl file", Phrase("long-lists", "use format='long', or")),
         )
     return file

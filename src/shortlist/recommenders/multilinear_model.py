@@ -14,7 +14,7 @@ import polars as pl
 
 from shortlist._checks import integer, one_of
 from shortlist._phrases import n_of
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -326,7 +326,7 @@ class MultilinearModel(Factorization):
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
         way_out = advice.contexts
         if unknown == "raise":
-            way_out = Text("{}, or {unknown} to use the average for unknown parts", way_out, unknown="average")
+            way_out = Message("{}, or {unknown} to use the average for unknown parts", way_out, unknown="average")
         has = "has" if n_unknown == 1 else "have"
         which = "no known part" if unknown == "average" else "an unknown part"
         return UnknownIdError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
 from shortlist.objectives.weighting import is_stated
@@ -25,7 +25,7 @@ def refuse_unused(model: Any, unused: Mapping[str, str]) -> None:
     default = defaults(model)
     for name, why in unused.items():
         if getattr(model, name) != default[name]:
-            message = Text("{} has no effect {}", Argument(name, repr(getattr(model, name))), why)
+            message = Message("{} has no effect {}", Argument(name, repr(getattr(model, name))), why)
             raise SettingError(message, code="no-effect", field=name, hint=f"omit {name}")
 
 
@@ -42,7 +42,7 @@ def unused_weights(model: Any, interactions: Interactions) -> list[str]:
     else:
         return []
     return [
-        Text(
+        Message(
             "{} are ignored: by default every observed pair counts 1. Pass {} or {} to {} to use them, or {} to ignore "
             "them without this warning",
             what,
@@ -59,4 +59,4 @@ def unused_labels(model: Any) -> dict[str, str]:
     if model.weighting != "binary":
         return {}
     binary, log, raw = (Argument("weighting", repr(how)) for how in ("binary", "log", "raw"))
-    return {"strength_as": Text("with {}, only with {} or {}", binary, log, raw)}
+    return {"strength_as": Message("with {}, only with {} or {}", binary, log, raw)}

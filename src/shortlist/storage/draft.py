@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist._phrases import count
-from shortlist._wording import Phrase, Text
+from shortlist._wording import Message, Phrase
 from shortlist.errors import StorageError
 from shortlist.storage.files import open_locked, sync_directory, write_all
 from shortlist.storage.strict_json import canonical_sha256, parse_json
@@ -31,7 +31,7 @@ from shortlist.storage.wrap_errors import storage_errors
 SUFFIX = ".parts"
 _CONTENT, _JOURNAL = "content", "journal"
 _READ = 8 << 20  # bytes
-_RESTART = Text("pass {restart} to start over", restart=True)
+_RESTART = Message("pass {restart} to start over", restart=True)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Draft:
     def _errors(self) -> AbstractContextManager[None]:
         blocks = count(len(self.blocks), "finished block")
         call = Phrase("same-call", "the same call")
-        kept = Text("'{}' has the {}; run {} again to resume", self.folder, blocks, call)
+        kept = Message("'{}' has the {}; run {} again to resume", self.folder, blocks, call)
         return storage_errors(f"could not write '{self.target}'", kept, "not-writable")
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Draft:
             raise StorageError(
                 f"'{self.folder}' is the draft of another file: {different}",
                 code="checkpoint-differs",
-                hint=Text("use the original settings, or {}", _RESTART),
+                hint=Message("use the original settings, or {}", _RESTART),
             )
         self._end = len(head)
         for line in rest:
@@ -263,7 +263,7 @@ def _refuse_target(target: Path, overwrite: bool) -> None:
     if target.is_dir():
         raise StorageError(f"'{target}' is a directory; expected a file", code="target-exists")
     if os.path.lexists(target) and not overwrite:
-        hint = Text("pass {overwrite} to replace it, or choose another file", overwrite=True)
+        hint = Message("pass {overwrite} to replace it, or choose another file", overwrite=True)
         raise StorageError(f"'{target}' already exists", code="target-exists", field="overwrite", hint=hint)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._fork import polars_threads
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.features.feature_fields import Entries, Field, Ints, Kind, Normalize, Unknown, with_missing
 from shortlist.data.sparse_rows import LATEST, rows_of
 from shortlist.data.vocabulary import Vocabulary
@@ -94,7 +94,7 @@ class ValuesField(Field):
                 f"(first: {cells.value[int(new[0])]!r:.80})",
                 code="bad-rows",
                 field=self.name,
-                hint=Text("pass {unknown} to treat unknown values as missing", unknown="missing"),
+                hint=Message("pass {unknown} to treat unknown values as missing", unknown="missing"),
             )
         rows, columns = cells.rows, np.append(_int32(self.values["column"]), np.int32(self.n_columns - 1))[codes]
         if self.many:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from shortlist._checks import integer, one_of
-from shortlist._wording import Phrase, Text
+from shortlist._wording import Message, Phrase
 from shortlist.data.features.categorical import ValuesField, refuse_vectors
 from shortlist.data.features.feature_fields import Field, Kind, Normalize, Scale, inferred_kind
 from shortlist.data.features.feature_tables import ColumnChoice, IdTable, id_columns
@@ -162,7 +162,7 @@ def _inferred(table: IdTable, named: Mapping[str, Kind]) -> dict[str, Kind]:
                 f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}",
                 code="column-type",
                 field=name,
-                hint=Text(
+                hint=Message(
                     "name it in categorical=, multi_valued= or numeric=, or {}{!r}",
                     Phrase("ignore-column", "drop it with ignore="),
                     name,

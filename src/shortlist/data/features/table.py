@@ -14,7 +14,7 @@ import polars as pl
 
 from shortlist._checks import one_of
 from shortlist._phrases import count
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.encode import OnBad
 from shortlist.data.event_files import Format
 from shortlist.data.features.aligned import AlignedFeatures
@@ -268,7 +268,7 @@ class Features:
         codes = vocabulary.encode(
             ids,
             unknown="raise" if unknown == "raise" else "mark",
-            way_out=Text("pass {unknown} for a row in which every field is missing", unknown="missing"),
+            way_out=Message("pass {unknown} for a row in which every field is missing", unknown="missing"),
         )
         return take_or_missing(self._rows, codes, self.fields)
 

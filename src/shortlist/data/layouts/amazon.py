@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from shortlist._wording import Text
+from shortlist._wording import Message
 from shortlist.data.csv_lines import opened
 from shortlist.data.encode import OnBad, build
 from shortlist.data.event_files import describe_json_rows, refuse_bad_json, scan_json
@@ -81,12 +81,12 @@ def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interac
     if not early.any():
         return events
     if on_bad == "raise" or early.all():
-        drop = Text(", or pass {on_bad} to drop those lines", on_bad="drop")
+        drop = Message(", or pass {on_bad} to drop those lines", on_bad="drop")
         raise DataError(
             f"{path}: {early.sum():,} of {len(events):,} times are before 1990 (first: "
             f"{events.times[early][0] // 1000}); expected milliseconds since 1970",
             code="bad-rows",
-            hint=Text("If they are seconds, multiply them by 1000{}", "" if early.all() else drop),
+            hint=Message("If they are seconds, multiply them by 1000{}", "" if early.all() else drop),
         )
     later = events.select(~early, compact=True)
     later.dropped.update(events.dropped | {"times before 1990": int(early.sum())})

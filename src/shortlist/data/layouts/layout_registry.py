@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shortlist._checks import number, one_of
-from shortlist._wording import Argument, Phrase, Text
+from shortlist._wording import Argument, Message, Phrase
 from shortlist.data.encode import OnBad
 from shortlist.data.event_files import no_such_path
 from shortlist.data.layouts import amazon, movielens, sequences
@@ -88,7 +88,7 @@ def read_parts(
         return layout, main, _RATED[layout](main, min_rating, on_bad)
     if min_rating is not None:
         refused = Argument("min_rating", f"{min_rating:g}")
-        message = Text("{}: files in the layout {!r} have no ratings", refused, layout)
+        message = Message("{}: files in the layout {!r} have no ratings", refused, layout)
         raise SettingError(message, code="no-effect", field="min_rating", hint="omit it")
     return layout, main, _UNRATED[layout](main, on_bad)
 
@@ -97,7 +97,7 @@ def _only_layout(place: Path, main_files: dict[str, list[Path]]) -> str:
     first = next(iter(main_files))
     if len(main_files) > 1:
         fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in main_files.items())
-        hint = Text("Pass the right one, such as {layout}", layout=first)
+        hint = Message("Pass the right one, such as {layout}", layout=first)
         raise DataError(f"{place} fits several layouts: {fits}", field="layout", hint=hint)
     return first
 
@@ -129,7 +129,7 @@ def _not_recognised(place: Path) -> DataError:
     return DataError(
         f"{what} is not in a known layout ({', '.join(LAYOUTS)})",
         field="layout",
-        hint=Text(way_out, Argument("layout"), named),
+        hint=Message(way_out, Argument("layout"), named),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from shortlist._wording import Argument, Text
+from shortlist._wording import Argument, Message
 from shortlist.data.encode import Columns, OnBad
 from shortlist.data.event_files import EventFiles, build_from_files, column_names, find_files
 from shortlist.data.interactions import Interactions
@@ -97,7 +97,7 @@ def at_least(events: Interactions, min_rating: float | None) -> Interactions:
         indptr = np.concatenate([[0], np.cumsum(chosen)])[latest.indptr]
         keep = good & has_pairs(indptr, latest.indices[chosen], events.context_codes, events.item_codes)
     if not keep.any():
-        message = Text(
+        message = Message(
             "{} keeps none of {:,} events; ratings are from {:g} to {:g}",
             Argument("min_rating", f"{min_rating:g}"),
             len(events),
