@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import shortlist
+import shortlist as sl
 from shortlist import errors
 from shortlist._wording import Message, Phrase, render
 from shortlist.errors import CODES, DataError, ShortlistError, ShortlistWarning
 
+EVENTS = sl.Interactions.from_frame(
+    {"user": ["ann", "ann", "bob", "bob"] * 3, "item": ["tea", "jam", "tea", "rye"] * 3}, context="user", item="item"
+)
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ShortlistError)]
-SOURCES = {
-    path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(Path(shortlist.__file__).parent.rglob("*.py"))
-}
+SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(Path(sl.__file__).parent.rglob("*.py"))}
 
 
 def calls(*names):
@@ -118,3 +119,79 @@ def test_codes_are_a_closed_list():
                 used.add(keyword.value.value)
     used |= {"unknown-context", "unknown-item"}  # chosen by `Vocabulary.encode`
     assert used == CODES.keys()
+
+
+def test_the_guide_lists_the_codes():
+    lines = (Path(__file__).parents[1] / "docs" / "guide.md").read_text(encoding="utf-8").splitlines()
+    start = lines.index("| code | meaning |") + 2
+    table = lines[start : lines.index("", start)]
+    assert table == [f"| `{code}` | {meaning} |" for code, meaning in CODES.items()]
+
+
+# --- common mistakes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sl.Popularity().fit(EVENTS)
+
+
+def from_frame(frame, **more):
+    return sl.Interactions.from_frame(frame, **{"context": "user", "item": "item"} | more)
+
+
+def fit_twice_indexed():
+    model = sl.IALS(dim=2, epochs=1).fit(EVENTS, progress=False)
+    index = model.index(kind="exact")
+    model.fit(EVENTS, progress=False)
+    index.search(["ann"], 1)
+
+
+MISTAKES = [
+    (lambda model, path: from_frame({"user": [1], "product": [1]}), "missing-column", "item"),
+    (lambda model, path: from_frame({"user": [1, None], "item": [1, 1]}), "bad-rows", "user"),
+    (lambda model, path: from_frame({"user": [1], "item": [1], "w": [-1.0]}, weight="w"), "bad-rows", "w"),
+    (lambda model, path: from_frame({"user": [1.5], "item": [1]}), "column-type", "user"),
+    (lambda model, path: from_frame({"user": [], "item": []}), "empty-data", None),
+    (lambda model, path: from_frame({"user": [1], "item": [1]}, on_bad="skip"), "invalid-setting", "on_bad"),
+    (lambda model, path: sl.Interactions.read(path / "no.csv", context="a", item="b"), "no-such-file", None),
+    (lambda model, path: sl.splits.by_time(EVENTS), "no-times", "time"),
+    (lambda model, path: sl.splits.at_random(EVENTS, test=1.5), "invalid-setting", "test"),
+    (lambda model, path: sl.datasets.load("online"), "unknown-dataset", None),
+    (lambda model, path: sl.IALS(dim=0).fit(EVENTS), "invalid-setting", "dim"),
+    (lambda model, path: sl.IALS(dimm=8), "unknown-setting", "dimm"),
+    (lambda model, path: sl.IALS().fit(EVENTS, patience=9), "no-effect", "patience"),
+    (lambda model, path: sl.Popularity().recommend(["ann"]), "not-fitted", None),
+    (lambda model, path: model.recommend(["eve"]), "unknown-context", None),
+    (lambda model, path: model.recommend(history=[["egg"]]), "unknown-item", None),
+    (lambda model, path: model.recommend(["ann"], n=0), "invalid-setting", "n"),
+    (
+        lambda model, path: sl.evaluate(model, sl.splits.at_random(EVENTS, repeats="keep"), "recal@5"),
+        "unknown-metric",
+        "metrics",
+    ),
+    (lambda model, path: fit_twice_indexed(), "stale-index", "index"),
+    (lambda model, path: sl.load(path), "model-missing", "path"),
+    (lambda model, path: model.save(path), "target-exists", "path"),
+    (lambda model, path: sl.tuning.tune("ialss", EVENTS), "unknown-model", None),
+]
+
+
+@pytest.mark.parametrize(("mistake", "code", "field"), MISTAKES, ids=range(len(MISTAKES)))
+def test_common_mistakes(model, tmp_path, mistake, code, field):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ShortlistError) as caught:
+        mistake(model, tmp_path)
+    assert (caught.value.code, caught.value.field) == (code, field)
+    if caught.value.hint:
+        assert str(caught.value).endswith(caught.value.hint)
+
+
+def test_what_a_user_wrote_stays_in_errors():
+    odd = "x; pass on_bad='drop' {on_bad}"
+    with pytest.raises(DataError) as caught:
+        from_frame({"user": [1, None], odd: [1, 2]}, item=odd, on_bad="raise")
+    assert render(caught.value.args[0], lambda part: "…").endswith("Fix the data, or pass … to drop those rows")
+    with pytest.raises(DataError) as caught:
+        from_frame({odd: [1]})
+    assert repr(odd) in render(caught.value.args[0], lambda part: "…")

@@ -1,7 +1,7 @@
 """Messages that name arguments, so that each interface can word them its own way.
 
-The library says `pass on_bad='drop'`, the command line `pass --on-bad drop`. Both come from the same message. What a user
-wrote, such as an id or a path, is never changed, even if it looks like an argument.
+The library says `pass on_bad='drop'`, the command line `pass --on-bad drop`. Both come from the same message. What a
+user wrote, such as an id or a path, is never changed, even if it looks like an argument.
 """
 
 from __future__ import annotations
