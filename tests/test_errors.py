@@ -157,7 +157,7 @@ MISTAKES = [
     (lambda model, path: sl.Interactions.read(path / "no.csv", context="a", item="b"), "no-such-file", None),
     (lambda model, path: sl.splits.by_time(EVENTS), "no-times", "time"),
     (lambda model, path: sl.splits.at_random(EVENTS, test=1.5), "invalid-setting", "test"),
-    (lambda model, path: sl.datasets.load("online"), "unknown-dataset", None),
+    (lambda model, path: sl.datasets.load("online"), "unknown-dataset", "name"),
     (lambda model, path: sl.IALS(dim=0).fit(EVENTS), "invalid-setting", "dim"),
     (lambda model, path: sl.IALS(dimm=8), "unknown-setting", "dimm"),
     (lambda model, path: sl.IALS().fit(EVENTS, patience=9), "no-effect", "patience"),

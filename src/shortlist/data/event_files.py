@@ -119,13 +119,13 @@ def find_files(
     (file_format,) = formats
     if file_format is None:
         refuse_other_content(paths[0], None, row)
-        hint = f"or .txt, with one {row} per line"
-        if row == "event":
-            hint = Message("rename the file or pass {}, such as {format}", Argument("format"), format="csv")
+        is_events = row == "event"
+        expected = _KNOWN if is_events else f"{_KNOWN}; or .txt, with one {row} per line"
+        advice = Message("rename the file or pass {}, such as {format}", Argument("format"), format="csv")
         raise NoTableError(
-            f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {_KNOWN}",
+            f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {expected}",
             code="unreadable-file",
-            hint=hint,
+            hint=advice if is_events else None,
         )
     for file in paths:
         refuse_other_content(file, file_format, row)

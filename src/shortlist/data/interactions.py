@@ -117,7 +117,9 @@ class Interactions:
         try:
             built = build_from_files(find_files(path, format, separator), columns, on_bad)
         except NoTableError as error:
-            hint = with_hint(error.hint or "", _layout_hint(path)) if error.hint else _layout_hint(path)
+            hint = _layout_hint(path)
+            if error.hint:
+                hint = with_hint(error.hint, hint)
             raise DataError(error.problem, code=error.code, field=error.field, hint=hint) from error
         return cls._from_built(built, columns, aggregate)
 
@@ -485,8 +487,9 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
     for name in columns.all:
         if name not in names:
             listed = ", ".join(map(repr, names)) or "none"
-            hint = "; it is in the index: call reset_index() first" if name in frame.index.names else ""
-            raise DataError(f"the frame: no column {name!r}; columns found: {listed}{hint}", code="missing-column")
+            hint = "it is in the index: call reset_index() first" if name in frame.index.names else None
+            message = f"the frame: no column {name!r}; columns found: {listed}"
+            raise DataError(message, code="missing-column", field=name, hint=hint)
         if names.count(name) > 1:
             raise DataError(
                 f"the frame has {names.count(name)} columns {name!r}; column names must be unique", field=name

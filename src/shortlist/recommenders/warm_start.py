@@ -134,7 +134,8 @@ def _extended(old: Vocabulary, new: Vocabulary) -> Vocabulary:
             way_out = "some ids do not fit; drop these events, or fit again on all events with ids of one type"
         else:
             way_out = "cast the column"
-        raise DataError(f"the new events' ids of {names} are {got}, the model's are {expected}; {way_out}") from None
+        message = f"the new events' ids of {names} are {got}, the model's are {expected}"
+        raise DataError(message, code="column-type", hint=way_out) from None
 
 
 def _codes(vocabulary: Vocabulary, ids: Vocabulary) -> Codes:

@@ -159,15 +159,16 @@ def _needed(
     needed = list(dict.fromkeys([*ids, *wanted.names, *not_ignored]))
     for name in [*needed, *(wanted.ignore or ())]:
         if not isinstance(name, str):
-            raise DataError(f"{origin}: a column is called {name!r}; names must be text", field=name)
+            raise DataError(f"{origin}: a column is called {name!r}; names must be text")
         if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
             raise DataError(
                 f"{origin}: polars reads the column name {name!r} as a pattern", field=name, hint="rename the column"
             )
         if name not in names:
             columns = ", ".join(map(repr, names)) or "none"
-            hint = "; it is in the index: call reset_index() first" if name in index else ""
-            raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}", code="missing-column")
+            hint = "it is in the index: call reset_index() first" if name in index else None
+            message = f"{origin}: no column {name!r}; columns found: {columns}"
+            raise DataError(message, code="missing-column", field=name, hint=hint)
         if names.count(name) > 1:
             raise DataError(
                 f"{origin} has {names.count(name)} columns {name!r}; column names must be unique", field=name

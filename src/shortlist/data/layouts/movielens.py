@@ -76,7 +76,9 @@ def _movies(path: Path) -> pl.DataFrame:
     missing = {"movieId", "title", "genres"} - set(table.columns)
     if missing:
         raise DataError(
-            f"{path}: no column {min(missing)!r}; expected movieId, title and genres", code="missing-column"
+            f"{path}: no column {min(missing)!r}; expected movieId, title and genres",
+            code="missing-column",
+            field=min(missing),
         )
     number = pl.col("movieId").cast(pl.Int64, strict=False)
     bad = table.filter(number.is_null())

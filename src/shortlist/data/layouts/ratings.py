@@ -68,6 +68,7 @@ def _renamed_columns(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
             f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, columns))}; expected the header "
             f"{','.join(header)}",
             code="missing-column",
+            field=missing[0],
         )
     new_names = dict(zip(header, PARTS))
     return tuple(new_names.get(name, f"their {name}") for name in columns)
