@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._wording import Argument, Message
 from shortlist.errors import SettingError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -18,12 +19,21 @@ DEFAULT_MEMORY = 256 * 2**20
 _NOT_NUMBERS = (bool, np.timedelta64)  # subclasses of int and np.integer that are not accepted as numbers
 
 
+def refusal(name: str, value: object, expected: str) -> SettingError:
+    """Return the error for an argument with a wrong value.
+
+    >>> print(refusal("test", 1.5, "a fraction between 0 and 1"))
+    test=1.5; expected a fraction between 0 and 1
+    """
+    return SettingError(Message("{}; expected {}", Argument(name, f"{value!r:.80}"), expected), field=name)
+
+
 def integer(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
     """Return the value as an int; raise `SettingError` unless it is an integer from `least` to `most`."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, _NOT_NUMBERS)
     if not is_integer or not least <= value <= most:  # type: ignore[operator]
         bound = f"≤ {most}" if is_integer and value > most else f"≥ {least}"  # type: ignore[operator]
-        raise SettingError(f"{name} is {value!r}; expected an integer {bound}")
+        raise SettingError(f"{name} is {value!r}; expected an integer {bound}", field=name)
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
@@ -38,7 +48,7 @@ def number(name: str, value: object, least: float = 0.0, *, above: bool = False)
             result = float(value)
     if not math.isfinite(result) or result < least or (above and result == least):
         expected = f"number {'>' if above else '≥'} {least:g}" if math.isfinite(least) else "finite number"
-        raise SettingError(f"{name} is {value!r}; expected a {expected}")
+        raise SettingError(f"{name} is {value!r}; expected a {expected}", field=name)
     return result
 
 
@@ -49,28 +59,28 @@ def fraction(name: str, value: object) -> float:
     except SettingError:
         result = math.inf
     if result > 1:
-        raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1")
+        raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1", field=name)
     return result
 
 
 def flag(name: str, value: object) -> bool:
     """Return the value as a bool; raise `SettingError` unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise SettingError(f"{name} is {value!r}; expected True or False")
+        raise SettingError(f"{name} is {value!r}; expected True or False", field=name)
     return bool(value)
 
 
 def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     """Return the value; raise `SettingError` unless it is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
-        raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
+        raise SettingError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}", field=name)
     return str(value)
 
 
 def instance(name: str, value: object, kind: type, expected: str) -> None:
     """Raise `SettingError` unless the value is an instance of the class `kind`; `expected` describes it in words."""
     if not isinstance(value, kind):
-        raise SettingError(f"{name} is {value!r:.80}; expected {expected}")
+        raise SettingError(f"{name} is {value!r:.80}; expected {expected}", field=name)
 
 
 def numbers(name: str, values: object) -> npt.NDArray[Any]:
@@ -80,7 +90,7 @@ def numbers(name: str, values: object) -> npt.NDArray[Any]:
     except (TypeError, ValueError):  # nested lists of unequal lengths
         array = np.empty(0, object)
     if array.dtype.kind not in "iuf":
-        raise SettingError(f"{name} is {values!r:.80}; expected numbers")
+        raise SettingError(f"{name} is {values!r:.80}; expected numbers", field=name)
     return array
 
 
@@ -94,8 +104,10 @@ def refuse_large_squares(owner: str, sums: npt.NDArray[np.float64]) -> None:
     largest, most = float(sums.max(initial=0)), float(np.finfo(np.float32).max)
     if largest > most:
         raise SettingError(
-            f"the weights of {owner} are too large: its squares sum to {largest:.2g}, but float32 ends at "
-            f"{most:.2g}; use weighting='log' or 'binary', or scale the weights down"
+            f"the weights of {owner} are too large: its squares sum to {largest:.2g}, but float32 ends at {most:.2g}",
+            code="diverged",
+            field="weighting",
+            hint=Message("use {weighting} or 'binary', or scale the weights down", weighting="log"),
         )
 
 
@@ -110,6 +122,8 @@ def memory_bytes(memory: int | str | None) -> int:
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
         if match is None or match[2].upper() not in _UNITS:
-            raise SettingError(f"memory is {memory!r}; expected bytes or text such as '256MB' or '1GiB'")
+            raise SettingError(
+                f"memory is {memory!r}; expected bytes or text such as '256MB' or '1GiB'", field="memory"
+            )
         return int(min(float(match[1]), 1e18) * _UNITS[match[2].upper()])
     return integer("memory", memory)

@@ -46,7 +46,9 @@ def require_polars_threads(what: str) -> None:
     if _pool.lost:
         raise ShortlistError(
             f"{what} needs the threads of polars, which do not survive a fork, and this process was forked after they "
-            "had started. Do this before the fork, or start the process with multiprocessing.get_context('spawn')"
+            "had started",
+            code="forked",
+            hint="Do this before the fork, or start the process with multiprocessing.get_context('spawn')",
         )
 
 

@@ -226,7 +226,7 @@ def require_cached() -> None:
     """Raise an error if a kernel that this process compiled could not be cached."""
     if _cache_errors:
         reasons = "; ".join(dict.fromkeys(_cache_errors))
-        raise ShortlistError(f"compiled kernels cannot be cached ({reasons}); {_ADVICE}")
+        raise ShortlistError(f"compiled kernels cannot be cached ({reasons})", code="kernel-cache", hint=_ADVICE)
 
 
 def count_cached() -> tuple[int, int]:

@@ -30,7 +30,7 @@ def parse_part(name: str, given: Any, kinds: Mapping[str, type[T]]) -> T:
         return cast("T", given)
     expected = f"expected one of {', '.join(kinds)}, as an object or as text such as {_example(kinds)!r}"
     if not isinstance(given, str) or len(given) > _MAX_LENGTH:
-        raise SettingError(f"{name} is {given!r:.80}; {expected}")
+        raise SettingError(f"{name} is {given!r:.80}; {expected}", field=name)
     try:
         tree = ast.parse(given.strip(), mode="eval").body
         call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
@@ -41,19 +41,19 @@ def parse_part(name: str, given: Any, kinds: Mapping[str, type[T]]) -> T:
         if len(named) < len(call.keywords):
             raise ValueError
     except (TypeError, ValueError, SyntaxError, RecursionError, MemoryError):
-        raise SettingError(f"{name} is {given!r:.80}; {expected}") from None
+        raise SettingError(f"{name} is {given!r:.80}; {expected}", field=name) from None
     lowercase = {kind.lower(): kind for kind in kinds}
     called = call.func.id.lower()
     if called not in lowercase:
         similar = difflib.get_close_matches(called, list(lowercase), 1)
         hint = f"did you mean {lowercase[similar[0]]}? " if similar else ""
-        raise SettingError(f"{name} is {given!r:.80}; {hint}{expected}")
+        raise SettingError(f"{name} is {given!r:.80}; {hint}{expected}", field=name)
     kind = kinds[lowercase[called]]
     try:
         return kind(*values, **named)
     except TypeError:
         has = ", ".join(field.name for field in fields(kind)) or "none"  # type: ignore[arg-type]
-        raise SettingError(f"{name} is {given!r:.80}; the settings of {kind.__name__} are: {has}") from None
+        raise SettingError(f"{name} is {given!r:.80}; the settings of {kind.__name__} are: {has}", field=name) from None
 
 
 def format_part(part: Any) -> str:

@@ -59,7 +59,9 @@ def new_settings(owner: type, settings: Mapping[str, Any], *, warn: bool = True)
     for name, value in settings.items():
         new = table.get(name, name)
         if new != name and new in settings:
-            raise SettingError(f"{name} and {new} are the old and the new name of one setting; pass {new} alone")
+            raise SettingError(
+                f"{name} and {new} are the old and the new name of one setting", field=name, hint=f"pass {new} alone"
+            )
         if new != name and warn:
             _warn(f"the setting {name} of {owner.__name__}", new)
         renamed[new] = _with_new_parts(value, warn=warn) if isinstance(value, str) else value

@@ -30,7 +30,9 @@ def thread_count(threads: int | None = None) -> int:
         setting = os.environ.get("SHORTLIST_THREADS", "").strip()
         if setting:
             if not (setting.isascii() and setting.isdigit()) or int(setting) < 1:
-                raise SettingError(f"SHORTLIST_THREADS is {setting!r}; expected an integer ≥ 1")
+                raise SettingError(
+                    f"SHORTLIST_THREADS is {setting!r}; expected an integer ≥ 1", field="SHORTLIST_THREADS"
+                )
             return int(setting)
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return integer("threads", threads)

@@ -105,7 +105,9 @@ def _templates(models: Models | None) -> list[Recommender]:
     if isinstance(models, str | type | Recommender):
         models = [models]
     if not isinstance(models, Iterable):
-        raise SettingError(f"models is {models!r:.80}; expected names, classes or objects of recommenders")
+        raise SettingError(
+            f"models is {models!r:.80}; expected names, classes or objects of recommenders", field="models"
+        )
     templates = []
     for given in models:
         if isinstance(given, str):
@@ -115,7 +117,9 @@ def _templates(models: Models | None) -> list[Recommender]:
         elif isinstance(given, Recommender):
             model = given
         else:
-            raise SettingError(f"models has {given!r:.80}; expected names, classes or objects of recommenders")
+            raise SettingError(
+                f"models has {given!r:.80}; expected names, classes or objects of recommenders", field="models"
+            )
         templates.append(_with(model, **(model._ending_at(2) if model._in_epochs else {})))
     return templates
 

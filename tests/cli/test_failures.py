@@ -1,13 +1,21 @@
+import ast
 import json
+import re
 import signal
 import warnings
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import typer
 
+import shortlist
 from cli.helpers import COLUMNS, SMALL, program
-from shortlist.cli.failures import in_words
-from shortlist.errors import ShortlistWarning
+from shortlist._wording import Argument, Message, Phrase
+from shortlist.cli import wording
+from shortlist.cli.app import app
+from shortlist.cli.wording import in_words
+from shortlist.errors import DataError, ShortlistWarning
 
 
 def fails(run, *args, code=1):
@@ -124,8 +132,11 @@ def test_errors_as_json(run, odd_model):
     result = run("recommend", odd_model, "nobody", "--json", code=1)
     assert result.stdout == ""
     error = json.loads(result.stderr)["error"]
+    assert error.keys() == {"type", "message", "code", "field", "hint"}
     assert error["type"] == "UnknownIdError"
-    assert "--unknown skip" in error["message"]
+    assert error["code"] == "unknown-context"
+    assert "--unknown skip" in error["hint"]
+    assert error["message"].endswith(error["hint"])
 
 
 def test_bugs_are_70_and_debug_shows_where(run, odd_model, monkeypatch):
@@ -203,24 +214,41 @@ def test_other_warnings_are_shown_as_ever(run, odd_model, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("python", "shell"),
+    ("text", "python", "shell"),
     [
-        ("pass unknown='skip' to drop them", "pass --unknown skip to drop them"),
-        ("Then pass separator=';'", "Then pass --separator ';'"),
-        ("expected CSV; pass format=", "expected CSV; pass --format"),
-        ("column with time= when", "column with --time when"),
-        ("test=1.5; expected", "--test 1.5; expected"),
-        ("fold_in=nan; expected", "--fold-in nan; expected"),
-        ("latest=3 and x='y'", "latest=3 and x='y'"),
-        ("Pass the right one, such as layout='ncf'", "Pass the right one, such as --layout ncf"),
-        ("so the moment must be one; got test='x'", "so the moment must be one; got --test x"),
-        ("min_rating=9 keeps none", "--min-rating 9 keeps none"),
-        ("; use splits.by_time unless", "; use --split time unless"),
-        ("by_time needs times; pass time= with a name", "--split time needs times; pass --time with a name"),
+        (Message("pass {unknown}", unknown="skip"), "pass unknown='skip'", "pass --unknown skip"),
+        (Message("Then pass {separator}", separator=";"), "Then pass separator=';'", "Then pass --separator ';'"),
+        (Message("pass {format}", format=...), "pass format=", "pass --format"),
+        (Message("{test}; expected", test=1.5), "test=1.5; expected", "--test 1.5; expected"),
+        (Message("{fold_in}; expected", fold_in=float("nan")), "fold_in=nan; expected", "--fold-in nan; expected"),
+        (Message("{half_life}", half_life=3), "half_life=3", "half_life=3"),  # not an option
+        (Message("use {weighting}", weighting="log"), "use weighting='log'", "use --set weighting=log"),
+        (Message("pass {restart}", restart=True), "pass restart=True", "pass --restart"),
+        (Message("pass {}", Argument("validation", "split")), "pass validation=split", "pass --validation"),
+        (Message("use {}", Phrase("by_time", "splits.by_time")), "use splits.by_time", "use --split time"),
+        (Message("{}", Phrase("only-python", "frame.cast")), "frame.cast", "frame.cast"),
     ],
 )
-def test_advice_is_in_the_words_of_the_command_line(python, shell):
-    assert in_words(python) == shell
+def test_advice_is_in_the_words_of_the_command_line(text, python, shell):
+    assert str(text) == python
+    assert in_words(text) == shell
+
+
+def test_all_options_in_messages_exist():
+    commands = typer.main.get_command(app).commands.values()
+    options = {option for command in commands for parameter in command.params for option in parameter.opts}
+    named = {f"--{name.replace('_', '-')}" for name in wording._OPTIONS | wording._BARE_OPTIONS}
+    named |= {option for words in wording._PHRASES.values() for option in re.findall("--[a-z-]+", words)}
+    assert named <= options
+
+
+def test_every_phrase_of_the_library_has_words_for_the_command_line():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(shortlist.__file__).parent.rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    phrases = [node.args[0] for node in nodes if getattr(node.func, "id", None) == "Phrase"]
+    names = {name.value for name in phrases if isinstance(name, ast.Constant)}
+    assert len(names) > 4
+    assert names <= wording._PHRASES.keys()
 
 
 def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monkeypatch):
@@ -252,7 +280,10 @@ def test_a_package_that_cannot_be_loaded_is_no_bug_of_ours(run, odd_model, monke
 )
 def test_what_the_user_wrote_stays_as_it_is(told):
     assert in_words(told) == told
-    assert in_words(f"{told}; pass on_bad='drop' to drop them") == f"{told}; pass --on-bad drop to drop them"
+    error = DataError(told, hint=Message("pass {on_bad} to drop them", on_bad="drop"))
+    assert str(error) == f"{told}; pass on_bad='drop' to drop them"
+    assert in_words(error.args[0]) == f"{told}; pass --on-bad drop to drop them"
+    assert in_words(Message("{} and {!r}", told, told)) == f"{told} and {told!r}"
 
 
 def test_paths_and_lines_that_look_like_settings(run, tmp_path):

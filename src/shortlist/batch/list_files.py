@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from shortlist._wording import Message, Phrase
 from shortlist.errors import SettingError
 from shortlist.storage.draft import DraftBlock
 from shortlist.storage.parquet import MAGIC, join_footers, split
@@ -110,9 +111,13 @@ def list_file(path: Path, *, nested: bool) -> ListFile:
     file = _BY_SUFFIX.get(path.suffix.lower())
     if file is None or "\0" in str(path):
         without = " and contains no NUL" if file else ""
-        raise SettingError(f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}")
+        raise SettingError(
+            f"{str(path)!r}: expected a name that ends in {', '.join(_BY_SUFFIX)}{without}", field="path"
+        )
     if nested and not file.nested:
         raise SettingError(
-            f"'{path}': text formats cannot store lists; use format='long', or a .parquet or .jsonl file"
+            f"'{path}': text formats cannot store lists",
+            field="format",
+            hint=Message("{} a .parquet or .jsonl file", Phrase("long-lists", "use format='long', or")),
         )
     return file

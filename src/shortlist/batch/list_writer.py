@@ -20,6 +20,7 @@ from shortlist._fork import require_polars_threads
 from shortlist._progress import steps
 from shortlist._threads import Background
 from shortlist._version import __version__
+from shortlist._wording import Message
 from shortlist.batch.list_files import ListFile, list_file
 from shortlist.data.id_lists import as_list
 from shortlist.data.vocabulary import Codes, Id, Unknown
@@ -295,7 +296,9 @@ def _refuse_empty_cells(labels: QueryLabels) -> None:
             first = labels.ids()[int(column.is_null().arg_max() or 0)]
             raise DataError(
                 f"context {first!r:.200}: {column.name!r} is not of type {column.dtype}, the type of that column in "
-                "the file; correct it, or pass unknown='skip' to drop it"
+                "the file",
+                code="unknown-context",
+                hint=Message("correct it, or pass {unknown} to drop it", unknown="skip"),
             )
 
 

@@ -137,7 +137,7 @@ def read_contexts(path: str, vocabulary: "Vocabulary", unknown: opt.UnknownConte
     if file.suffix.lower() in _ONE_PER_LINE and file.exists() and not file.is_dir():
         contexts = [_from_line(path, number, line, vocabulary, unknown) for number, line in lines_of(path)]
         if not contexts:
-            raise DataError(f"{path} is empty; expected one context per line")
+            raise DataError(f"{path} is empty; expected one context per line", code="empty-data")
         return contexts
     import polars as pl
 
@@ -165,5 +165,7 @@ def _from_line(path: str, number: int, line: str, vocabulary: "Vocabulary", unkn
         return line  # matches no context
     raise DataError(
         f"{path}: line {number:,} {line!r:.80} has {count(len(parts), 'part')}; expected "
-        f"{len(names)}, separated by commas ({','.join(names)}); fix it, or pass unknown='skip' to drop it"
+        f"{len(names)}, separated by commas ({','.join(names)})",
+        code="unknown-context",
+        hint="fix it, or pass --unknown skip to drop it",
     )

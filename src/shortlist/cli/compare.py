@@ -245,7 +245,9 @@ def check_folder(path: str | None) -> None:
     if path is None:
         return
     if os.path.lexists(path) and not os.path.isdir(path):
-        raise StorageError(f"--study: '{path}' is not a folder; choose a folder for the trials of all models")
+        raise StorageError(
+            f"--study: '{path}' is not a folder", field="study", hint="choose a folder for the trials of all models"
+        )
     check_writable(Path(path) / "trials")
 
 

@@ -96,11 +96,11 @@ def datasets(
 
 def _check_target(path: Path, force: bool) -> None:
     if path.suffix.lower() not in _SUFFIXES:
-        raise SettingError(f"--out {path}: expected a name that ends in {' or '.join(_SUFFIXES)}")
+        raise SettingError(f"--out {path}: expected a name that ends in {' or '.join(_SUFFIXES)}", field="out")
     if path.is_dir():
-        raise StorageError(f"'{path}' is a directory; name a file")
+        raise StorageError(f"'{path}' is a directory", field="out", hint="name a file")
     if path.exists() and not force:
-        raise StorageError(f"'{path}' already exists; pass --force to replace it")
+        raise StorageError(f"'{path}' already exists", code="target-exists", hint="pass --force to replace it")
 
 
 def _events(events: "Interactions") -> "pl.DataFrame":
@@ -124,7 +124,7 @@ def _write(frame: "pl.DataFrame", path: Path) -> None:
             frame.write_parquet(draft)
         draft.replace(path)
     except OSError as error:
-        raise StorageError(f"cannot write '{path}': {error.strerror or error}") from error
+        raise StorageError(f"cannot write '{path}': {error.strerror or error}", code="not-writable") from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

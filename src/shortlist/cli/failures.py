@@ -8,13 +8,13 @@
 | 70 | anything else: a bug |
 | 130 | Ctrl-C |
 
-With `--json` the message is one line of JSON, {"error": {"type": …, "message": …}}, also for wrong usage. It goes to
-standard error, so standard output holds a result or nothing.
+With `--json` the message is one line of JSON, {"error": {"type", "message", "code", "field", "hint"}}, also for wrong
+usage. The last three are null unless the error is a `ShortlistError`. The line goes to standard error, so standard
+output holds a result or nothing.
 """
 
 import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -29,39 +29,13 @@ import typer
 
 from shortlist.cli.model_settings import ConfigFile
 from shortlist.cli.safe_text import shown
+from shortlist.cli.wording import in_words
 from shortlist.errors import ShortlistError, ShortlistWarning
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # defined in click or in Typer, depending on the version
 _PASSED = (typer.Exit, typer.Abort, SystemExit, GeneratorExit)
 _BUG = 70
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG)
-_PHRASES = {
-    "read it with shortlist.datasets.read(path), without context= and item=": "omit --context and --item, and also "
-    "--weight, --time, --format and --separator",
-    "use Interactions.read if the file has named columns": "name its columns with --context and --item",
-    "its layout=": "its --layout",
-    "use splits.by_time": "use --split time",
-    "pass restart=True": "pass --restart",
-    "pass overwrite=True": "pass --overwrite",
-    "the same call": "the same command",
-    "use format='long', or ": "omit --lists, or use ",
-    **{f"weighting='{weighting}'": f"--set weighting={weighting}" for weighting in ("binary", "log", "raw")},
-    "pass validation=split": "pass --validation",
-    "pass history=[[…]] with their items": "pass --history with their items",
-    "drop it with ignore=": "write the file without the column ",
-    "by_time needs times": "--split time needs times",
-    "leave_last_out needs times": "--split last needs times",
-}
-# Quoted text and paths stay unchanged: they come from the user's data, such as the folder time=2020/.
-_ADVICE = re.compile(
-    r"""(?P<quoted>(?<!\w)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
-    rf"|(?P<phrase>{'|'.join(map(re.escape, _PHRASES))})"
-    r"|(?P<before>\b(?:[Pp]ass|[Uu]se|with|got|is:|or|such as) |^)"
-    r"(?P<name>unknown|on_bad|format|separator|aggregate|repeats|layout|min_rating|test|fold_in|time|weight)="
-    r"(?P<value>'(?:\\.|[^'\\])*'|[\w+-]+(?:\.\w+)?|)(?=$|[\s,;:)]|\.(?:\s|$))"
-)
-# A message starts with a refused setting or with a path. These endings tell that it is a setting.
-_REFUSED = re.compile("; expected|: files in| (?:keeps|holds|has no effect|has a time zone|is not a valid time)")
 
 
 @dataclass
@@ -93,7 +67,7 @@ def guarded(session: Session) -> Iterator[None]:
         sys.stderr.write(f"interrupted{': ' if str(error) else ''}{shown(error)}\n")
         raise typer.Exit(130) from None
     except ShortlistError as error:
-        _report(session, error, in_words(str(error)))
+        _report(session, error, in_words(error.args[0]))
         raise typer.Exit(1) from error
     except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
         _give_up_output()
@@ -164,30 +138,6 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def in_words(message: str) -> str:
-    """Translate advice in a message to command line options: `pass on_bad='drop'` becomes `pass --on-bad drop`.
-
-    >>> in_words("pass on_bad='drop' to leave those rows out")
-    'pass --on-bad drop to leave those rows out'
-    """
-
-    def translated(match: re.Match[str]) -> str:
-        if match["quoted"]:
-            return match[0]
-        if match["phrase"]:
-            return _PHRASES[match["phrase"]]
-        if not match["before"] and not _REFUSED.match(message, match.end()):
-            return match[0]
-        return f"{match['before']}--{match['name'].replace('_', '-')}{_value(match['value'])}"
-
-    return _ADVICE.sub(translated, message)
-
-
-def _value(text: str) -> str:
-    plain = text.strip("'")
-    return f" {plain}" if re.fullmatch(r"[\w.-]+", plain) else f" {text}" if text else ""
-
-
 def _report_bug(session: Session, error: BaseException) -> None:
     first = (str(error).strip().splitlines() or ["no message"])[0]
     hint = "" if session.debug else "; this is a bug in Shortlist; run `shortlist --debug …` to see where"
@@ -202,7 +152,12 @@ def _report(session: Session, error: BaseException, message: str) -> None:
     if session.json:
         import json
 
-        sys.stderr.write(json.dumps({"error": {"type": type(error).__name__, "message": message}}) + "\n")
+        content: dict[str, str | None] = {"type": type(error).__name__, "message": message}
+        content |= dict.fromkeys(("code", "field", "hint"))
+        if isinstance(error, ShortlistError):
+            hint = None if error.hint is None else in_words(error.hint)
+            content |= {"code": error.code, "field": error.field, "hint": hint}
+        sys.stderr.write(json.dumps({"error": content}) + "\n")
     else:
         sys.stderr.write(f"error: {shown(message, lines=True)}\n")
 
@@ -219,7 +174,8 @@ def _show_warnings_in_a_line() -> None:
         line: str | None = None,
     ) -> None:
         if issubclass(category, ShortlistWarning):
-            sys.stderr.write(f"warning: {shown(in_words(str(message)), lines=True)}\n")
+            text = message.args[0] if isinstance(message, Warning) else message
+            sys.stderr.write(f"warning: {shown(in_words(text), lines=True)}\n")
         else:
             show_others(message, category, filename, lineno, file, line)
 

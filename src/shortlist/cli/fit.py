@@ -324,11 +324,13 @@ def check_target(path: str) -> None:
     try:
         if os.path.lexists(target) and not is_model(target) and not (target.is_dir() and not any(target.iterdir())):
             content = "a directory with other files" if target.is_dir() else "a file"
-            message = f"cannot save to '{path}': it is {content}, not a Shortlist model; choose another directory"
-            raise StorageError(message)
+            message = f"cannot save to '{path}': it is {content}, not a Shortlist model"
+            raise StorageError(message, code="target-exists", field="out", hint="choose another directory")
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"cannot save to '{path}': {error.strerror or error}; choose another directory") from error
+        raise StorageError(
+            f"cannot save to '{path}': {error.strerror or error}", code="not-writable", hint="choose another directory"
+        ) from error
     refuse_checkpoint(path)
     check_writable(path)

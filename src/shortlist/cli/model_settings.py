@@ -42,13 +42,13 @@ def settings_of(
     classes = [recommender_class(name) for name in names]
     known = {model.__name__.lower(): model for model in classes}
     if len(known) < len(classes):
-        raise SettingError(f"--model {', '.join(names)}: each model may be given only once")
+        raise SettingError(f"--model {', '.join(names)}: each model may be given only once", field="model")
     values: dict[str, dict[str, Any]] = {name: {} for name in known}
     for setting in settings:
         owner, name, text = _parts(setting, list(known))
         name = new_setting(known[owner], name)
         if name in values[owner]:
-            raise SettingError(f"--set {setting}: {name} is set twice")
+            raise SettingError(f"--set {setting}: {name} is set twice", field=name)
         values[owner][name] = typed(known[owner], name, text)
     from_file: set[tuple[str, str]] = set()
     for setting in stored.settings:
@@ -59,36 +59,39 @@ def settings_of(
             owner, name, text = _parts(setting, list(known))
             name = new_setting(known[owner], name)
             if (owner, name) in from_file:
-                raise SettingError(f"--set {setting}: {name} is set twice")
+                raise SettingError(f"--set {setting}: {name} is set twice", field=name)
             from_file.add((owner, name))
             values[owner].setdefault(name, typed(known[owner], name, text))
         except SettingError as error:
-            raise SettingError(f"{stored.path}: {error}") from None
+            raise error.prefixed(f"{stored.path}: ") from None
     return [(model, values[name]) for name, model in known.items()]
 
 
 def _parts(setting: str, owners: list[str]) -> tuple[str, str, str]:
     left, equals, text = setting.partition("=")
     if not equals:
-        raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64")
+        raise SettingError(f"--set {setting}: expected NAME=VALUE, such as dim=64", field="set")
     owner, dot, name = left.strip().rpartition(".")
     if not dot and len(owners) > 1:
         raise SettingError(
-            f"--set {setting}: there are several models; name one, such as {owners[0]}.{left.strip()}={text}"
+            f"--set {setting}: there are several models",
+            field="set",
+            hint=f"name one, such as {owners[0]}.{left.strip()}={text}",
         )
     owner = owner.lower() if dot else owners[0]
     if owner not in owners:
-        raise SettingError(f"--set {setting}: {owner!r} is not one of the models: {', '.join(owners)}")
+        raise SettingError(f"--set {setting}: {owner!r} is not one of the models: {', '.join(owners)}", field="set")
     return owner, name, text.strip()
 
 
-def typed(recommender: "type[Recommender]", name: str, text: str, option: str = "--set") -> Any:
-    """Convert the text to the type of the setting."""
+def typed(recommender: "type[Recommender]", name: str, text: str, prefix: str = "--set ") -> Any:
+    """Convert the text to the type of the setting. The message about a wrong value starts with `prefix`."""
     names = [field.name for field in fields(recommender)]
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise SettingError(f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}")
+        message = f"{recommender.__name__} has no setting {name!r}{hint} It has: {', '.join(names)}"
+        raise SettingError(message, code="unknown-setting", field=name)
     kind = get_type_hints(recommender)[name]
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     expected = []
@@ -97,7 +100,7 @@ def typed(recommender: "type[Recommender]", name: str, text: str, option: str = 
             return _read(member, text)
         except ValueError as error:
             expected.append(str(error))
-    raise SettingError(f"{option} {name}={text}: expected {' or '.join(expected)}")
+    raise SettingError(f"{prefix}{name}={text}: expected {' or '.join(expected)}", field=name)
 
 
 def _read(kind: Any, text: str) -> Any:

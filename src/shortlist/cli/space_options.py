@@ -27,18 +27,20 @@ def read_spaces(recommender: "type[Recommender]", texts: Sequence[str]) -> "dict
         if not equals or not values:
             raise SettingError(
                 f"--space {text}: expected a range, NAME=LOW..HIGH, or values, NAME=A,B,C; such as "
-                "regularization=0.001..1 or dim=64,128"
+                "regularization=0.001..1 or dim=64,128",
+                field="space",
             )
         if owner and owner.lower() != recommender.__name__.lower():
-            raise SettingError(f"--space {text}: {owner!r} is not the model ({recommender.__name__.lower()})")
+            raise SettingError(
+                f"--space {text}: {owner!r} is not the model ({recommender.__name__.lower()})", field="space"
+            )
         name = new_setting(recommender, name)
         if name in dimensions:
-            raise SettingError(f"--space {text}: {name} is given twice")
+            raise SettingError(f"--space {text}: {name} is given twice", field="space")
         try:
             dimensions[name] = _dimension(recommender, name, values)
         except SettingError as error:
-            message = str(error)
-            raise SettingError(message if message.startswith("--space") else f"--space {text}: {message}") from None
+            raise error.prefixed(f"--space {text}: ") from None
     return dimensions
 
 
@@ -64,11 +66,11 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
     default = recommender.space().get(name)
     when = None if default is None else default.when
     if ".." not in text:
-        values = [typed(recommender, name, value.strip(), "--space") for value in text.split(",")]
+        values = [typed(recommender, name, value.strip(), prefix="") for value in text.split(",")]
         return Increasing(*values) if isinstance(default, Increasing) else Choice(*values, when=when)
     log = text.endswith(_LOG) or bool(getattr(default, "log", False))
     low, high = (
-        _number(typed(recommender, name, bound.strip(), "--space"), name)
+        _number(typed(recommender, name, bound.strip(), prefix=""), name)
         for bound in text.removesuffix(_LOG).split("..", 1)
     )
     if isinstance(low, int) and isinstance(high, int):
@@ -78,5 +80,5 @@ def _dimension(recommender: "type[Recommender]", name: str, text: str) -> "Dimen
 
 def _number(value: Any, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingError(f"{name} is not a number; list the values to try: {name}=A,B,C")
+        raise SettingError(f"{name} is not a number", field=name, hint=f"list the values to try: {name}=A,B,C")
     return value

@@ -144,8 +144,10 @@ class SplitOptions:
             output.note(f"the published test ({loaded.split.protocol}) is set aside; the split uses the other events")
         if loaded.layout is not None and loaded.events.times is None and by in (SplitBy.TIME, SplitBy.LAST):
             raise DataError(
-                f"{data}: data in the layout {loaded.layout} has no times, but --split {by} needs times; {instead}pass "
-                "--split random or --split contexts"
+                f"{data}: data in the layout {loaded.layout} has no times, but --split {by} needs times",
+                code="no-times",
+                field="split",
+                hint=f"{instead}pass --split random or --split contexts",
             )
         return self._of(loaded.events, by)
 

@@ -192,7 +192,7 @@ def tune(
     ((model_class, fixed),) = settings_of([model], settings or [], ctx.obj.stored)
     dimensions = read_spaces(model_class, space or [])
     if both := [name for name in dimensions if name in fixed]:
-        raise SettingError(f"{both[0]} is given by both --set and --space; drop one of them")
+        raise SettingError(f"{both[0]} is given by both --set and --space", field=both[0], hint="drop one of them")
     FitOptions(metric=metric, patience=patience)  # raises an error for invalid values
     seconds = in_seconds(minutes)
     saving = out is not None and not no_refit
@@ -206,7 +206,9 @@ def tune(
         and trials_out is not None
         and os.path.realpath(study_path) == os.path.realpath(trials_out)
     ):
-        raise StorageError(f"--trials-out: '{trials_out}' is also the study; choose another file")
+        raise StorageError(
+            f"--trials-out: '{trials_out}' is also the study", field="trials_out", hint="choose another file"
+        )
     optuna()  # raises an error that says how to install it
     template = model_class(**fixed)
     loaded = source.read(output)
@@ -214,7 +216,7 @@ def tune(
     weighted = parts.train.by_context.values is not None
     search_space = effective_space(template, {**dimensions, **dict.fromkeys(fixed)}, weighted)
     if not search_space:
-        raise SettingError(f"{model_class.__name__} has no settings to search; use shortlist fit")
+        raise SettingError(f"{model_class.__name__} has no settings to search", hint="use shortlist fit")
     if study_path is None:
         output.note("the trials are not saved; pass --study FILE to be able to resume the search")
     elif os.path.exists(study_path):
@@ -303,9 +305,9 @@ def check_file(path: str | None, option: str) -> None:
         return
     file = Path(os.path.abspath(path))
     if file.is_dir():
-        raise StorageError(f"{option}: '{path}' is a directory; choose a file")
+        raise StorageError(f"{option}: '{path}' is a directory", code="not-writable", hint="choose a file")
     if file.exists() and not os.access(file, os.R_OK | os.W_OK):
-        raise StorageError(f"{option}: '{path}' is not writable; choose another file")
+        raise StorageError(f"{option}: '{path}' is not writable", code="not-writable", hint="choose another file")
     if not file.exists():
         check_writable(file.parent)
 
@@ -328,7 +330,9 @@ def write_table(tuned: "Tuned", path: str) -> None:
         else:
             table.write_parquet(file)
     except OSError as error:
-        raise StorageError(f"cannot write '{path}': {error.strerror or error}; choose another file") from error
+        raise StorageError(
+            f"cannot write '{path}': {error.strerror or error}", code="not-writable", hint="choose another file"
+        ) from error
 
 
 def remove_study(path: str) -> None:

@@ -23,9 +23,8 @@ def listed(text: str) -> list[str]:
     try:
         return [line for _, line in lines_of(text[1:])]
     except DataError as error:
-        raise DataError(
-            f"{text}: {error}; to pass an id that starts with @, put it into such a file, one id per line"
-        ) from error
+        hint = "to pass an id that starts with @, put it into such a file, one id per line"
+        raise DataError(f"{text}: {error}", code=error.code, hint=hint) from error
 
 
 def lines_of(path: str) -> list[tuple[int, str]]:
@@ -33,7 +32,9 @@ def lines_of(path: str) -> list[tuple[int, str]]:
     try:
         content = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise DataError(
+            f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})", code="unreadable-file"
+        ) from error
     return [(number, line) for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1) if line]
 
 

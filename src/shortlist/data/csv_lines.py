@@ -29,7 +29,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             stream.seek(0)
             yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if gzipped else stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{path} cannot be read: {error}", code="unreadable-file") from error
 
 
 @contextmanager
@@ -95,7 +95,11 @@ def _walked(path: Path, separator: str, width: int, out: npt.NDArray[np.uint8]) 
         for block in iter(lambda: stream.read(_BLOCK), b""):
             _walk(np.frombuffer(block, np.uint8), ord(separator), width, state, out)
     if state[_IN_QUOTES]:
-        raise DataError(f"{path}: the quote opened in line {state[_RECORD_LINE]:,} is never closed. Close or remove it")
+        raise DataError(
+            f"{path}: the quote opened in line {state[_RECORD_LINE]:,} is never closed",
+            code="unreadable-file",
+            hint="Close or remove it",
+        )
     if not block.endswith(b"\n"):
         _walk(np.frombuffer(b"\n", np.uint8), ord(separator), width, state, out)
     ragged = tuple(line for line in state[_RAGGED_LINES:].tolist() if line)

@@ -95,7 +95,8 @@ weights 1 … 80995 (sum), 2010-12-01 08:26:00 … 2011-12-09 12:50:00)
         known = [info.name for info in available()]
         near = difflib.get_close_matches(str(name), known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"unknown data set {name!r:.80}{hint}; bundled: {', '.join(known)}")
+        message = f"unknown data set {name!r:.80}{hint}; bundled: {', '.join(known)}"
+        raise SettingError(message, code="unknown-dataset", field="name")
     events = online_retail_events()
     columns = Columns(("customer",), "product", "quantity", "time", published=True)
     interactions = Interactions._from_built(build(events.lazy(), columns, on_bad="raise"), columns, "sum")

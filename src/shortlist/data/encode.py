@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._checks import refusal
 from shortlist._fork import require_polars_threads
+from shortlist._wording import Message
 from shortlist.data.csv_lines import SHOWN
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -54,7 +56,9 @@ class Columns:
             )
         repeated = [name for name in parts if parts.count(name) > 1]
         if repeated:  # the time column may also be a context or the weight
-            raise SettingError(f"column {repeated[0]!r} has two roles; name a different column for each role")
+            raise SettingError(
+                f"column {repeated[0]!r} has two roles", field=repeated[0], hint="name a different column for each role"
+            )
         return cls(contexts, item, weight, time)
 
     @property
@@ -95,15 +99,25 @@ class _BadRows:
         if newly:
             self.dropped[f"{column!r} {cause}"] = self.dropped.get(f"{column!r} {cause}", 0) + newly
 
-    def message(self, origin: str, where: Where, row: str) -> str:
+    def error(self, origin: str, where: Where, row: str) -> DataError:
         lines = [
             f"column {column!r} {_in_singular(cause)} in {count:,} of {self.rows:,} rows"
             + (f" (first: {where(first)})" if (first := self.first[column, cause]) else "")
             + (f", expected times {_TIME_EXAMPLE}" if _TIME_EXAMPLE in cause else "")
             for (column, cause), count in self.counts.items()
         ]
-        drop = ", or pass on_bad='drop' to drop those rows" if row == "event" else ""
-        return f"{origin}: {'; '.join(lines)}. Fix the data{drop}"
+        column, _ = next(iter(self.counts))
+        hint = fix_or_drop("data", "rows") if row == "event" else "Fix the data"
+        return DataError(f"{origin}: {'; '.join(lines)}", code="bad-rows", field=column, hint=hint)
+
+
+def fix_or_drop(what: str, rows: str) -> Message:
+    """Return the advice on bad rows.
+
+    >>> print(fix_or_drop("file", "lines"))
+    Fix the file, or pass on_bad='drop' to drop those lines
+    """
+    return Message("Fix the {}, or pass {on_bad} to drop those {}", what, rows, on_bad="drop")
 
 
 def _in_singular(cause: str) -> str:
@@ -113,7 +127,21 @@ def _in_singular(cause: str) -> str:
 
 
 def _empty(origin: str) -> DataError:
-    return DataError(f"{origin} is empty: it has no rows; expected one row per event")
+    return DataError(f"{origin} is empty: it has no rows; expected one row per event", code="empty-data")
+
+
+def float_ids(name: str, dtype: pl.DataType, advise_drop: bool) -> DataError:
+    """Return the error for an id column of a type that is not for ids. Floats are often integers with gaps."""
+    hint: str | None = None
+    if dtype.is_float():
+        drop = Message("pass {on_bad} to drop those rows and read the others as integers, or ", on_bad="drop")
+        hint = Message(
+            "pandas stores integers as floats if some are missing: {}drop those rows yourself and cast the column to "
+            "an integer type",
+            drop if advise_drop else "",
+        )
+    message = f"column {name!r} has type {dtype}; ids are integers or strings"
+    return DataError(message, code="column-type", field=name, hint=hint)
 
 
 def _by_number(rows: list[int]) -> str:
@@ -131,14 +159,10 @@ class _IdColumn:
             dtype = pl.Int64()
         if not (dtype.is_integer() or dtype in (pl.String, pl.Categorical) or isinstance(dtype, pl.Enum)):
             if dtype == pl.Null:
-                raise DataError(f"column {name!r}: every id is null; expected integers or strings")
-            hint = ""
-            if dtype.is_float():
-                hint = "; pandas stores integers as floats if some are missing: "
-                if advise_drop:
-                    hint += "pass on_bad='drop' to drop those rows and read the others as integers, or "
-                hint += "drop those rows yourself and cast the column to an integer type"
-            raise DataError(f"column {name!r} has type {dtype}; ids are integers or strings{hint}")
+                raise DataError(
+                    f"column {name!r}: every id is null; expected integers or strings", code="bad-rows", field=name
+                )
+            raise float_ids(name, dtype, advise_drop)
         self.name = name
         self.dtype = pl.String() if not dtype.is_integer() else dtype
         self.from_text = from_text
@@ -201,7 +225,7 @@ def build(
     require_polars_threads("building interactions")
     from_text = n_records is not None
     if not isinstance(on_bad, str) or on_bad not in ("raise", "drop"):
-        raise SettingError(f"on_bad={on_bad!r:.80}; expected 'raise' or 'drop'")
+        raise refusal("on_bad", on_bad, "'raise' or 'drop'")
     with polars_errors(origin):
         schema = source.collect_schema()
     missing = [name for name in columns.all if name not in schema]
@@ -274,16 +298,20 @@ def build(
     if n_records is not None:
         n_all_null = n_records - bad_rows.rows  # lines such as ',,' are rows of nulls too
         if not 0 <= n_all_null <= n_empty:
-            raise DataError(f"{origin}: {n_records:,} lines were read as {bad_rows.rows:,} rows; check the quotes")
+            raise DataError(
+                f"{origin}: {n_records:,} lines were read as {bad_rows.rows:,} rows",
+                code="unreadable-file",
+                hint="check the quotes",
+            )
         if n_all_null:
             bad_rows.note(columns.context[0], "are null", n_all_null, n_all_null)
             bad_rows.rows = n_records
     if bad_rows.counts and on_bad == "raise":
-        raise DataError(bad_rows.message(origin, where, row))
+        raise bad_rows.error(origin, where, row)
     if not any(len(chunk) for chunk in item.chunks):
         if bad_rows.rows:
             causes = ", ".join(f"{count:,} {what}" for what, count in bad_rows.dropped.items())
-            raise DataError(f"{origin}: none of the {bad_rows.rows:,} rows can be used: {causes}")
+            raise DataError(f"{origin}: none of the {bad_rows.rows:,} rows can be used: {causes}", code="empty-data")
         raise _empty(origin)
     dropped = bool(bad_rows.counts)
     contexts, context_codes = _finish_tuples(context, parts, dropped) if pair else _finish(context, dropped)
@@ -314,28 +342,33 @@ def whole_floats(source: pl.LazyFrame, types: Mapping[str, pl.DataType], origin:
         if count:
             raise DataError(
                 f"{origin}: column {name!r} has type {dtype}; ids are integers or strings, but {count:,} of its "
-                f"numbers are not integers ≤ {largest:,} (first: {first!r})"
+                f"numbers are not integers ≤ {largest:,} (first: {first!r})",
+                code="column-type",
+                field=name,
             )
         if gaps:
             gappy.append(name)
     return gappy
 
 
-def no_column(origin: str, name: str, columns: list[str], hint: str = "") -> DataError:
+def no_column(
+    origin: str, name: str, columns: list[str], hint: str | None = None, kind: type[DataError] = DataError
+) -> DataError:
     """Return the error for a missing column; it suggests the most similar name."""
     by_lower = {column.lower(): column for column in columns}
     near = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)
     if not near:  # user: user_id, UserID
         near = [lower for lower in by_lower if name.lower() in re.split(r"[\W_]|(?<=.)id$", lower)][:1]
     if near and not hint:
-        hint = f"; did you mean {by_lower[near[0]]!r}?"
+        hint = f"did you mean {by_lower[near[0]]!r}?"
     listed = ", ".join(map(repr, columns)) or "none"
-    return DataError(f"{origin}: no column {name!r}; columns found: {listed}{hint}")
+    message = f"{origin}: no column {name!r}; columns found: {listed}"
+    return kind(message, code="missing-column", field=name, hint=hint)
 
 
 def _weight(name: str, dtype: pl.DataType, from_text: bool) -> pl.Expr:
     if not (dtype.is_numeric() or (from_text and dtype == pl.String)):
-        raise DataError(f"column {name!r} has type {dtype}; weights are numbers")
+        raise DataError(f"column {name!r} has type {dtype}; weights are numbers", code="column-type", field=name)
     return pl.col(name).cast(pl.Float64, strict=False)
 
 
@@ -350,7 +383,11 @@ def _time(source: pl.LazyFrame, name: str, dtype: pl.DataType) -> tuple[pl.DataT
         return dtype, column.to_physical().cast(pl.Int64)
     if dtype.is_float():
         return dtype, column.cast(pl.Float64)
-    raise DataError(f"column {name!r} has type {dtype}; times are dates, datetimes or numbers such as epoch seconds")
+    raise DataError(
+        f"column {name!r} has type {dtype}; times are dates, datetimes or numbers such as epoch seconds",
+        code="column-type",
+        field=name,
+    )
 
 
 def _type_of_times(sample: pl.Series) -> pl.DataType:
@@ -485,5 +522,5 @@ class polars_errors:  # noqa: N801
         panic = getattr(pl.exceptions, "PanicException", ())
         if error is not None and isinstance(error, (pl.exceptions.PolarsError, OSError, panic)):
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise DataError(f"{self.origin} cannot be read: {first}") from error
+            raise DataError(f"{self.origin} cannot be read: {first}", code="unreadable-file") from error
         return False

@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
+from shortlist._checks import refusal
 from shortlist._fork import require_polars_threads
+from shortlist._wording import Argument, Message
 from shortlist.data.csv_lines import (
     LineCounts,
     lines_at,
@@ -27,7 +29,7 @@ from shortlist.data.csv_lines import (
     survey,
     without_ragged,
 )
-from shortlist.data.encode import Columns, EncodedEvents, OnBad, build, no_column, polars_errors
+from shortlist.data.encode import Columns, EncodedEvents, OnBad, build, fix_or_drop, no_column, polars_errors
 from shortlist.data.json_surrogates import has_surrogates, refuse_surrogates, without_surrogates
 from shortlist.data.sniff import refuse_other_content
 from shortlist.errors import DataError, SettingError
@@ -84,9 +86,9 @@ def find_files(
     if separator is not None and not (
         isinstance(separator, str) and len(separator) == 1 and separator.isascii() and separator not in '"\r\n'
     ):
-        raise SettingError(f"separator={separator!r:.80}; expected one ASCII character such as ';'")
+        raise refusal("separator", separator, "one ASCII character such as ';'")
     if format is not None and not (isinstance(format, str) and format in _SUFFIXES.values()):
-        raise SettingError(f"format={format!r:.80}; expected one of {', '.join(sorted(set(_SUFFIXES.values())))}")
+        raise refusal("format", format, f"one of {', '.join(sorted(set(_SUFFIXES.values())))}")
     root = as_path(path)
     text = str(root)
     if root.is_dir():
@@ -104,26 +106,32 @@ def find_files(
     elif glob.has_magic(text):
         paths = [Path(name) for name in sorted(glob.glob(text, recursive=True)) if Path(name).is_file()]
         if not paths:
-            raise DataError(f"no file matches {text}")
+            raise DataError(f"no file matches {text}", code="no-such-file")
     else:
         raise no_such_path(root)
     formats = {format or _format_of(file) for file in paths}
     if len(formats) > 1:
         suffixes = ", ".join(sorted({file.suffix for file in paths}))
-        way_out = "pass format=, or" if row == "event" else "pass"
-        raise DataError(f"{text} holds files of several formats ({suffixes}); {way_out} a pattern such as '*.parquet'")
+        hint = "pass a pattern such as '*.parquet'"
+        if row == "event":
+            hint = Message("pass {format}, or a pattern such as '*.parquet'", format=...)
+        raise DataError(f"{text} holds files of several formats ({suffixes})", field="format", hint=hint)
     (file_format,) = formats
     if file_format is None:
         refuse_other_content(paths[0], None, row)
-        pass_format = "rename the file or pass format=, such as format='csv'"
-        way_out = pass_format if row == "event" else f"or .txt, with one {row} per line"
+        is_events = row == "event"
+        expected = _KNOWN if is_events else f"{_KNOWN}; or .txt, with one {row} per line"
+        advice = Message("rename the file or pass {}, such as {format}", Argument("format"), format="csv")
         raise NoTableError(
-            f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {_KNOWN}; {way_out}"
+            f"{text}: cannot infer the format from the file name {paths[0].name!r}; expected {expected}",
+            code="unreadable-file",
+            hint=advice if is_events else None,
         )
     for file in paths:
         refuse_other_content(file, file_format, row)
     if separator is not None and file_format not in ("csv", "tsv"):
-        raise SettingError(f"separator={separator!r} has no effect on {file_format} files; omit it")
+        message = Message("{separator} has no effect on {} files", file_format, separator=separator)
+        raise SettingError(message, code="no-effect", field="separator", hint="omit it")
     return EventFiles(paths, file_format, separator or ("\t" if file_format == "tsv" else ","), row=row)
 
 
@@ -131,10 +139,11 @@ def as_path(value: object) -> Path:
     """Convert to a path; raise DataError for anything that is not one, such as a frame."""
     if not isinstance(value, str | PathLike) or not str(value):
         is_frame = hasattr(value, "columns") or hasattr(value, "__arrow_c_stream__")
-        hint = "; for a frame use from_frame" if is_frame else ""
+        got = type(value).__name__ if is_frame else f"{value!r:.80}"
         raise DataError(
-            f"expected the path of a file or a folder, got {f'{value!r:.80}' if not is_frame else type(value).__name__}"
-            f"{hint}"
+            f"expected the path of a file or a folder, got {got}",
+            field="path",
+            hint="for a frame use from_frame" if is_frame else None,
         )
     try:
         path = Path(value)
@@ -142,7 +151,7 @@ def as_path(value: object) -> Path:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass  # a pattern, or a missing file: reported by the caller
     except (OSError, ValueError, TypeError) as error:  # a name that is too long, one with NUL in it, a path of bytes
-        raise DataError(f"no such file or folder: {str(value)!r:.200}: {error!s:.80}") from None
+        raise DataError(f"no such file or folder: {str(value)!r:.200}: {error!s:.80}", code="no-such-file") from None
     return path
 
 
@@ -152,17 +161,19 @@ def _no_data(folder: Path) -> DataError:
     what = f"holds no data files, only {', '.join(visible[:5])}{' …' * (len(visible) > 5)}"
     if not visible:
         what = f"holds no data files, only hidden ones such as {names[0]}" if names else "is empty"
-    return NoTableError(f"folder {folder} {what}; expected {_KNOWN}")
+    return NoTableError(f"folder {folder} {what}; expected {_KNOWN}", code="no-such-file")
 
 
 def no_such_path(path: Path) -> DataError:
     """Return the error for a missing path; it suggests similar names in the same folder."""
     parent = path.parent
     if not parent.is_dir():
-        return DataError(f"no such file or folder: {path}; the folder {parent} does not exist either")
+        return DataError(
+            f"no such file or folder: {path}; the folder {parent} does not exist either", code="no-such-file"
+        )
     near = difflib.get_close_matches(path.name, [entry.name for entry in parent.iterdir()], 3, 0.75)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return DataError(f"no such file or folder: {path}{hint}")
+    hint = f"did you mean {' or '.join(near)}?" if near else None
+    return DataError(f"no such file or folder: {path}", code="no-such-file", hint=hint)
 
 
 def column_names(files: EventFiles) -> list[str]:
@@ -198,7 +209,9 @@ def _refuse_mixed_zones(files: EventFiles, columns: Columns) -> None:
         zone, other = next((zone, path) for zone, path in zones.items() if zone is not None)
         raise DataError(
             f"{files.name}: column {columns.time!r} has times without a time zone in {zones[None].name} and times in "
-            f"{zone} in {other.name}; give all times a time zone, or none"
+            f"{zone} in {other.name}",
+            field=columns.time,
+            hint="give all times a time zone, or none",
         )
 
 
@@ -248,16 +261,16 @@ def _unmarked(path: Path) -> bytes:
 def _build_from_json(files: EventFiles, columns: Columns, on_bad: OnBad) -> EncodedEvents:
     sources = _json_sources(files.paths, columns.all)
     if on_bad == "raise" and isinstance(sources[0], bytes):
-        drop = ", or pass on_bad='drop' to drop such rows" if files.row == "event" else ""
+        hint = fix_or_drop("data", "rows") if files.row == "event" else "Fix the data"
         for path in files.paths:
-            refuse_surrogates(path, columns.all, drop)
+            refuse_surrogates(path, columns.all, hint)
     try:
         schema = _scanned(sources).collect_schema()  # reads the whole files, so it is passed on
         _refuse_mixed_ids(files, sources, columns, schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         for path in files.paths:
             refuse_bad_json(path)
-        raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{files.name} cannot be read: {str(error).splitlines()[0]}", code="unreadable-file") from error
     source = _scanned(sources, schema=schema)
 
     def where(rows: list[int]) -> str:
@@ -295,7 +308,9 @@ def _refuse_mixed_ids(files: EventFiles, sources: list[Any], columns: Columns, s
                 rows = _scanned(sources, schema=schema).select(pl.len()).collect(engine="streaming").item()
                 raise DataError(
                     f"{files.name}: column {name!r} mixes types: {count:,} of {rows:,} rows hold {what}, the "
-                    "others text; ids are all integers or all text"
+                    "others text; ids are all integers or all text",
+                    code="column-type",
+                    field=name,
                 )
 
 
@@ -318,7 +333,8 @@ def refuse_bad_json(path: Path) -> None:
         for number, line in enumerate(stream, 1):
             if line.strip() and _json_object(line) is None:
                 raise DataError(
-                    f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object per line"
+                    f"{path}: line {number:,} is not a JSON object: {shortened(line)}; expected one object per line",
+                    code="unreadable-file",
                 )
 
 
@@ -351,14 +367,15 @@ def _header(path: Path, separator: str) -> list[str]:
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     except csv.Error as error:
-        raise DataError(f"{path}: the header cannot be read: {error}") from error
+        raise DataError(f"{path}: the header cannot be read: {error}", code="unreadable-file") from error
     if names is None:
-        raise DataError(f"{path} is empty: it has no header line")
+        raise DataError(f"{path} is empty: it has no header line", code="empty-data")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         count = names.count(repeated[0])
         raise DataError(
-            f"{path}: column {repeated[0]!r} appears {count} times in the header; column names must be unique"
+            f"{path}: column {repeated[0]!r} appears {count} times in the header; column names must be unique",
+            field=repeated[0],
         )
     return names
 
@@ -383,11 +400,11 @@ def scan_text(files: EventFiles, on_bad: OnBad = "raise", columns: Columns | Non
     surveys = [survey(path, files.separator, len(header)) for path in files.paths]
     n_ragged = sum(counts.n_ragged for counts in surveys)
     if n_ragged and on_bad == "raise":
-        raise DataError(_ragged_message(files, surveys, len(header)))
+        raise _ragged_error(files, surveys, len(header))
     n_records = sum(counts.n_records - files.headed for counts in surveys) - n_ragged
     if not n_records and files.pattern:  # polars cannot scan an empty file without a header
         what = f"none of {n_ragged:,} lines is" if n_ragged else "it has no rows; expected lines"
-        raise DataError(f"{files.name}: {what} written as {files.pattern}")
+        raise DataError(f"{files.name}: {what} written as {files.pattern}", code="empty-data")
     sources: list[Any] = list(files.paths)
     if n_ragged:
         sources = [without_ragged(path, files.separator, len(header)) for path in files.paths]
@@ -410,7 +427,9 @@ def _build_from_text(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
     text = scan_text(files, on_bad, columns)
     surveys, n_records, n_ragged = text.surveys, text.n_records, text.n_ragged
     if not n_records and not n_ragged:
-        raise DataError(f"{files.name}: there are no rows below the header; expected one line per {files.row}")
+        raise DataError(
+            f"{files.name}: there are no rows below the header; expected one line per {files.row}", code="empty-data"
+        )
 
     def where(rows: list[int]) -> str:
         return _describe_rows(files, surveys, rows)
@@ -426,8 +445,9 @@ def _build_from_text(files: EventFiles, columns: Columns, on_bad: OnBad) -> Enco
             _refuse_other_encodings(path)
             if counts.stray_line:
                 raise DataError(
-                    f"{error}. Line {counts.stray_line:,} of {path.name} has a quote inside a field; quote the whole "
-                    "field and double the quotes in it"
+                    f"{error}. Line {counts.stray_line:,} of {path.name} has a quote inside a field",
+                    code="unreadable-file",
+                    hint="quote the whole field and double the quotes in it",
                 ) from error
         raise
     if n_ragged:
@@ -441,19 +461,24 @@ def _common_header(files: EventFiles, columns: Columns | None) -> list[str]:
     header = _header(files.paths[0], files.separator)
     for path in files.paths[1:]:
         if (other := _header(path, files.separator)) != header:
-            raise DataError(f"{path} has the columns {other}, {files.paths[0]} has {header}; expected the same columns")
+            raise DataError(
+                f"{path} has the columns {other}, {files.paths[0]} has {header}; expected the same columns",
+                code="missing-column",
+            )
     missing = [name for name in columns.all if name not in header] if columns is not None else []
     if columns is not None and missing:
-        hint = ""
+        hint: str | None = None
         for mark, word in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a bar"), (",", "a comma")):
             if len(header) == 1 and mark in header[0]:
-                way_out = f"pass separator={mark!r}" if files.row == "event" else "use commas, or tabs in a .tsv"
-                hint = f"; is the separator {word}? Then {way_out}"
+                way_out = Message("pass {separator}", separator=mark)
+                if files.row != "event":
+                    way_out = Message("use commas, or tabs in a .tsv")
+                hint = Message("is the separator {}? Then {}", word, way_out)
                 break
         if len(missing) == len(columns.all) and any(_is_number(name) for name in header):
             names = ",".join(columns.all)
-            hint = f"; is this the first {files.row}? Then put a header line above it, such as {names}"
-            raise NoTableError(str(no_column(files.name, missing[0], header, hint)))
+            hint = f"is this the first {files.row}? Then put a header line above it, such as {names}"
+            raise no_column(files.name, missing[0], header, hint, NoTableError)
         raise no_column(files.name, missing[0], header, hint)
     return header
 
@@ -465,7 +490,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _ragged_message(files: EventFiles, surveys: list[LineCounts], width: int) -> str:
+def _ragged_error(files: EventFiles, surveys: list[LineCounts], width: int) -> DataError:
     path, bad = next((path, counts) for path, counts in zip(files.paths, surveys) if counts.n_ragged)
     first, *more = bad.ragged_lines
     # In a public layout the separator may be two characters: the pattern is clearer than a number of fields.
@@ -477,8 +502,9 @@ def _ragged_message(files: EventFiles, surveys: list[LineCounts], width: int) ->
     expected = f"do not have the {width} fields of the header"
     if files.pattern:
         expected = f"are not written as {files.pattern}"
-    drop = ", or pass on_bad='drop' to drop those lines" if files.row == "event" else ""
-    return f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines}). Fix the file{drop}"
+    message = f"{files.name}: {n_ragged:,} of {n_lines:,} lines {expected} ({lines})"
+    hint = fix_or_drop("file", "lines") if files.row == "event" else "Fix the file"
+    return DataError(message, code="bad-rows", hint=hint)
 
 
 def _describe_rows(files: EventFiles, surveys: list[LineCounts], rows: list[int]) -> str:
@@ -511,4 +537,8 @@ def _not_utf8(path: Path) -> DataError:
             if "\ufffd" in line.decode("utf-8", "replace"):
                 where = f" (first: line {number:,} {shortened(line)})"
                 break
-    return DataError(f"{path} is not UTF-8 text{where}; convert it, for example with iconv -f latin1 -t utf-8")
+    return DataError(
+        f"{path} is not UTF-8 text{where}",
+        code="unreadable-file",
+        hint="convert it, for example with iconv -f latin1 -t utf-8",
+    )

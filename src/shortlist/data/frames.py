@@ -23,13 +23,15 @@ def stream(frame: Any) -> pl.LazyFrame:
     except (TypeError, ValueError) as error:  # pyarrow raises these for mixed types
         if isinstance(error, DataError):
             raise
-        raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}") from error
+        raise DataError(f"the frame: a column mixes types: {str(error).splitlines()[0]}", code="column-type") from error
 
 
 def column(name: str, values: Any, *, ids: bool) -> pl.Series:
     """Convert a list or an array to a column of one type; never convert ids to numbers or numbers to ids."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise DataError(f"column {name!r} is {values!r:.80}; expected a list or an array with one value per row")
+        raise DataError(
+            f"column {name!r} is {values!r:.80}; expected a list or an array with one value per row", field=name
+        )
     try:
         if isinstance(values, np.ndarray) and values.dtype == object:
             values = [None if _is_missing(value) else value for value in values.tolist()]
@@ -49,7 +51,7 @@ def column(name: str, values: Any, *, ids: bool) -> pl.Series:
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         types = ", ".join(sorted({type(value).__name__ for value in values}))
         expected = "ids are all integers or all text" if ids else "expected one type"
-        raise DataError(f"column {name!r} mixes types ({types}); {expected}") from error
+        raise DataError(f"column {name!r} mixes types ({types}); {expected}", field=name, code="column-type") from error
 
 
 def _in_polars_units(name: str, times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -59,7 +61,9 @@ def _in_polars_units(name: str, times: np.ndarray[Any, Any]) -> np.ndarray[Any, 
     supported = unit if unit in ("D", "ms", "us", "ns") else "ns" if finer else "ms"
     converted = times.astype(f"datetime64[{supported}]")
     if not finer and unit != "generic" and (converted.astype(times.dtype) != times)[~np.isnat(times)].any():
-        raise DataError(f"column {name!r} has times too far from 1970: they do not fit 64 bits of {supported}")
+        raise DataError(
+            f"column {name!r} has times too far from 1970: they do not fit 64 bits of {supported}", field=name
+        )
     return converted
 
 
@@ -67,7 +71,9 @@ def refuse_mixed_zones(name: str, values: Iterable[Any]) -> None:
     """Refuse a mix of datetimes with and without a time zone: polars and Arrow would read all as UTC."""
     if len({value.tzinfo is None for value in values if isinstance(value, dt.datetime) and not _is_missing(value)}) > 1:
         raise DataError(
-            f"column {name!r} mixes times with and without a time zone; give all times a time zone, or none"
+            f"column {name!r} mixes times with and without a time zone",
+            field=name,
+            hint="give all times a time zone, or none",
         )
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from shortlist._checks import flag
+from shortlist._checks import flag, refusal
 from shortlist._phrases import count
+from shortlist._wording import Message, Phrase, with_hint
 from shortlist.data.encode import Columns, EncodedEvents, OnBad, build
 from shortlist.data.event_files import Format, NoTableError, build_from_files, find_files
 from shortlist.data.frames import column, refuse_mixed_zones, stream
@@ -117,7 +118,10 @@ class Interactions:
         try:
             built = build_from_files(find_files(path, format, separator), columns, on_bad)
         except NoTableError as error:
-            raise DataError(f"{error}{_layout_hint(path)}") from error
+            hint = _layout_hint(path)
+            if error.hint:
+                hint = with_hint(error.hint, hint)
+            raise DataError(error.problem, code=error.code, field=error.field, hint=hint) from error
         return cls._from_built(built, columns, aggregate)
 
     @classmethod
@@ -158,22 +162,27 @@ class Interactions:
         if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise DataError(
                 f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}; "
-                "for a frame use Interactions.from_frame"
+                "for a frame use Interactions.from_frame",
+                field="matrix",
             )
         coo, weighted = matrix.tocoo(), flag("weighted", weighted)
         if coo.data.dtype.kind not in "biuf":
-            raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers")
+            raise DataError(f"the matrix holds values of type {coo.data.dtype}; expected numbers", field="matrix")
         vocabularies = []
         for argument, size, what in ((contexts, coo.shape[0], "context"), (items, coo.shape[1], "item")):
             if argument is None:
                 vocabularies.append(Vocabulary.of(pl.int_range(size, dtype=pl.Int64, eager=True), what))
                 continue
             if is_frame(argument):
-                raise DataError(f"{what}s is a frame ({type(argument).__name__}); expected a list of ids")
+                raise DataError(
+                    f"{what}s is a frame ({type(argument).__name__}); expected a list of ids", field=f"{what}s"
+                )
             ids = _list_of_ids(argument, what)
             if len(ids) != size:
                 side = "row" if what == "context" else "column"
-                raise DataError(f"{len(ids):,} {what} ids for {size:,} {side}s; expected one id per {side}")
+                raise DataError(
+                    f"{len(ids):,} {what} ids for {size:,} {side}s; expected one id per {side}", field=f"{what}s"
+                )
             parts = len(ids[0]) if what == "context" and size and isinstance(ids[0], tuple) else 1
             vocabularies.append(Vocabulary.of(ids, what if parts == 1 else [f"{what}_{k + 1}" for k in range(parts)]))
         with np.errstate(over="ignore"):
@@ -182,10 +191,11 @@ class Interactions:
             if weighted and bad.any():
                 raise DataError(
                     f"the matrix: {int(bad.sum()):,} of {len(values):,} stored values are {cause}; expected weights "
-                    "≥ 0 (or pass weighted=False)"
+                    "≥ 0 (or pass weighted=False)",
+                    field="matrix",
                 )
         if not len(values):
-            raise DataError(f"the matrix of shape {coo.shape} stores no entries")
+            raise DataError(f"the matrix of shape {coo.shape} stores no entries", field="matrix")
         return cls(
             vocabularies[0],
             vocabularies[1],
@@ -246,7 +256,9 @@ class Interactions:
         )
         if rows.values is not None and not np.isfinite(rows.values).all():
             raise DataError(
-                f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}; scale them down"
+                f"the weights of a repeated pair sum to more than {np.finfo(np.float32).max:.3g}",
+                code="bad-rows",
+                hint="scale them down",
             )
         return rows
 
@@ -327,7 +339,8 @@ class Interactions:
         ):
             raise SettingError(
                 f"keep is {keep!r:.80}; expected a mask of {len(self):,} values, or positions from 0 to "
-                f"{len(self) - 1:,}"
+                f"{len(self) - 1:,}",
+                field="keep",
             )
         return array
 
@@ -408,29 +421,27 @@ def _list_of_ids(ids: Any, what: str) -> Any:
     if isinstance(ids, list | tuple | pl.Series) or (isinstance(ids, np.ndarray) and ids.ndim == 1):
         return ids
     if isinstance(ids, str | bytes | Mapping | Set | np.ndarray) or not isinstance(ids, Iterable):
-        raise SettingError(f"{what}s is {ids!r:.80}; expected a list of {what} ids")
+        raise SettingError(f"{what}s is {ids!r:.80}; expected a list of {what} ids", field=f"{what}s")
     return list(ids)
 
 
-def _layout_hint(path: str | Path) -> str:
-    """Return the end of an error message if `path` is in a public layout, else an empty text."""
+def _layout_hint(path: str | Path) -> str | None:
+    """Return advice for an error message if `path` is in a public layout."""
     from shortlist.data.layouts import recognise  # imports this module
 
     try:
         layout = recognise(path)
     except DataError:
-        return ""
+        return None
     if layout is None:
-        return ""
-    return (
-        f"; it looks like a public data set in the layout {layout}: read it with shortlist.datasets.read(path), "
-        "without context= and item="
-    )
+        return None
+    read = Phrase("read-layout", "read it with shortlist.datasets.read(path), without context= and item=")
+    return Message("it looks like a public data set in the layout {}: {}", layout, read)
 
 
 def _check_aggregate(aggregate: str) -> None:
     if not isinstance(aggregate, str) or aggregate not in _MERGE:
-        raise SettingError(f"aggregate={aggregate!r:.80}; expected 'sum', 'count' or 'latest'")
+        raise refusal("aggregate", aggregate, "'sum', 'count' or 'latest'")
 
 
 def time_order(times: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
@@ -462,14 +473,16 @@ def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
     if isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(
             f"expected a frame with named columns (polars, pandas, Arrow or a mapping), got {type(frame).__name__}; "
-            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr"
+            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr",
+            field="frame",
         )
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         return _from_pandas(frame, columns)
     if hasattr(frame, "__arrow_c_stream__"):
         return stream(frame)
     raise DataError(
-        f"cannot read events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping"
+        f"cannot read events from {type(frame).__name__}; expected a polars, pandas or Arrow frame, or a mapping",
+        field="frame",
     )
 
 
@@ -478,10 +491,13 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
     for name in columns.all:
         if name not in names:
             listed = ", ".join(map(repr, names)) or "none"
-            hint = "; it is in the index: call reset_index() first" if name in frame.index.names else ""
-            raise DataError(f"the frame: no column {name!r}; columns found: {listed}{hint}")
+            hint = "it is in the index: call reset_index() first" if name in frame.index.names else None
+            message = f"the frame: no column {name!r}; columns found: {listed}"
+            raise DataError(message, code="missing-column", field=name, hint=hint)
         if names.count(name) > 1:
-            raise DataError(f"the frame has {names.count(name)} columns {name!r}; column names must be unique")
+            raise DataError(
+                f"the frame has {names.count(name)} columns {name!r}; column names must be unique", field=name
+            )
     frame = frame[columns.all]
     if columns.time is not None and frame[columns.time].dtype == object:
         refuse_mixed_zones(columns.time, frame[columns.time])
@@ -497,7 +513,9 @@ def _from_pandas(frame: Any, columns: Columns) -> pl.LazyFrame:
                 types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
                 raise DataError(
                     f"the frame: column {name!r} mixes types or holds objects ({types}); "
-                    "ids are all integers or all text"
+                    "ids are all integers or all text",
+                    field=name,
+                    code="column-type",
                 ) from error
         raise
 

@@ -41,7 +41,7 @@ def without_surrogates(path: Path, named: Collection[str] = ()) -> bytes:
     return b"".join(lines)
 
 
-def refuse_surrogates(path: Path, named: Collection[str], way_out: str) -> None:
+def refuse_surrogates(path: Path, named: Collection[str], hint: str) -> None:
     """Refuse a file with a lone surrogate in one of the named columns; the error shows the first such line."""
     with opened_text(path) as stream:
         for number, line in enumerate(stream, 1):
@@ -49,7 +49,10 @@ def refuse_surrogates(path: Path, named: Collection[str], way_out: str) -> None:
                 if name in named and _is_broken(value):
                     raise DataError(
                         f"{path}: column {name!r} in line {number:,} is not Unicode text: it has half of a surrogate "
-                        f"pair: {shortened(line)}. Fix the data{way_out}"
+                        f"pair: {shortened(line)}",
+                        code="bad-rows",
+                        field=name,
+                        hint=hint,
                     )
 
 

@@ -25,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._checks import refusal
 from shortlist._phrases import count
+from shortlist._wording import Message, Phrase
 from shortlist.data.interactions import Interactions, compacted, time_order
 from shortlist.data.sparse_rows import by_key, has_pairs
 from shortlist.data.times import as_length, first_at_or_after, first_within, is_temporal, shown
@@ -132,7 +134,9 @@ def by_time(
     if late.all() or not late.any():
         side = "training" if late.all() else "test"
         first, last, moment = (shown(time, events.time_dtype) for time in (times.min(), times.max(), cut))
-        raise DataError(f"the {side} set is empty: the cut is at {moment}, the events are from {first} to {last}")
+        raise DataError(
+            f"the {side} set is empty: the cut is at {moment}, the events are from {first} to {last}", code="empty-data"
+        )
     return _warm_split(events, late, f"time: test from {shown(cut, events.time_dtype)}", repeats)
 
 
@@ -145,9 +149,10 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     times = _times(events, "leave_last_out")
     n = _integer(n, "n", 1)
     warnings.warn(
-        "leave-last-out trains on events that are newer than test events; use splits.by_time unless you reproduce a "
-        "published table",
-        ShortlistWarning,
+        ShortlistWarning(
+            "leave-last-out trains on events that are newer than test events",
+            hint=Message("use {} unless you reproduce a published table", Phrase("by_time", "splits.by_time")),
+        ),
         stacklevel=2,
     )
     everywhere = np.arange(len(events), dtype=np.uint32)
@@ -156,7 +161,9 @@ def leave_last_out(events: Interactions, n: int = 1, *, repeats: Repeats = "drop
     late = np.zeros(len(events), np.bool_)
     late[places] = np.arange(len(events)) >= np.repeat(indptr[1:] - np.where(sizes > n, min(n, len(events)), 0), sizes)
     if not late.any():
-        raise DataError(f"no context has more than {count(n, 'event')}, so the test set is empty; lower n")
+        raise DataError(
+            f"no context has more than {count(n, 'event')}, so the test set is empty", code="empty-data", hint="lower n"
+        )
     short = int((sizes <= n).sum())
     return _warm_split(
         events, late, f"leaving each context's last {n} out", repeats, {"contexts with too few events": short}
@@ -169,7 +176,9 @@ def at_random(events: Interactions, test: float = 0.1, *, seed: int = 0, repeats
     fraction = _fraction(test, "test")
     late = np.random.default_rng([_integer(seed, "seed", 0), 1]).random(len(events)) < fraction
     if late.all() or not late.any():
-        raise DataError(f"{len(events):,} events are too few for a test set of {fraction:.1%}")
+        raise DataError(
+            f"{len(events):,} events are too few for a test set of {fraction:.1%}", code="empty-data", field="test"
+        )
     return _warm_split(events, late, f"chance: {fraction:.0%} of events, seed {seed}", repeats)
 
 
@@ -199,9 +208,8 @@ def held_out_contexts(
     else:
         count = round(_fraction(test, "test") * events.n_contexts)
     if not 0 < count < events.n_contexts:
-        raise SettingError(
-            f"test={test!r} holds out {count:,} of {events.n_contexts:,} contexts; hold out at least 1 and not all"
-        )
+        message = Message("{test} holds out {:,} of {:,} contexts", count, events.n_contexts, test=test)
+        raise SettingError(message, field="test", hint="hold out at least 1 and not all")
     _check_fold_in(events, fold_in, by)
     chosen = np.random.default_rng([_integer(seed, "seed", 0), 2]).permutation(events.n_contexts)[:count]
     held = np.zeros(events.n_contexts, np.bool_)
@@ -223,7 +231,7 @@ def k_fold_contexts(
     _check_events(events, "k_fold_contexts")
     k = _integer(k, "k", 2)
     if k > events.n_contexts:
-        raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts")
+        raise SettingError(f"k={k}: there are only {events.n_contexts:,} contexts", field="k")
     _check_fold_in(events, fold_in, by)
     fold = np.random.default_rng([_integer(seed, "seed", 0), 2]).permutation(events.n_contexts) % k
     return (
@@ -337,7 +345,12 @@ def _fold_in_split(
     n_test = np.floor((1 - fraction) * sizes + 1e-9).astype(np.int64)
     n_test = np.minimum(n_test, np.maximum(sizes - 1, 0))  # keep at least one pair in the history
     if not n_test.any():
-        raise DataError(f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them; lower fold_in")
+        raise DataError(
+            f"no held-out context has enough pairs to test on {1 - fraction:.0%} of them",
+            code="empty-data",
+            field="fold_in",
+            hint="lower fold_in",
+        )
     too_few = held & (n_test == 0)
     dropped["held-out contexts with too few pairs"] = int(too_few.sum())
     dropped["events of held-out contexts with too few pairs"] = int(too_few[codes].sum())
@@ -410,10 +423,13 @@ def _assemble(
         keep = keep[~seen]
     if not len(keep):
         counts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
-        keep_repeats = ", or pass repeats='keep'" if repeats == "drop" and not fold_in and seen.any() else ""
+        keep_repeats = Message("hold out more, or pass {repeats}", repeats="keep")
         raise DataError(
             f"the test set is empty: all held-out events were dropped (split by {protocol.replace(': ', ', ')}: "
-            f"{counts}); hold out more{keep_repeats}"
+            f"{counts})",
+            code="empty-data",
+            field="test",
+            hint=keep_repeats if repeats == "drop" and not fold_in and seen.any() else "hold out more",
         )
     contexts, remap = compacted(history.contexts, truth_contexts[keep])
     known_events = remap[history.context_codes] >= 0
@@ -456,15 +472,21 @@ def _check_events(events: object, function: str, name: str = "events") -> None:
     if not isinstance(events, Interactions):
         what = "" if name == "events" else f" as {name}"
         raise DataError(
-            f"{function} expects Interactions{what}, got {type(events).__name__}; create them with "
-            "Interactions.from_frame, .read or .from_csr"
+            f"{function} expects Interactions{what}, got {type(events).__name__}",
+            field=name,
+            hint="create them with Interactions.from_frame, .read or .from_csr",
         )
 
 
 def _times(events: Interactions, function: str) -> npt.NDArray[Any]:
     _check_events(events, function)
     if events.times is None:
-        raise DataError(f"{function} needs times; pass time= with the name of the time column when you read the events")
+        raise DataError(
+            Message("{} needs times", Phrase(function, function)),
+            code="no-times",
+            field="time",
+            hint=Message("pass {time} with the name of the time column when you read the events", time=...),
+        )
     return events.times
 
 
@@ -481,23 +503,24 @@ def _cut(test: Any, events: Interactions, times: npt.NDArray[Any]) -> Any:
         return cut
     length = as_length(test)
     if length is not None and length <= 0:
-        raise SettingError(f"test={test!r}; expected a length of time > 0, such as '7d'")
+        raise refusal("test", test, "a length of time > 0, such as '7d'")
     dtype = events.time_dtype
     if dtype is not None and is_temporal(dtype) and not isinstance(test, bool):
         if plain:
-            raise SettingError(
-                f"test={test!r}; expected a duration such as '7d', a date such as '2011-11-01', or a fraction between "
-                "0 and 1; a plain number is not possible, because the time column holds dates or datetimes"
+            raise refusal(
+                "test",
+                test,
+                "a duration such as '7d', a date such as '2011-11-01', or a fraction between 0 and 1; a plain number "
+                "is not possible, because the time column holds dates or datetimes",
             )
         if length is not None:
             return times[times >= first_within(length, int(times.max()), dtype)].min()
         return first_at_or_after(test, dtype, name="test")
     if isinstance(test, bool) or (plain and (not math.isfinite(test) or test <= min(0, times.min()))):
-        raise SettingError(f"test={test!r}; expected a fraction between 0 and 1, or the time at which the test begins")
+        raise refusal("test", test, "a fraction between 0 and 1, or the time at which the test begins")
     if not plain:
-        raise SettingError(
-            f"test={test!r:.80}; expected a number as the time at which the test begins: the time column holds plain "
-            "numbers"
+        raise refusal(
+            "test", test, "a number as the time at which the test begins: the time column holds plain numbers"
         )
     return test
 
@@ -508,30 +531,32 @@ def _check_same_type(vocabulary: Vocabulary, other: Vocabulary, what: str) -> No
     if [dtype == pl.String for dtype in types] != [dtype == pl.String for dtype in expected]:
         raise DataError(
             f"the ids of {', '.join(other.names)} in {what} have type {', '.join(map(str, types))}, those of "
-            f"{', '.join(vocabulary.names)} have type {', '.join(map(str, expected))}; cast one of them"
+            f"{', '.join(vocabulary.names)} have type {', '.join(map(str, expected))}",
+            code="column-type",
+            hint="cast one of them",
         )
 
 
 def _check_fold_in(events: Interactions, fold_in: float, by: str) -> None:
     _fraction(fold_in, "fold_in")
     if not isinstance(by, str) or by not in ("random", "time"):
-        raise SettingError(f"by={by!r:.80}; expected 'random' or 'time'")
+        raise refusal("by", by, "'random' or 'time'")
     if by == "time":
         _times(events, "a split with by='time'")
 
 
 def _check_repeats(repeats: str) -> None:
     if not isinstance(repeats, str) or repeats not in ("drop", "keep"):
-        raise SettingError(f"repeats={repeats!r:.80}; expected 'drop' or 'keep'")
+        raise refusal("repeats", repeats, "'drop' or 'keep'")
 
 
 def _fraction(value: float, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise SettingError(f"{name}={value!r}; expected a fraction between 0 and 1")
+        raise refusal(name, value, "a fraction between 0 and 1")
     return float(value)
 
 
 def _integer(value: int, name: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise SettingError(f"{name}={value!r}; expected an integer ≥ {least}")
+        raise refusal(name, value, f"an integer ≥ {least}")
     return int(value)

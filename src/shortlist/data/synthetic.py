@@ -103,8 +103,9 @@ def synthetic_codes(
     if n_interactions > n_contexts * most:
         raise SettingError(
             f"n_interactions is {n_interactions}, but {n_contexts} contexts with at most {most} of {n_items} items "
-            f"each (max_share={max_share:g}) have at most {n_contexts * most}; lower n_interactions, or raise "
-            "n_contexts, n_items or max_share"
+            f"each (max_share={max_share:g}) have at most {n_contexts * most}",
+            hint="lower n_interactions, or raise n_contexts, n_items or max_share",
+            field="n_interactions",
         )
     threads = thread_count(threads)
 
@@ -338,11 +339,11 @@ def _draw(
 def _integer(name: str, value: object, least: int, most: int) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
-    raise SettingError(f"{name} is {value!r}; expected an integer from {least} to {most}")
+    raise SettingError(f"{name} is {value!r}; expected an integer from {least} to {most}", field=name)
 
 
 def _number(name: str, value: object, least: float, most: float) -> float:
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if is_number and least <= value <= most:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    raise SettingError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}")
+    raise SettingError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}", field=name)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._wording import Argument, Message
 from shortlist.errors import SettingError
 
 _SECOND = 1_000_000_000
@@ -45,7 +46,8 @@ def first_at_or_after(moment: Any, dtype: pl.DataType, *, name: str) -> int:
         nanoseconds, zone = _of_python(moment, name)
     column_zone = getattr(dtype, "time_zone", None)
     if zone is not None and column_zone is None:
-        raise SettingError(f"{name}={moment!r} has a time zone, but the time column has none; omit the time zone")
+        message = Message("{} has a time zone, but the time column has none", Argument(name, repr(moment)))
+        raise SettingError(message, field=name, hint="omit the time zone")
     if zone is None and column_zone is not None:
         nanoseconds = _in_utc(nanoseconds, column_zone)
     return -(-nanoseconds // _unit(dtype))
@@ -156,7 +158,9 @@ def _in_utc(local: int, zone: str) -> int:
 
 
 def _moment_error(moment: object, name: str) -> SettingError:
-    return SettingError(
-        f"{name}={moment!r:.80} is not a valid time; expected a date such as '2011-11-01', a length such as "
-        "'7d' (s, m or min, h, d, w), or a fraction such as 0.1"
+    message = Message(
+        "{} is not a valid time; expected a date such as '2011-11-01', a length such as '7d' (s, m or min, h, d, w), "
+        "or a fraction such as 0.1",
+        Argument(name, f"{moment!r:.80}"),
     )
+    return SettingError(message, field=name)

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._checks import refusal
 from shortlist._fork import polars_threads
 from shortlist._phrases import count, n_of
+from shortlist._wording import Message
 from shortlist.data.id_lists import ids_of_frame, is_frame
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
@@ -25,6 +27,8 @@ Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 _JOIN_FROM = 4096  # from this length on, a hash join is faster than a Python dictionary
 _MOST = np.iinfo(np.int32).max
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
+_SKIP = Message("pass {unknown} to drop them", unknown="skip")
+_CODES = {"context": "unknown-context", "item": "unknown-item"}  # by `what`; other ids: "unknown-id"
 
 
 class Vocabulary:
@@ -116,7 +120,7 @@ class Vocabulary:
         *,
         unknown: Unknown = "raise",
         what: str = "id",
-        way_out: str = "pass unknown='skip' to drop them",
+        way_out: str = _SKIP,
     ) -> Codes:
         """Return the codes of these ids.
 
@@ -128,7 +132,7 @@ class Vocabulary:
             way_out: the advice in the error message.
         """
         if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
-            raise SettingError(f"unknown={unknown!r:.80}; expected 'raise', 'skip' or 'mark'")
+            raise refusal("unknown", unknown, "'raise', 'skip' or 'mark'")
         _refuse_single(ids, what)
         if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
             raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
@@ -141,7 +145,8 @@ class Vocabulary:
         if unknown != "mark" and missing.any():
             if unknown == "raise":
                 first = _listed(ids)[int(np.argmax(missing))]
-                raise UnknownIdError(f"{self._unknown_message(first, int(missing.sum()), len(codes), what)}; {way_out}")
+                message = self._unknown_message(first, int(missing.sum()), len(codes), what)
+                raise UnknownIdError(message, code=_CODES.get(what), hint=way_out)
             codes = codes[~missing]
         return codes
 

@@ -74,7 +74,8 @@ class Evaluation(Mapping[str, float]):
                 metric = str(parse_metric(metric))  # a metric may have several names
         if not isinstance(metric, str) or metric not in self.values_by_metric:
             raise UnknownIdError(
-                f"{metric!r:.80} was not evaluated; this result has {', '.join(self.values_by_metric)}"
+                f"{metric!r:.80} was not evaluated; this result has {', '.join(self.values_by_metric)}",
+                code="unknown-metric",
             )
         return self.values_by_metric[metric]
 

@@ -124,7 +124,9 @@ def auc(ranks: Ranks) -> Values:
     if len(bad := np.flatnonzero(irrelevant == 0)):
         raise SettingError(
             f"AUC is not defined if every ranked item is relevant, as at position {bad[0]} ({len(bad)} of "
-            f"{len(ranks)} contexts); drop these contexts with ranks.select(ranks.n_relevant < ranks.n_ranked)"
+            f"{len(ranks)} contexts)",
+            field="ranks",
+            hint="drop these contexts with ranks.select(ranks.n_relevant < ranks.n_ranked)",
         )
     # Above the k-th best relevant item there are r − k irrelevant ones. Integers, so the sums are exact.
     ends = np.concatenate([[0], np.cumsum(ranks.ranks)])
@@ -147,7 +149,9 @@ def _check_cut(ranks: Ranks, n: int) -> int:
     instance("ranks", ranks, Ranks, "Ranks, such as the result of Ranks.from_lists")
     if ranks.cutoff is not None and n > ranks.cutoff:
         raise SettingError(
-            f"n is {n}, but the ranks are cut off at {ranks.cutoff}; rank with cutoff ≥ {n}, or use n ≤ {ranks.cutoff}"
+            f"n is {n}, but the ranks are cut off at {ranks.cutoff}",
+            hint=f"rank with cutoff ≥ {n}, or use n ≤ {ranks.cutoff}",
+            field="n",
         )
     return n
 
@@ -156,6 +160,7 @@ def _check_whole(ranks: Ranks, what: str) -> None:
     instance("ranks", ranks, Ranks, "Ranks, such as the result of Ranks.from_lists")
     if ranks.cutoff is not None:
         raise SettingError(
-            f"{what} needs the rank of every relevant item, but the ranks are cut off at {ranks.cutoff}; rank without "
-            "a cutoff"
+            f"{what} needs the rank of every relevant item, but the ranks are cut off at {ranks.cutoff}",
+            field="ranks",
+            hint="rank without a cutoff",
         )

@@ -105,7 +105,9 @@ def miscalibration(lists: Lists, n: int) -> Values:
     """
     n = _check_cut(lists, n)
     if lists.histories is None:
-        raise SettingError("miscalibration needs histories, but the lists have none; pass histories=")
+        raise SettingError(
+            "miscalibration needs histories, but the lists have none", field="histories", hint="pass histories="
+        )
     groups = popularity_groups(lists.had)
     listed = shares_of_lists(lists.items[:, :n], groups)
     values = divergence(shares_of_rows(lists.histories, groups), listed)
@@ -151,7 +153,8 @@ def _check_cut(lists: Lists, n: int) -> int:
     width = lists.items.shape[1]
     if n > width and width < lists.n_items:
         raise SettingError(
-            f"n is {n}, but the lists have {width} positions (of {lists.n_items} items); recommend at least {n} items, "
-            f"or use n ≤ {width}"
+            f"n is {n}, but the lists have {width} positions (of {lists.n_items} items)",
+            hint=f"recommend at least {n} items, or use n ≤ {width}",
+            field="n",
         )
     return n

@@ -43,12 +43,14 @@ class Lists:
         if items.ndim != 2 or (items.size and items.dtype.kind not in "iu"):
             raise SettingError(
                 f"items is an array of {items.ndim} dimensions and type {items.dtype}; expected two dimensions "
-                "of integers, contexts × positions"
+                "of integers, contexts × positions",
+                field="items",
             )
         if items.size and not (items.min() >= -1 and items.max() < self.n_items):
             raise SettingError(
                 f"items has codes from {items.min()} to {items.max()}; expected 0 to {self.n_items - 1}, or -1 after "
-                "the end of a list"
+                "the end of a list",
+                field="items",
             )
         if self.histories is not None and (self.histories.n_rows, self.histories.n_columns) != (
             len(items),
@@ -56,7 +58,8 @@ class Lists:
         ):
             raise SettingError(
                 f"histories has {self.histories.n_rows} rows over {self.histories.n_columns} items for {len(items)} "
-                f"lists over {self.n_items} items; expected one row per list, over the same items"
+                f"lists over {self.n_items} items; expected one row per list, over the same items",
+                field="histories",
             )
         sorted_items = np.sort(items, axis=1)
         _refuse((sorted_items[:, 1:] == sorted_items[:, :-1]) & (sorted_items[:, 1:] >= 0), "has an item twice")
@@ -118,7 +121,7 @@ def _codes(name: str, lists: list[list[Any]]) -> list[npt.NDArray[np.int32]]:
     arrays = [np.asarray(row) for row in lists]
     for row in arrays:
         if row.ndim != 1 or (len(row) and not (row.dtype.kind in "iu" and -(2**31) <= row.min() <= row.max() < 2**31)):
-            raise SettingError(f"{name} has {row.tolist()!r:.80}; expected item codes (integers)")
+            raise SettingError(f"{name} has {row.tolist()!r:.80}; expected item codes (integers)", field=name)
     return [row.astype(np.int32) for row in arrays]
 
 
@@ -126,7 +129,8 @@ def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> SparseRows
     rows = SparseRows.from_lists(_codes(name, as_lists(name, lists)), n_items)
     if len(rows) and not (rows.indices.min() >= 0 and rows.indices.max() < n_items):
         raise SettingError(
-            f"{name} has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}"
+            f"{name} has codes from {rows.indices.min()} to {rows.indices.max()}; expected 0 to {n_items - 1}",
+            field=name,
         )
     return rows
 
@@ -134,4 +138,4 @@ def _rows(name: str, lists: Sequence[Sequence[int]], n_items: int) -> SparseRows
 def _refuse(bad: npt.NDArray[Any], what: str) -> None:
     wrong = np.flatnonzero(bad.any(axis=1))
     if len(wrong):
-        raise SettingError(f"the list at position {wrong[0]} ({len(wrong)} of {len(bad)} lists) {what}")
+        raise SettingError(f"the list at position {wrong[0]} ({len(wrong)} of {len(bad)} lists) {what}", field="items")

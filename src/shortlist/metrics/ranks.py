@@ -96,7 +96,9 @@ class Ranks:
         except (IndexError, ValueError, TypeError):
             chosen = np.empty((0, 0))
         if chosen.ndim != 1:
-            raise SettingError(f"contexts is {contexts!r:.80}; expected a mask of {len(self):,} values, or positions")
+            raise SettingError(
+                f"contexts is {contexts!r:.80}; expected a mask of {len(self):,} values, or positions", field="contexts"
+            )
         lengths = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
@@ -112,11 +114,14 @@ class Ranks:
         if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != len(self.ranks) or np.any(np.diff(indptr) < 0):
             raise SettingError(
                 f"indptr has {len(indptr)} entries and runs from {indptr[:1].tolist()} to {indptr[-1:].tolist()}; "
-                f"expected 0 first, ascending values, and {len(self.ranks)} (the number of ranks) last"
+                f"expected 0 first, ascending values, and {len(self.ranks)} (the number of ranks) last",
+                field="indptr",
             )
         for name in ("n_relevant", "n_ranked"):
             if len(getattr(self, name)) != len(self):
-                raise SettingError(f"{name} has {len(getattr(self, name))} entries for {len(self)} contexts in indptr")
+                raise SettingError(
+                    f"{name} has {len(getattr(self, name))} entries for {len(self)} contexts in indptr", field=name
+                )
 
     def _check_range(self) -> None:
         _refuse(
@@ -165,7 +170,7 @@ def check_n(n: object, name: str = "n") -> int:
     """
     if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 1 <= n < 2**31:
         return int(n)
-    raise SettingError(f"{name} is {n!r:.80}; expected an integer from 1 to {2**31 - 1}")
+    raise SettingError(f"{name} is {n!r:.80}; expected an integer from 1 to {2**31 - 1}", field=name)
 
 
 def as_lists(name: str, rows: Any) -> list[list[Any]]:
@@ -173,14 +178,15 @@ def as_lists(name: str, rows: Any) -> list[list[Any]]:
     try:
         return [list(row) for row in rows]
     except TypeError:
-        raise SettingError(f"{name} is {rows!r:.80}; expected one list per context") from None
+        raise SettingError(f"{name} is {rows!r:.80}; expected one list per context", field=name) from None
 
 
 def _integers(name: str, values: Any) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise SettingError(
-            f"{name} is an array of {array.ndim} dimensions and type {array.dtype}; expected one dimension of integers"
+            f"{name} is an array of {array.ndim} dimensions and type {array.dtype}; expected one dimension of integers",
+            field=name,
         )
     return np.ascontiguousarray(array, dtype=np.int64)
 
@@ -188,4 +194,6 @@ def _integers(name: str, values: Any) -> IntArray:
 def _refuse(bad: npt.NDArray[Any], what: str) -> None:
     wrong = np.flatnonzero(bad)
     if len(wrong):
-        raise SettingError(f"the context at position {wrong[0]} ({len(wrong)} of {len(bad)} contexts) {what}")
+        raise SettingError(
+            f"the context at position {wrong[0]} ({len(wrong)} of {len(bad)} contexts) {what}", field="ranks"
+        )

@@ -64,9 +64,15 @@ class Metric:
         name = _canonical(self.name)
         object.__setattr__(self, "name", name)
         if self.n is None and name not in _WHOLE:
-            raise SettingError(f"metric {self.name!r} has no n; add the number of top items, as in '{name}@10'")
+            raise SettingError(
+                f"metric {self.name!r} has no n",
+                field="metrics",
+                hint=f"add the number of top items, as in '{name}@10'",
+            )
         if self.n is not None and name not in _AT_N and name not in _BEYOND:
-            raise SettingError(f"metric {self.name!r} uses the whole ranking and takes no n; write '{name}'")
+            raise SettingError(
+                f"metric {self.name!r} uses the whole ranking and takes no n", field="metrics", hint=f"write '{name}'"
+            )
         if self.n is not None:
             object.__setattr__(self, "n", check_n(self.n, f"the n of metric {name!r}"))
 
@@ -120,7 +126,7 @@ class Metric:
         """
         if not isinstance(of, Lists if self.beyond_accuracy else Ranks):
             expected = "Lists" if self.beyond_accuracy else "Ranks"
-            raise SettingError(f"metric {str(self)!r} is computed from {expected}, got {type(of).__name__}")
+            raise SettingError(f"metric {str(self)!r} is computed from {expected}, got {type(of).__name__}", field="of")
         if isinstance(of, Ranks):
             return _WHOLE[self.name](of) if self.n is None else _AT_N[self.name](of, self.n)
         assert self.n is not None
@@ -146,7 +152,7 @@ def parse_metric(text: str) -> Metric:
     Metric(name='recall', n=20)
     """
     if not isinstance(text, str):
-        raise SettingError(f"a metric is {text!r}; expected text such as 'recall@20'")
+        raise SettingError(f"a metric is {text!r}; expected text such as 'recall@20'", field="metrics")
     name, at, digits = text.strip().lower().partition("@")
     name = _canonical(name)
     if not at:
@@ -154,7 +160,9 @@ def parse_metric(text: str) -> Metric:
     if name not in _AT_N and name not in _BEYOND:
         return Metric(name, 1)  # raises the error that it takes no n
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) > 0):
-        raise SettingError(f"metric {text!r} has {digits!r} after the @; expected an integer ≥ 1, as in '{name}@10'")
+        raise SettingError(
+            f"metric {text!r} has {digits!r} after the @; expected an integer ≥ 1, as in '{name}@10'", field="metrics"
+        )
     return Metric(name, int(digits))
 
 
@@ -168,20 +176,24 @@ def parse_metrics(texts: str | Sequence[str | Metric]) -> list[Metric]:
         parts = [part for part in texts.split(",") if part.strip()] if isinstance(texts, str) else list(texts)
     except TypeError:
         raise SettingError(
-            f"metrics is {texts!r:.80}; expected text such as 'recall@20', or a list of such texts"
+            f"metrics is {texts!r:.80}; expected text such as 'recall@20', or a list of such texts", field="metrics"
         ) from None
     metrics = [part if isinstance(part, Metric) else parse_metric(part) for part in parts]
     if not metrics:
-        raise SettingError("metrics is empty; pass at least one, such as 'recall@20'")
+        raise SettingError("metrics is empty", field="metrics", hint="pass at least one, such as 'recall@20'")
     return list(dict.fromkeys(metrics))
 
 
 def _canonical(name: str) -> str:
     if not isinstance(name, str):
-        raise SettingError(f"the name of a metric is {name!r:.80}; expected text such as 'recall'")
+        raise SettingError(f"the name of a metric is {name!r:.80}; expected text such as 'recall'", field="metrics")
     name = new_metric(_ALIASES.get(name, name))
     if name in _NAMES:
         return name
     close = difflib.get_close_matches(str(name), [*_NAMES, *_ALIASES], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise SettingError(f"unknown metric {name!r}{hint} (known: {', '.join(_NAMES)}; with n as in 'ndcg@10')")
+    raise SettingError(
+        f"unknown metric {name!r}{hint} (known: {', '.join(_NAMES)}; with n as in 'ndcg@10')",
+        code="unknown-metric",
+        field="metrics",
+    )

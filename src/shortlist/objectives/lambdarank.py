@@ -68,7 +68,8 @@ class LambdaRank:
         if name not in (_WITH if at else _WITHOUT) or (at and not (cut.isdecimal() and len(cut) < 10 and int(cut))):
             raise SettingError(
                 f"metric is {self.metric!r}; expected 'ndcg', 'ap' or 'auc', or a metric with a cutoff: 'ndcg@20', "
-                "'ap@20', 'precision@10', 'recall@20'"
+                "'ap@20', 'precision@10', 'recall@20'",
+                field="metric",
             )
         return name, int(cut or 0)
 
@@ -123,7 +124,8 @@ class LambdaRank:
         ranks = _checked_ranks(positives, n_items)
         if a not in ranks:
             raise SettingError(
-                f"positive is {a}, but positives, the ranks of all positives, does not contain it: {positives!r:.80}"
+                f"positive is {a}, but positives, the ranks of all positives, does not contain it: {positives!r:.80}",
+                field="positives",
             )
         # Only the order of the ranks and their gains matter, so a table of these ranks is enough.
         distinct, places = np.unique(np.concatenate([[a, b], ranks]), return_inverse=True)
@@ -147,7 +149,9 @@ def _checked_ranks(given: npt.ArrayLike, n_items: int) -> npt.NDArray[np.int64]:
     valid = ranks.ndim == 1 and ranks.dtype.kind in "iu" and 0 < len(ranks) < n_items
     if not valid or ranks.min() < 1 or ranks.max() > n_items:
         raise SettingError(
-            f"positives is {given!r:.80}; expected a list of 1 to {n_items - 1:,} ranks, integers from 1 to {n_items:,}"
+            f"positives is {given!r:.80}; expected a list of 1 to {n_items - 1:,} ranks, integers from 1 to "
+            f"{n_items:,}",
+            field="positives",
         )
     return ranks.astype(np.int64)
 

@@ -65,7 +65,7 @@ def _checked(loss: object, scores: Any, labels: Any) -> tuple[Any, Any]:
             np.broadcast_shapes(labels.shape, scores.shape)
         except ValueError:
             shapes = f"labels have shape {labels.shape} and scores {tuple(scores.shape)}"
-            raise SettingError(f"{shapes}; expected one label for each score") from None
+            raise SettingError(f"{shapes}; expected one label for each score", field="labels") from None
     return scores, labels
 
 

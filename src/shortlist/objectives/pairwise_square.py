@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shortlist._checks import number, one_of
 from shortlist._numba import fast_kernel
 from shortlist._threads import balanced_chunks, run_chunks, thread_count
+from shortlist._wording import Message
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.objectives.frequency_weights import FrequencyWeights
@@ -76,8 +77,10 @@ class PairwiseSquare:
         by_pair = strengths(rows.values, self.weighting, rows.confidence)
         if not np.isfinite(by_pair).all():
             raise SettingError(
-                f"the weights are too large for float32, whose maximum is {np.finfo(np.float32).max:.3g}; scale them "
-                "down, or use weighting='log' or 'binary'"
+                f"the weights are too large for float32, whose maximum is {np.finfo(np.float32).max:.3g}",
+                code="diverged",
+                field="weighting",
+                hint=Message("scale them down, or use {weighting} or 'binary'", weighting="log"),
             )
         return by_pair
 

@@ -148,7 +148,8 @@ class PointwiseSquare:
             if not np.isfinite(array).all():
                 raise SettingError(
                     f"{names} are too large: the loss exceeds the maximum of float32, {np.finfo(np.float32).max:.3g}; "
-                    "lower them"
+                    "lower them",
+                    code="diverged",
                 )
         return Terms(excess, target, ridge, dense, column_omega)
 

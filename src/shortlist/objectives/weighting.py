@@ -47,7 +47,8 @@ def strengths(
         confidence = numbers("confidence", confidence)
         if values is not None and weighting != "binary" and confidence.shape != values.shape:
             raise SettingError(
-                f"confidence has shape {confidence.shape} and values has shape {values.shape}; expected the same shape"
+                f"confidence has shape {confidence.shape} and values has shape {values.shape}; expected the same shape",
+                field="confidence",
             )
     if values is None or weighting == "binary":
         return np.ones(1, np.float32) if confidence is None else confidence

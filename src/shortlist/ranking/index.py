@@ -183,8 +183,10 @@ class Index:
     def _require_same_model(self) -> None:
         if self.model.item_embeddings_ is not self._items:
             raise SettingError(
-                "the model was fitted again or got new items after this index was made; make a new index with "
-                "model.index(...)"
+                "the model was fitted again or got new items after this index was made",
+                code="stale-index",
+                field="index",
+                hint="make a new index with model.index(...)",
             )
 
     def __repr__(self) -> str:
@@ -201,7 +203,8 @@ def index_of(index: object, model: object) -> Index:
     if not isinstance(index, Index):
         raise SettingError(f"index is {index!r:.80}; expected an Index, made with model.index(...)")
     if index.model is not model:
-        raise SettingError("the index belongs to another model; make one with model.index(...) of this model")
+        hint = "make one with model.index(...) of this model"
+        raise SettingError("the index belongs to another model", code="stale-index", field="index", hint=hint)
     return index
 
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from shortlist._checks import one_of
 from shortlist._phrases import count, n_of
+from shortlist._wording import Argument, Message
 from shortlist.data.histories import Histories
 from shortlist.data.id_lists import as_list, ids_of_frame, is_frame, is_table
 from shortlist.data.interactions import Interactions
@@ -23,7 +24,7 @@ from shortlist.retrieval.filters import CsrRows
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
 ItemLists: TypeAlias = Iterable[Id] | Sequence[Iterable[Id]]
 
-SKIP = "pass unknown='skip' to drop them"
+SKIP = Message("pass {unknown} to drop them", unknown="skip")
 
 
 class Advice(NamedTuple):
@@ -33,9 +34,9 @@ class Advice(NamedTuple):
     items: str
 
 
-_NEW = "for a new user pass history=[[…]] with their items"
-ANY = Advice(f"{_NEW}; to drop unknown ids, pass unknown='skip'", SKIP)  # for methods that may skip queries
-EACH = Advice(f"{_NEW}; or drop unknown ids", "drop unknown ids")  # for methods that answer every query
+_NEW = Message("for a new user pass {} with their items", Argument("history", "[[…]]"))
+ANY = Advice(Message("{}; to drop unknown ids, pass {unknown}", _NEW, unknown="skip"), SKIP)  # may skip queries
+EACH = Advice(Message("{}; or drop unknown ids", _NEW), "drop unknown ids")  # for methods that answer every query
 KNOWN_ONLY = Advice(SKIP, SKIP)  # for methods without history=
 
 
@@ -170,7 +171,10 @@ def recoded(
         first = source.ids([histories.items[int(np.argmax(missing))]])[0]
         raise UnknownIdError(
             f"unknown item {first!r} in a history ({n_of(int(missing.sum()), len(histories), 'event')} unknown; the "
-            f"model knows {count(len(items), 'item')}); {way_out}"
+            f"model knows {count(len(items), 'item')})",
+            code="unknown-item",
+            field="history",
+            hint=way_out,
         )
     return new
 

@@ -86,6 +86,9 @@ def _recoded_truth(model: Ranker, split: Split) -> SparseRows:
     if missing:
         raise DataError(
             f"the model does not know {len(missing):,} of the {split.train.n_items:,} items of split.train, such as "
-            f"{missing[0]!r}; fit it on split.train"
+            f"{missing[0]!r}",
+            code="unknown-item",
+            field="model",
+            hint="fit it on split.train",
         )
     return histories_of(split.truth, model.items_, "raise", ordered=False).sets()

@@ -57,7 +57,7 @@ class Alternating(PointwiseFactorization):
         """Return the loss that `fit` minimises."""
         if unset := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
             raise NotFittedError(
-                f"{unset[0]} is derived from the data; fit the {type(self).__name__} first, or set {unset[0]}"
+                f"{unset[0]} is derived from the data", hint=f"fit the {type(self).__name__} first, or set {unset[0]}"
             )
         return super().objective()
 
@@ -171,7 +171,10 @@ class Alternating(PointwiseFactorization):
         integer("n", n)
         self.require_fit()
         if (context is None) == (history is None):
-            raise SettingError("pass either context (an id from the training data) or history=, exactly one of the two")
+            raise SettingError(
+                "pass either context (an id from the training data) or history=, exactly one of the two",
+                field="context",
+            )
         if history is not None:
             way_out = "drop them from the history"
             rows = histories_of_lists([history], self.items_, "raise", "history", "item", way_out).sets()

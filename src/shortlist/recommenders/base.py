@@ -82,7 +82,8 @@ class _TakesOldNames(ABCMeta):
             unknown = [name for name in settings if name not in parameters]
             if unknown and Parameter.VAR_KEYWORD not in kinds:
                 name = unknown[0]
-                raise SettingError(f"{cls.__name__} has no setting {name!r:.80}; {suggest(name, parameters)}")
+                message = f"{cls.__name__} has no setting {name!r:.80}; {suggest(name, parameters)}"
+                raise SettingError(message, code="unknown-setting", field=name)
 
         @property
         def __signature__(cls):
@@ -337,7 +338,7 @@ class Recommender(metaclass=_TakesOldNames):
                 "Interactions.from_frame, .read or .from_csr"
             )
         if not len(interactions):
-            raise DataError("there are no events to learn from")
+            raise DataError("there are no events to learn from", code="empty-data")
 
     def _remember(self, interactions: Interactions) -> None:
         """Keep the parts of the data that answers need."""
@@ -356,8 +357,9 @@ class Recommender(metaclass=_TakesOldNames):
             remedies = {"learning_rate": "a smaller learning_rate", "regularization": "another regularization"}
             ways = [text for name, text in remedies.items() if hasattr(self, name)]
             raise SettingError(
-                f"the fit diverged: scores could reach {largest:.2g}, but float32 ends at 3.4e+38; try "
-                f"{', '.join([*ways, 'settings nearer to their defaults, or smaller weights'])}"
+                f"the fit diverged: scores could reach {largest:.2g}, but float32 ends at 3.4e+38",
+                code="diverged",
+                hint=f"try {', '.join([*ways, 'settings nearer to their defaults, or smaller weights'])}",
             )
 
     def _set_popularity(self) -> None:
@@ -370,7 +372,9 @@ class Recommender(metaclass=_TakesOldNames):
     def require_fit(self) -> None:
         """Raise NotFittedError before `fit`."""
         if not self._fitted:
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call its fit(interactions) first")
+            raise NotFittedError(
+                f"this {type(self).__name__} has not been fitted", hint="call its fit(interactions) first"
+            )
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Checkpoint:
         if not (self._path / MANIFEST).exists():
             exists = os.path.lexists(self._path)
             if exists and not (self._path.is_dir() and all(map(is_ours, os.listdir(self._path)))):
-                raise StorageError(f"'{self._path}' is not a checkpoint; {_OTHER}")
+                raise StorageError(f"'{self._path}' is not a checkpoint", code="target-exists", hint=_OTHER)
             check_writable(self._path)  # fail now rather than after the first epoch
             return None
         stored = load_model(self._path)
@@ -93,15 +93,18 @@ class Checkpoint:
             raise self._other_content(stored.kind)
         before = new_settings(self._owner, stored.settings, warn=False)
         if different := _differences(before, self._settings, stored.extra.get("identity"), self._identity):
-            raise StorageError(f"the checkpoint '{self._path}' is of another fit: {different}; {_ELSEWHERE}")
+            message = f"the checkpoint '{self._path}' is of another fit: {different}"
+            raise StorageError(message, code="checkpoint-differs", field="checkpoint", hint=_ELSEWHERE)
         try:
             saved = _saved(stored, epochs)
         except (ValueError, StorageError) as error:
             raise self.unusable(error) from error
         if saved.past.number > epochs:
             raise StorageError(
-                f"the checkpoint '{self._path}' is already at epoch {saved.past.number}, but epochs is {epochs}; "
-                f"raise epochs, or {_ELSEWHERE}"
+                f"the checkpoint '{self._path}' is already at epoch {saved.past.number}, but epochs is {epochs}",
+                code="checkpoint-differs",
+                field="epochs",
+                hint=f"raise epochs, or {_ELSEWHERE}",
             )
         return saved
 
@@ -110,13 +113,18 @@ class Checkpoint:
         name = kind.removesuffix(SUFFIX)
         if name != kind:
             return StorageError(
-                f"'{self._path}' contains a checkpoint of {name:.80}, not of {self._owner.__name__}; {_ELSEWHERE}"
+                f"'{self._path}' contains a checkpoint of {name:.80}, not of {self._owner.__name__}",
+                code="checkpoint-differs",
+                field="checkpoint",
+                hint=_ELSEWHERE,
             )
-        return StorageError(f"'{self._path}' contains a saved {name:.80} model, not a checkpoint; {_OTHER}")
+        message = f"'{self._path}' contains a saved {name:.80} model, not a checkpoint"
+        return StorageError(message, code="target-exists", field="checkpoint", hint=_OTHER)
 
     def unusable(self, error: Exception) -> StorageError:
         """Return the exception for damaged content."""
-        return StorageError(f"the checkpoint '{self._path}' is not usable: {reason(error)}; {_ELSEWHERE}")
+        message = f"the checkpoint '{self._path}' is not usable: {reason(error)}"
+        return StorageError(message, code="checkpoint-damaged", field="checkpoint", hint=_ELSEWHERE)
 
     def write(self, past: ResumePoint, trainer: Trainer, stopping: EarlyStopping | None) -> None:
         """Replace the stored state with the state after the latest epoch."""
@@ -147,7 +155,8 @@ def refuse_checkpoint(path: str | PathLike[str]) -> None:
     except StorageError:
         return  # not a stored model at all; saving reports that itself
     if kind.endswith(SUFFIX):
-        raise StorageError(f"'{path}' contains a checkpoint of a fit; pass another directory, or delete it")
+        message = f"'{path}' contains a checkpoint of a fit"
+        raise StorageError(message, code="target-exists", field="path", hint="pass another directory, or delete it")
 
 
 def _differences(

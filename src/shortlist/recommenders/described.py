@@ -113,11 +113,14 @@ class DescribedMultilinear(MultilinearModel):
         if not isinstance(new, Features):
             raise SettingError(
                 f"the features of {side}s are of type {type(new).__name__}; expected Features, made with "
-                f"model.{side}_features_.encode(…)"
+                f"model.{side}_features_.encode(…)",
+                field=f"{side}_features",
             )
         if known is None:
             raise SettingError(
-                f"this {type(self).__name__} was fitted without features of {side}s; pass {side}_features= to fit"
+                f"this {type(self).__name__} was fitted without features of {side}s",
+                field=f"{side}_features",
+                hint=f"pass {side}_features= to fit",
             )
         return known.append(new)
 
@@ -160,7 +163,9 @@ class DescribedMultilinear(MultilinearModel):
             example = vocabulary.ids(known[:1])[0]
             raise DataError(
                 f"{len(known):,} of the {len(features):,} {side}s have events already, such as {example!r}, so the "
-                "model has learned them; drop them"
+                "model has learned them",
+                field=f"{side}_features",
+                hint="drop them",
             )
         longer = _extended(vocabulary, merged, side)
         more = len(longer) - len(vocabulary)
@@ -196,7 +201,9 @@ class DescribedMultilinear(MultilinearModel):
             if settings is None:
                 continue
             if not isinstance(settings, dict):
-                raise StorageError(f"{side}_features is of type {type(settings).__name__}; expected settings")
+                raise StorageError(
+                    f"{side}_features is of type {type(settings).__name__}; expected settings", field=f"{side}_features"
+                )
             arrays = {name: stored.arrays.pop(name) for name in list(stored.arrays) if name.startswith(prefix)}
             tables = {name: stored.tables.pop(name) for name in list(stored.tables) if name.startswith(prefix)}
             setattr(self, f"{side}_features_", Features.from_parts(settings, arrays, tables, prefix))
@@ -227,7 +234,9 @@ def _extended(vocabulary: Vocabulary, features: Features, side: str) -> Vocabula
         return vocabulary.extend(pl.DataFrame([column.cast(dtype) for column, dtype in zip(cold.get_columns(), types)]))
     except (pl.exceptions.PolarsError, DataError) as error:
         why = str(error).partition("\n")[0]
-        raise DataError(f"ids of the {side} features do not match the ids of the events: {why}") from None
+        raise DataError(
+            f"ids of the {side} features do not match the ids of the events: {why}", field=f"{side}_features"
+        ) from None
 
 
 def described(features: Features | None, frame: pl.DataFrame) -> SparseRows | None:

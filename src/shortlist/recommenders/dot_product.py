@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shortlist._checks import one_of
 from shortlist._phrases import count
 from shortlist._threads import blas_threads
+from shortlist._wording import Message
 from shortlist.data.id_lists import as_list
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes, Id, Unknown
@@ -74,7 +75,9 @@ class DotProduct(Recommender):
         largest = 1.0 if values is None else float(values.max())
         raise DataError(
             f"the embedding of {name.format(k)} would overflow: its weights, up to {largest:.3g}, are too large"
-            f"{'' if rate is None else f' for learning_rate={rate:g}'}; use smaller weights or weighting='log'"
+            f"{'' if rate is None else f' for learning_rate={rate:g}'}",
+            code="diverged",
+            hint=Message("use smaller weights or {weighting}", weighting="log"),
         )
 
     def fold_in(

@@ -86,7 +86,9 @@ def item_weights(rows: SparseRows, weighting: Weighting, regularization: float) 
     factor, info = lapack.dpotrf(G, lower=1, overwrite_a=1, clean=0)
     P, info2 = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info or info2:
-        raise DataError(f"cannot invert XᵀX + {regularization:g}·I; raise regularization")
+        raise DataError(
+            f"cannot invert XᵀX + {regularization:g}·I", field="regularization", hint="raise regularization"
+        )
     return _weights_from_inverse(P)
 
 
@@ -116,5 +118,7 @@ def _refuse_too_large(n_items: int) -> None:
         most = int((memory / 20) ** 0.5)
         raise DataError(
             f"EASE on {n_items:,} items needs about {need / 2**30:,.0f} GiB of memory, and this machine has "
-            f"{memory / 2**30:,.0f} GiB, enough for {most:,} items; use IALS, which has no such limit"
+            f"{memory / 2**30:,.0f} GiB, enough for {most:,} items",
+            code="too-large",
+            hint="use IALS, which has no such limit",
         )

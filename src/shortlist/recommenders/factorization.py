@@ -247,5 +247,8 @@ def _refuse_leak(interactions: Interactions, split: Split) -> None:
     if leaked:
         raise DataError(
             f"{leaked:,} of the {len(truth):,} held-out pairs of the validation split are among the interactions to "
-            "learn from; call fit(split.train, validation=split)"
+            "learn from",
+            code="leaked-data",
+            field="validation",
+            hint="call fit(split.train, validation=split)",
         )

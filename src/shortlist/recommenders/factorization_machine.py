@@ -242,8 +242,9 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         for side, ids in (("context", self.context_ids), ("item", self.item_ids)):
             if not ids and getattr(self, f"{side}_features_") is None:
                 raise SettingError(
-                    f"{side}_ids is False and there are no {side}_features, so {side}s have no embeddings; pass "
-                    f"{side}_features, or set {side}_ids=True"
+                    f"{side}_ids is False and there are no {side}_features, so {side}s have no embeddings",
+                    field=f"{side}_ids",
+                    hint=f"pass {side}_features, or set {side}_ids=True",
                 )
         trained = (np.flatnonzero(by_context.lengths), np.flatnonzero(by_context.column_counts()))
         return _Machine(
@@ -258,7 +259,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         self.require_fit()
         assert isinstance(self._layout, _Machine)
         if side not in ("context", "item"):
-            raise SettingError(f"side is {side!r:.80}; expected 'item' or 'context'")
+            raise SettingError(f"side is {side!r:.80}; expected 'item' or 'context'", field="side")
         fields = self._layout.of_items if side == "item" else self._layout.of_contexts
         values = (self._of_items() if side == "item" else self._of_contexts())[0][fields.n_ids :]
         return values[:, :-1], values[:, -1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shortlist._checks import integer
 from shortlist._phrases import join_words
+from shortlist._wording import Argument, Message
 from shortlist.data.features.table import Features
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError
@@ -36,11 +37,13 @@ class FitOptions:
         if self.validation is not None and not isinstance(self.validation, Split):
             raise SettingError(
                 f"validation is of type {type(self.validation).__name__}; expected a Split, made with "
-                "shortlist.splits: fit(split.train, validation=split)"
+                "shortlist.splits: fit(split.train, validation=split)",
+                field="validation",
             )
         if parse_metric(self.metric).beyond_accuracy:
             raise SettingError(
-                f"metric is {self.metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'"
+                f"metric is {self.metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'",
+                field="metric",
             )
         integer("patience", self.patience)
         if self.every is not None:
@@ -50,17 +53,21 @@ class FitOptions:
             if given is not None and not isinstance(given, Features):
                 raise SettingError(
                     f"{name} is of type {type(given).__name__}; expected Features, made with Features.read or "
-                    ".from_frame"
+                    ".from_frame",
+                    field=name,
                 )
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
-            raise SettingError(f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder")
+            raise SettingError(
+                f"checkpoint is {self.checkpoint!r:.80}; expected the path of a folder", field="checkpoint"
+            )
 
     def refuse_features(self, name: str) -> None:
         """Raise SettingError if features were passed to a recommender that learns from ids only."""
         if given := [key for key in ("context_features", "item_features") if getattr(self, key) is not None]:
             raise SettingError(
-                f"{name} learns from ids only and does not accept {' or '.join(given)}; omit it, or fit a "
-                "FactorizationMachine or FeatureIALS"
+                f"{name} learns from ids only and does not accept {' or '.join(given)}",
+                field=given[0],
+                hint="omit it, or fit a FactorizationMachine or FeatureIALS",
             )
 
     def refuse_for(self, name: str) -> None:
@@ -73,8 +80,10 @@ class FitOptions:
         if self.validation is None and (given := self._changed()):
             raise SettingError(
                 f"{' and '.join(f'{name}={value!r}' for name, value in given.items())} "
-                f"{'has' if len(given) == 1 else 'have'} no effect without validation; pass validation=split, or omit "
-                f"{join_words(given)}"
+                f"{'has' if len(given) == 1 else 'have'} no effect without validation",
+                code="no-effect",
+                field=next(iter(given)),
+                hint=Message("pass {}, or omit {}", Argument("validation", "split"), join_words(given)),
             )
 
     def _changed(self) -> dict[str, object]:
@@ -87,4 +96,6 @@ class FitOptions:
 def refuse_epochs(name: str, **options: object) -> None:
     """Raise SettingError if any option for epochs is not None, because this recommender does not learn in epochs."""
     if given := [key for key, value in options.items() if value is not None]:
-        raise SettingError(f"{name} does not learn in epochs and does not accept {' or '.join(given)}; omit it")
+        raise SettingError(
+            f"{name} does not learn in epochs and does not accept {' or '.join(given)}", field=given[0], hint="omit it"
+        )

@@ -91,10 +91,13 @@ class IALS(Alternating):
         integer("block", self.block)
         if not isinstance(self.device, str) or not re.fullmatch(r"cpu|torch-cpu|cuda(:\d+)?", self.device):
             raise SettingError(
-                f"device is {self.device!r:.80}; expected 'cpu', 'cuda', 'cuda:1' (the second GPU) or 'torch-cpu'"
+                f"device is {self.device!r:.80}; expected 'cpu', 'cuda', 'cuda:1' (the second GPU) or 'torch-cpu'",
+                field="device",
             )
         if self.device != "cpu" and self.solver != "eigen":
-            raise SettingError(f"device is {self.device!r}, which needs solver='eigen', but solver is {self.solver!r}")
+            raise SettingError(
+                f"device is {self.device!r}, which needs solver='eigen', but solver is {self.solver!r}", field="device"
+            )
 
     def _unused(self) -> dict[str, str]:
         unused = super()._unused()

@@ -14,6 +14,7 @@ import polars as pl
 
 from shortlist._checks import integer, one_of
 from shortlist._phrases import n_of
+from shortlist._wording import Message
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -171,7 +172,8 @@ class MultilinearModel(Factorization):
     def _checked_start(self, start: object) -> DotProduct:
         if not isinstance(start, type(self)):
             raise SettingError(
-                f"start is {start!r:.80}; expected a fitted recommender of the same type, {type(self).__name__}"
+                f"start is {start!r:.80}; expected a fitted recommender of the same type, {type(self).__name__}",
+                field="start",
             )
         return checked_start(start, self.dim)
 
@@ -289,7 +291,8 @@ class MultilinearModel(Factorization):
         one_of("unknown", unknown, ("raise", "skip", "average"))
         if unknown == "average" and history is not None:
             raise SettingError(
-                "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'"
+                "unknown is 'average', which is for parts of contexts, not for a history; expected 'raise' or 'skip'",
+                field="unknown",
             )
         single = isinstance(contexts, str | bytes | int | np.integer | tuple)  # a mistake, reported by super()
         if contexts is None or history is not None or single or not self.composes_contexts:
@@ -323,17 +326,20 @@ class MultilinearModel(Factorization):
         if not isinstance(first, tuple) or len(first) != len(names):
             return UnknownIdError(
                 f"unknown context {first!r} ({n_of(n_unknown, len(known), 'context')} not known); expected tuples like "
-                f"{example!r}"
+                f"{example!r}",
+                code="unknown-context",
             )
         wrong = [f"{name} {value!r}" for name, value, code in zip(names, first, parts[k]) if code < 0]
         way_out = advice.contexts
         if unknown == "raise":
-            way_out += ", or unknown='average' to use the average for unknown parts"
+            way_out = Message("{}, or {unknown} to use the average for unknown parts", way_out, unknown="average")
         has = "has" if n_unknown == 1 else "have"
         which = "no known part" if unknown == "average" else "an unknown part"
         return UnknownIdError(
             f"unknown context {first!r} ({of_all} {has} {which}, here {' and '.join(wrong)}; contexts look like "
-            f"{example!r}); {way_out}"
+            f"{example!r})",
+            code="unknown-context",
+            hint=way_out,
         )
 
     def context_codes(self, contexts: pl.DataFrame) -> tuple[Codes, npt.NDArray[np.bool_]]:

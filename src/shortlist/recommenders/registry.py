@@ -54,7 +54,10 @@ def recommender_class(name: str) -> type[Recommender]:
     if exact is None:
         near = difflib.get_close_matches(name.lower(), [known.lower() for known in REGISTRY], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise SettingError(f"unknown recommender {name!r}; {hint}expected one of {', '.join(map(str.lower, REGISTRY))}")
+        raise SettingError(
+            f"unknown recommender {name!r}; {hint}expected one of {', '.join(map(str.lower, REGISTRY))}",
+            code="unknown-model",
+        )
     kind: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
     return kind
 
@@ -64,7 +67,8 @@ def require_registered(*models: Recommender) -> None:
     for kind in map(type, models):
         if REGISTRY.get(kind.__name__) != kind.__module__:
             raise StorageError(
-                f"{kind.__name__} is not one of Shortlist's recommenders, so load could not read it back"
+                f"{kind.__name__} is not one of Shortlist's recommenders, so load could not read it back",
+                code="model-unsupported",
             )
 
 
@@ -77,8 +81,8 @@ def require_loadable(
         restore(parts, f"this {stored.kind}")
     except ShortlistError as error:
         raise StorageError(
-            f"cannot save to '{path}', because the model could not be loaded again: {error}; restore settings that "
-            "were changed after the fit, or fit again"
+            f"cannot save to '{path}', because the model could not be loaded again: {error}",
+            hint="restore settings that were changed after the fit, or fit again",
         ) from error
 
 
@@ -93,8 +97,10 @@ def load(path: str | PathLike[str]) -> Any:
     stored = load_model(path)
     if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
         raise StorageError(
-            f"{path} contains a checkpoint of a fit of {name}, not a model; resume it with {name}(…).fit(interactions, "
-            "checkpoint=…) and save the result"
+            f"{path} contains a checkpoint of a fit of {name}, not a model",
+            code="model-missing",
+            field="path",
+            hint=f"resume it with {name}(…).fit(interactions, checkpoint=…) and save the result",
         )
     if stored.kind in COMPOSED:
         return import_module(COMPOSED[stored.kind]).restored(stored, path)
@@ -106,7 +112,10 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
     from shortlist.storage.wrap_errors import reason
 
     if stored.kind not in REGISTRY:
-        raise StorageError(f"{path} contains a {stored.kind!r:.80}, which this version of Shortlist does not know")
+        raise StorageError(
+            f"{path} contains a {stored.kind!r:.80}, which this version of Shortlist does not know",
+            code="model-unsupported",
+        )
     try:
         model = _made(recommender_class(stored.kind), stored.settings)
         model._restore_more(stored)
@@ -117,10 +126,10 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
         model._restore(stored, contexts, items)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
-        raise StorageError(f"{path}: {error}") from None
+        raise error.prefixed(f"{path}: ") from None
     except (TypeError, ValueError, OverflowError, ShortlistError) as error:
         what = f"the settings or ids of this {stored.kind} are not usable"
-        raise StorageError(f"{path}: {what}: {reason(error)}") from error
+        raise StorageError(f"{path}: {what}: {reason(error)}", code="model-damaged") from error
     return model
 
 

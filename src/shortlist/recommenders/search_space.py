@@ -116,7 +116,7 @@ def _check_range(what: Real | Integer) -> None:
     if not what.low < what.high:
         raise SettingError(f"{text} is empty; expected low < high")
     if what.log and what.low <= 0:
-        raise SettingError(f"{text} has no logarithm; use low > 0, or log=False")
+        raise SettingError(f"{text} has no logarithm", hint="use low > 0, or log=False")
 
 
 def _check_options(name: str, options: tuple[Any, ...], kinds: tuple[type, ...]) -> None:

@@ -154,24 +154,36 @@ class SGDFactorization(Factorization):
         objective, sampler, weight = self.recipe()
         self._check_negatives(objective)
         if self.strength_as == "label" and not isinstance(objective, Pointwise):
-            raise SettingError(f"strength_as is 'label', but {objective} has no labels; use 'weight'")
+            raise SettingError(
+                f"strength_as is 'label', but {objective} has no labels", field="strength_as", hint="use 'weight'"
+            )
         if isinstance(sampler, AllItems) and not isinstance(objective, Softmax):
-            raise SettingError(f"{sampler} is for Softmax; for {objective} use a sampler such as Uniform()")
+            raise SettingError(
+                f"{sampler} is for Softmax; for {objective} use a sampler such as Uniform()", field="sampler"
+            )
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import check_softmax_sampler
 
             check_softmax_sampler(sampler)
         if weight is not None and not isinstance(objective, Pairwise):
-            raise SettingError(f"{weight} weights pairs of items, but {objective} has none; omit weight")
+            raise SettingError(
+                f"{weight} weights pairs of items, but {objective} has none", field="weight", hint="omit weight"
+            )
         if isinstance(weight, LambdaRank) and sampler.exclude != "history":
             raise SettingError(
-                f"{weight} needs irrelevant negatives, but {sampler} may draw the history; use exclude='history'"
+                f"{weight} needs irrelevant negatives, but {sampler} may draw the history",
+                field="weight",
+                hint="use exclude='history'",
             )
         if isinstance(sampler, AdaptiveRank) and self.normalize and self.biases:
-            raise SettingError(f"{sampler} does not support normalize and biases together; omit one of them")
+            raise SettingError(
+                f"{sampler} does not support normalize and biases together", field="sampler", hint="omit one of them"
+            )
         if isinstance(weight, Penalty) and not isinstance(sampler, Rejection):
             raise SettingError(
-                f"{weight} needs the ranks that Rejection estimates, but sampler is {sampler}; use Rejection()"
+                f"{weight} needs the ranks that Rejection estimates, but sampler is {sampler}",
+                field="weight",
+                hint="use Rejection()",
             )
 
     def _unused(self) -> dict[str, str]:
@@ -429,8 +441,8 @@ class SGDFactorization(Factorization):
     def _fold_in_items(self, rows: SparseRows, threads: int | None = None) -> Embeddings:
         raise SettingError(
             f"{type(self).__name__} learns from sampled negatives and cannot fold in items: an item's loss depends on "
-            "how often it is drawn as a negative, and a new item never is. Use partial_fit(events) to learn new items, "
-            "or IALS, whose loss is over all pairs"
+            "how often it is drawn as a negative, and a new item never is",
+            hint="Use partial_fit(events) to learn new items, or IALS, whose loss is over all pairs",
         )
 
     def _check_arrays(self) -> None:

@@ -80,7 +80,8 @@ def check_softmax_sampler(sampler: object) -> None:
     if not isinstance(sampler, AllItems | Uniform | Popularity | InBatch):
         raise SettingError(
             f"sampler is {sampler}, whose q a batch cannot share; for Softmax use AllItems(), Uniform(), Popularity() "
-            "or InBatch()"
+            "or InBatch()",
+            field="sampler",
         )
 
 

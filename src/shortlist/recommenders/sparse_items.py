@@ -63,7 +63,7 @@ class SparseItems(Recommender):
         weights = self._weights(len(self.items_))
         wrong = csr_error(weights, len(self.items_))
         if wrong is not None:
-            raise StorageError(f"its item weights are damaged: {wrong}")
+            raise StorageError(f"its item weights are damaged: {wrong}", code="model-damaged")
         self._set_weights(weights)
 
     def _largest(self) -> float:

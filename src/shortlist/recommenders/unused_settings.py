@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from shortlist._wording import Argument, Message
 from shortlist.data.interactions import Interactions
 from shortlist.errors import SettingError
 from shortlist.objectives.weighting import is_stated
@@ -24,7 +25,8 @@ def refuse_unused(model: Any, unused: Mapping[str, str]) -> None:
     default = defaults(model)
     for name, why in unused.items():
         if getattr(model, name) != default[name]:
-            raise SettingError(f"{name}={getattr(model, name)!r} has no effect {why}; omit {name}")
+            message = Message("{} has no effect {}", Argument(name, repr(getattr(model, name))), why)
+            raise SettingError(message, code="no-effect", field=name, hint=f"omit {name}")
 
 
 def unused_weights(model: Any, interactions: Interactions) -> list[str]:
@@ -40,8 +42,15 @@ def unused_weights(model: Any, interactions: Interactions) -> list[str]:
     else:
         return []
     return [
-        f"{what} are ignored: by default every observed pair counts 1. Pass weighting='log' or weighting='raw' to "
-        f"{type(model).__name__} to use them, or weighting='binary' to ignore them without this warning"
+        Message(
+            "{} are ignored: by default every observed pair counts 1. Pass {} or {} to {} to use them, or {} to ignore "
+            "them without this warning",
+            what,
+            Argument("weighting", "'log'"),
+            Argument("weighting", "'raw'"),
+            type(model).__name__,
+            Argument("weighting", "'binary'"),
+        )
     ]
 
 
@@ -49,4 +58,5 @@ def unused_labels(model: Any) -> dict[str, str]:
     """Return `strength_as` as unused if every strength is 1, where weights and labels are the same."""
     if model.weighting != "binary":
         return {}
-    return {"strength_as": "with weighting='binary', only with weighting='log' or weighting='raw'"}
+    binary, log, raw = (Argument("weighting", repr(how)) for how in ("binary", "log", "raw"))
+    return {"strength_as": Message("with {}, only with {} or {}", binary, log, raw)}

@@ -19,11 +19,15 @@ from shortlist.solvers.train import Embeddings
 def checked_start(start: object, dim: int) -> DotProduct:
     """Return `start` if embeddings with `dim` dimensions can take start values from it; else raise SettingError."""
     if not isinstance(start, DotProduct):
-        raise SettingError(f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS")
+        raise SettingError(
+            f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS", field="start"
+        )
     start.require_fit()
     if start._latent > dim:
         raise SettingError(
-            f"start has {start._latent} dimensions, but dim is {dim}; set dim to {start._latent} or more, or omit start"
+            f"start has {start._latent} dimensions, but dim is {dim}",
+            hint=f"set dim to {start._latent} or more, or omit start",
+            field="start",
         )
     return start
 
@@ -89,7 +93,8 @@ def require_known_items(start: Recommender, interactions: Interactions) -> None:
 def _raise_no_items(start: Recommender, interactions: Interactions) -> None:
     raise DataError(
         f"start knows none of the {interactions.n_items:,} items: its ids look like {start.items_.ids([0])[0]!r}, "
-        f"those of the interactions like {interactions.items.ids([0])[0]!r}"
+        f"those of the interactions like {interactions.items.ids([0])[0]!r}",
+        field="start",
     )
 
 
@@ -129,7 +134,8 @@ def _extended(old: Vocabulary, new: Vocabulary) -> Vocabulary:
             way_out = "some ids do not fit; drop these events, or fit again on all events with ids of one type"
         else:
             way_out = "cast the column"
-        raise DataError(f"the new events' ids of {names} are {got}, the model's are {expected}; {way_out}") from None
+        message = f"the new events' ids of {names} are {got}, the model's are {expected}"
+        raise DataError(message, code="column-type", hint=way_out) from None
 
 
 def _codes(vocabulary: Vocabulary, ids: Vocabulary) -> Codes:

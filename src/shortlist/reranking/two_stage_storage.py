@@ -94,8 +94,7 @@ def restored(
     try:
         return _restored(stored, path, reranker, extra)
     except StorageError as error:
-        text = str(error)
-        raise StorageError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+        raise (error if str(error).startswith(str(path)) else error.prefixed(f"{path}: ")) from None
     except (KeyError, TypeError, ValueError, OverflowError, ShortlistError) as error:
         raise StorageError(f"{path}: its two stages are not usable: {reason(error)}") from error
 

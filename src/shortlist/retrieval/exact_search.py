@@ -145,7 +145,7 @@ def item_ranks(
 
 def _at_least_one(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise SettingError(f"{name} is {value!r}; expected an integer ≥ 1")
+        raise SettingError(f"{name} is {value!r}; expected an integer ≥ 1", field=name)
 
 
 def _per_thread(memory: int, threads: int | None, n_scores: int) -> tuple[int, int]:

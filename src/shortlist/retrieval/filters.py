@@ -68,7 +68,9 @@ class Filters:
             allow = None if self.allow is None else _codes(self.allow, n_items, "allow")
             return replace(same, allow=allow, deny=None if self.deny is None else _codes(self.deny, n_items, "deny"))
         if self.item_mask.n_items != n_items:
-            raise SettingError(f"the filters were prepared for {self.item_mask.n_items} items; expected {n_items}")
+            raise SettingError(
+                f"the filters were prepared for {self.item_mask.n_items} items; expected {n_items}", field="filters"
+            )
         return same
 
     def of(self, queries: npt.NDArray[np.int64]) -> Filters:
@@ -152,7 +154,9 @@ def _codes(given: npt.ArrayLike, n_items: int, name: str) -> npt.NDArray[np.int3
     """Return a contiguous, writable int32 array. Kernels would be compiled again for any other form."""
     codes = np.ascontiguousarray(given, dtype=np.int32).reshape(-1)
     if len(codes) and not 0 <= codes.min() <= codes.max() < n_items:
-        raise SettingError(f"{name} has item codes from {codes.min()} to {codes.max()}; expected 0 to {n_items - 1}")
+        raise SettingError(
+            f"{name} has item codes from {codes.min()} to {codes.max()}; expected 0 to {n_items - 1}", field=name
+        )
     return codes if codes.flags.writeable else codes.copy()
 
 
@@ -165,7 +169,8 @@ def item_rows(given: CsrRows | None, n_queries: int, n_items: int, name: str) ->
     if starts.shape != expected or starts[0] < 0 or starts[-1] > len(codes) or np.any(starts[1:] < starts[:-1]):
         raise SettingError(
             f"{name} does not have one row of items per query: indptr has shape {starts.shape} for {len(codes)} "
-            f"indices; expected {expected[0]} ascending numbers up to {len(codes)}"
+            f"indices; expected {expected[0]} ascending numbers up to {len(codes)}",
+            field=name,
         )
     return starts, codes
 

@@ -53,13 +53,16 @@ def make_order(
         seed = np.uint64(int(tie_seed) & 0xFFFFFFFFFFFFFFFF)
         keys = np.arange(n_queries) if query_keys is None else np.array(query_keys, dtype=np.int64)
         if keys.shape != (n_queries,):
-            raise SettingError(f"query_keys has shape {keys.shape}; expected ({n_queries},), one key per query")
+            raise SettingError(
+                f"query_keys has shape {keys.shape}; expected ({n_queries},), one key per query", field="query_keys"
+            )
     elif priority is not None:
         mode = BY_PRIORITY
         given = np.asarray(priority)
         if given.shape != (n_items,) or given.dtype.kind not in "iu":
             raise SettingError(
-                f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)"
+                f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)",
+                field="priority",
             )
         if n_items and (int(given.max()) >= 2**31 or int(given.min()) < -(2**31)):
             given = np.unique(given, return_inverse=True)[1].reshape(-1)  # only the order matters

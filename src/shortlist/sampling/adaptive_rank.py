@@ -87,7 +87,8 @@ class BoundAdaptiveRank(BoundSampler):
         item_embeddings = numbers("item_embeddings", item_embeddings)
         if item_embeddings.ndim != 2 or len(item_embeddings) != self.n_items:
             raise SettingError(
-                f"item_embeddings has shape {item_embeddings.shape}; expected {self.n_items} rows, one for each item"
+                f"item_embeddings has shape {item_embeddings.shape}; expected {self.n_items} rows, one for each item",
+                field="item_embeddings",
             )
         width = item_embeddings.shape[1]
         lists, sigma = np.empty((width, self.n_items), np.int32), np.empty(width, np.float32)
@@ -105,7 +106,11 @@ class BoundAdaptiveRank(BoundSampler):
     def tables(self) -> SamplerTables:
         """The tables that kernels draw from."""
         if self._tables is None:
-            raise SettingError("AdaptiveRank has no item embeddings yet; call refresh(item_embeddings) before drawing")
+            raise SettingError(
+                "AdaptiveRank has no item embeddings yet",
+                field="item_embeddings",
+                hint="call refresh(item_embeddings) before drawing",
+            )
         return self._tables
 
     @cached_property
@@ -117,7 +122,10 @@ class BoundAdaptiveRank(BoundSampler):
         width = len(self.tables.sigma)
         if embeddings is None or embeddings.shape[-1:] != (width,):
             given = "missing" if embeddings is None else f"of shape {embeddings.shape}"
-            raise SettingError(f"context embeddings are {given}; AdaptiveRank needs rows of {width} numbers")
+            raise SettingError(
+                f"context embeddings are {given}; AdaptiveRank needs rows of {width} numbers",
+                field="context_embeddings",
+            )
         parts = np.abs(embeddings, dtype=np.float64) * self.tables.sigma
         total = parts.sum(axis=-1, keepdims=True)
         return np.asarray(np.divide(parts, total, out=np.full(parts.shape, 1 / width), where=total > 0))

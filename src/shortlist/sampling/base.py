@@ -183,7 +183,8 @@ class BoundSampler(ABC):
         if contexts.shape != positives.shape or contexts.ndim != 1:
             raise SettingError(
                 f"contexts has shape {contexts.shape} and positives has shape {positives.shape}; expected two lists of "
-                "equal length"
+                "equal length",
+                field="contexts",
             )
         for name, codes, n in (
             ("contexts", contexts, self.histories.n_rows),
@@ -191,7 +192,8 @@ class BoundSampler(ABC):
         ):
             if len(codes) and not (np.issubdtype(codes.dtype, np.integer) and codes.min() >= 0 and codes.max() < n):
                 raise SettingError(
-                    f"{name} has values from {codes.min()} to {codes.max()}; expected codes from 0 to {n - 1}"
+                    f"{name} has values from {codes.min()} to {codes.max()}; expected codes from 0 to {n - 1}",
+                    field=name,
                 )
         return contexts.astype(np.int32, copy=False), positives.astype(np.int32, copy=False)
 
@@ -200,5 +202,5 @@ def code(name: str, value: object, n: int) -> int:
     """Check that a value is the code of one of n contexts or items, and return it."""
     checked = integer(name, value, 0)
     if checked >= n:
-        raise SettingError(f"{name} is {checked}; expected a code from 0 to {n - 1}")
+        raise SettingError(f"{name} is {checked}; expected a code from 0 to {n - 1}", field=name)
     return checked

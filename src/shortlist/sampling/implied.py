@@ -102,7 +102,9 @@ def step_weight_for(
     if len(never):
         raise SettingError(
             f"wanted is {alpha[never[0]]:g} for item {never[0]}, but the sampler never draws it in context {context} "
-            f"(one of {len(never)} such items); set wanted to 0 there, or use a sampler with q > 0"
+            f"(one of {len(never)} such items)",
+            field="wanted",
+            hint="set wanted to 0 there, or use a sampler with q > 0",
         )
     return np.divide(alpha, expected, out=np.zeros(len(expected)), where=drawn)
 
@@ -124,7 +126,8 @@ def _expected_steps(
     integer("n_negatives", n_negatives)
     if (positive is None) == (kind == "pairwise"):
         raise SettingError(
-            f"positive is {positive!r} and kind is {kind!r}; expected an item for 'pairwise' and None for 'pointwise'"
+            f"positive is {positive!r} and kind is {kind!r}; expected an item for 'pairwise' and None for 'pointwise'",
+            field="positive",
         )
     context = code("context", context, negatives.histories.n_rows)
     positives = negatives.histories.row(context) if positive is None else [positive]
@@ -139,6 +142,7 @@ def _weights(name: str, weights: float | Array, n_items: int) -> npt.NDArray[np.
     if array.shape not in {(), (n_items,)} or not (np.isfinite(array) & (array >= 0)).all():
         raise SettingError(
             f"{name} has shape {array.shape} and values from {array.min(initial=0):g} to {array.max(initial=0):g}; "
-            f"expected a number ≥ 0, or {n_items} of them"
+            f"expected a number ≥ 0, or {n_items} of them",
+            field=name,
         )
     return np.broadcast_to(array, (n_items,))

@@ -52,7 +52,11 @@ class BoundPopularity(BoundSampler):
         super().__init__(histories, exclude)
         counts = histories.column_counts()
         if not counts.any():
-            raise DataError("all histories are empty, so items have no popularity to draw by; use Uniform()")
+            raise DataError(
+                "all histories are empty, so items have no popularity to draw by",
+                code="empty-data",
+                hint="use Uniform()",
+            )
         # Divided by the maximum first, so that the power cannot overflow.
         powers = (counts / counts.max()) ** beta
         self.popularity: npt.NDArray[np.float64] = powers / powers.sum()

@@ -88,9 +88,13 @@ class BoundRejection(BoundUniform):
     ) -> Draw:
         """Draw negatives as in `BoundSampler.draw`; needs `score`, reports rounds and refuses `log_q`."""
         if flag("log_q", log_q):
-            raise SettingError("Rejection cannot compute ln q of its draws; use another sampler if the loss needs q")
+            raise SettingError(
+                "Rejection cannot compute ln q of its draws", hint="use another sampler if the loss needs q"
+            )
         if not callable(score):
-            raise SettingError("Rejection needs scores; pass score, a function of contexts and items")
+            raise SettingError(
+                "Rejection needs scores", field="score", hint="pass score, a function of contexts and items"
+            )
         contexts, positives = self._checked(contexts, positives, rng)
         items = np.full((len(contexts), integer("n", n)), -1, np.int32)
         rounds = np.zeros(items.shape, np.int32)
@@ -119,7 +123,11 @@ class BoundRejection(BoundUniform):
     ) -> npt.NDArray[np.float64]:
         """Return q(j|c,i) of every item j by brute force; 1 minus their sum is the probability of finding none."""
         if positive is None or scores is None or np.shape(scores) != (self.n_items,):
-            raise SettingError(f"Rejection compares items with a positive; pass positive and {self.n_items} scores")
+            raise SettingError(
+                "Rejection compares items with a positive",
+                field="positive",
+                hint=f"pass positive and {self.n_items} scores",
+            )
         allowed = self._allowed(context, positive, None) > 0
         violators = allowed & (scores > scores[positive] - self._settings.margin)
         if not violators.any():

@@ -95,5 +95,7 @@ class DotProductScorer:
 def _vectors(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
     vectors = np.ascontiguousarray(given, dtype=np.float32)
     if vectors.ndim != 2:
-        raise SettingError(f"{name} has shape {vectors.shape}; expected two dimensions, with one vector per row")
+        raise SettingError(
+            f"{name} has shape {vectors.shape}; expected two dimensions, with one vector per row", field=name
+        )
     return vectors

@@ -55,11 +55,13 @@ class Similarity:
         for name in ("shrinkage", "asymmetry", "k1", "b"):
             value = number(name, getattr(self, name))
             if name in ("asymmetry", "b") and value > 1:
-                raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1")
+                raise SettingError(f"{name} is {value!r}; expected a number from 0 to 1", field=name)
         if self.name == "bm25" and (self.shrinkage != 0 or self.asymmetry != 0.5):
             raise SettingError(
                 f"shrinkage is {self.shrinkage!r} and asymmetry is {self.asymmetry!r}, but similarity 'bm25' is "
-                "normalised by k1 and b instead; leave them at 0 and 0.5, or use 'tfidf'"
+                "normalised by k1 and b instead",
+                hint="leave them at 0 and 0.5, or use 'tfidf'",
+                field="shrinkage",
             )
 
     def saturated(self, x: npt.NDArray[Any], size: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -40,8 +40,9 @@ def refuse_large(G: npt.NDArray[np.float64]) -> None:
     """Raise if a Gramian overflows float32."""
     if not np.isfinite(G).all():
         raise SettingError(
-            "the embeddings are too large: their inner products overflow float32; lower init_scale, or raise "
-            "regularization; with start=, scale down its embeddings"
+            "the embeddings are too large: their inner products overflow float32",
+            hint="lower init_scale, or raise regularization; with start=, scale down its embeddings",
+            code="diverged",
         )
 
 

@@ -74,8 +74,9 @@ def require_finite(epoch: int, contexts: Floats, items: Floats) -> None:
     bound = items.shape[1] * largest[0] * largest[1]
     if not bound <= float(np.finfo(np.float32).max):
         raise SettingError(
-            f"the fit diverged: scores are not finite after epoch {epoch}; use a smaller learning_rate or a larger "
-            "regularization"
+            f"the fit diverged: scores are not finite after epoch {epoch}",
+            hint="use a smaller learning_rate or a larger regularization",
+            code="diverged",
         )
 
 

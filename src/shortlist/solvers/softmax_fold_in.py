@@ -109,10 +109,13 @@ class SoftmaxFoldIn:
         softmax = SoftmaxPass(threads, self._memory)
         if histories.n_columns != len(self._items):
             raise SettingError(
-                f"the histories have {histories.n_columns} items; expected {len(self._items)}, the items of the model"
+                f"the histories have {histories.n_columns} items; expected {len(self._items)}, the items of the model",
+                field="histories",
             )
         if len(weights) not in {1, len(histories)}:
-            raise SettingError(f"there are {len(weights)} weights; expected 1 or {len(histories)}, one for each pair")
+            raise SettingError(
+                f"there are {len(weights)} weights; expected 1 or {len(histories)}, one for each pair", field="weights"
+            )
         values = np.broadcast_to(weights, len(histories)).astype(np.float64)
         row_of = np.repeat(np.arange(histories.n_rows), histories.lengths)
         total = np.bincount(row_of, values, histories.n_rows)

@@ -357,18 +357,24 @@ def _device(name: str) -> Any:
     """Return the torch device of this name; raise if it is not available."""
     if torch is None:
         raise SettingError(
-            f'device is {name!r}, but PyTorch is not installed; run pip install "shortlist[torch]", or use device="cpu"'
+            f"device is {name!r}, but PyTorch is not installed",
+            field="device",
+            hint='run pip install "shortlist[torch]", or use device="cpu"',
+            code="package-missing",
         )
     device = torch.device("cpu" if name == "torch-cpu" else name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise SettingError(
-                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU; install the GPU driver "
-                'and a CUDA build of PyTorch, or use device="cpu"'
+                f"device is {name!r}, but PyTorch {torch.__version__} sees no GPU",
+                field="device",
+                hint='install the GPU driver and a CUDA build of PyTorch, or use device="cpu"',
             )
         n = torch.cuda.device_count()
         if device.index is not None and device.index >= n:
-            raise SettingError(f"device is {name!r}, but there are {n} GPUs; expected 'cuda:0' to 'cuda:{n - 1}'")
+            raise SettingError(
+                f"device is {name!r}, but there are {n} GPUs; expected 'cuda:0' to 'cuda:{n - 1}'", field="device"
+            )
     return device
 
 
@@ -420,5 +426,8 @@ def _refuse_what_does_not_fit(sides: tuple[tuple[SparseRows, Terms], ...], dim: 
         fits = f"about {fraction * n_pairs:.2g} pairs would fit at dim 1"
     raise DataError(
         f"{n_pairs:,} pairs of {by_context.n_rows:,} contexts and {by_context.n_columns:,} items at dim {dim} need "
-        f'{needed / 1e9:.2f} GB on {device}, which has {free / 1e9:.2f} GB free; {fits}, or use device="cpu"'
+        f"{needed / 1e9:.2f} GB on {device}, which has {free / 1e9:.2f} GB free",
+        code="too-large",
+        field="device",
+        hint=f'{fits}, or use device="cpu"',
     )

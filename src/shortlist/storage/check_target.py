@@ -24,7 +24,9 @@ def check_writable(path: str | os.PathLike[str]) -> None:
                 created.append(directory)
     except OSError as error:
         reason = error.strerror or error
-        raise StorageError(f"cannot save to '{path}': {reason}; choose another directory") from error
+        raise StorageError(
+            f"cannot save to '{path}': {reason}", code="not-writable", field="path", hint="choose another directory"
+        ) from error
     finally:
         for directory in reversed(created):
             with suppress(OSError):

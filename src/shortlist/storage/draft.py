@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist._phrases import count
+from shortlist._wording import Message, Phrase
 from shortlist.errors import StorageError
 from shortlist.storage.files import open_locked, sync_directory, write_all
 from shortlist.storage.strict_json import canonical_sha256, parse_json
@@ -30,7 +31,7 @@ from shortlist.storage.wrap_errors import storage_errors
 SUFFIX = ".parts"
 _CONTENT, _JOURNAL = "content", "journal"
 _READ = 8 << 20  # bytes
-_RESTART = "pass restart=True to start over"
+_RESTART = Message("pass {restart} to start over", restart=True)
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,10 @@ class Draft:
         os.fsync(self._journal.fileno())
 
     def _errors(self) -> AbstractContextManager[None]:
-        kept = f"'{self.folder}' has the {count(len(self.blocks), 'finished block')}; run the same call again to resume"
-        return storage_errors(f"could not write '{self.target}'", kept)
+        blocks = count(len(self.blocks), "finished block")
+        call = Phrase("same-call", "the same call")
+        kept = Message("'{}' has the {}; run {} again to resume", self.folder, blocks, call)
+        return storage_errors(f"could not write '{self.target}'", kept, "not-writable")
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -123,7 +126,9 @@ class Draft:
         first, *rest = lines
         if different := _differences(first.get("identity"), identity, derived):
             raise StorageError(
-                f"'{self.folder}' is the draft of another file: {different}; use the original settings, or {_RESTART}"
+                f"'{self.folder}' is the draft of another file: {different}",
+                code="checkpoint-differs",
+                hint=Message("use the original settings, or {}", _RESTART),
             )
         self._end = len(head)
         for line in rest:
@@ -135,12 +140,16 @@ class Draft:
             sizes = [line["complete"] for line in rest if "complete" in line]
             self.complete = bool(sizes) and self.target.is_file() and self.target.stat().st_size == sizes[-1]
             if not self.complete:
-                raise StorageError(f"'{content}' is missing; {_RESTART}")
+                raise StorageError(f"'{content}' is missing", code="checkpoint-damaged", hint=_RESTART)
             return
         if content.stat().st_nlink > 1:
             self.complete = self.target.exists() and self.target.samefile(content)  # killed before the cleanup
             if not self.complete:
-                raise StorageError(f"'{content}' has a second hard link, which must not change; {_RESTART}")
+                raise StorageError(
+                    f"'{content}' has a second hard link, which must not change",
+                    code="checkpoint-damaged",
+                    hint=_RESTART,
+                )
             return
         self._open()
         self._verify(head, [line["sha256"] for line in rest if "complete" not in line])
@@ -168,7 +177,7 @@ class Draft:
         for block, expected in zip(self.blocks, digests):
             intact = intact and _digest(self._content, block.size) == expected
         if not intact:
-            raise StorageError(f"'{self.folder / _CONTENT}' was altered; {_RESTART}")
+            raise StorageError(f"'{self.folder / _CONTENT}' was altered", code="checkpoint-damaged", hint=_RESTART)
 
     def _is_empty(self) -> bool:
         """Return whether this process has locked the draft and it has nothing worth keeping."""
@@ -209,7 +218,7 @@ def opened(
     folder, created = draft.folder, False
     identity = json.loads(json.dumps(identity))
     try:
-        with storage_errors(f"cannot write to '{target}'", "choose another file"):
+        with storage_errors(f"cannot write to '{target}'", "choose another file", "not-writable"):
             if not folder.is_dir():
                 _refuse_target(target, overwrite)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -218,8 +227,9 @@ def opened(
                     created = True
             elif foreign := sorted(set(os.listdir(folder)) - {_CONTENT, _JOURNAL}):
                 raise StorageError(
-                    f"'{folder}' is needed for the unfinished file but contains other files ('{foreign[0]}'); "
-                    "move them away, or choose another file"
+                    f"'{folder}' is needed for the unfinished file but contains other files ('{foreign[0]}')",
+                    code="target-exists",
+                    hint="move them away, or choose another file",
                 )
             busy = f"'{target}' is being written by another process; wait until it is finished, or choose another file"
             draft._journal = open_locked(folder / _JOURNAL, busy)
@@ -229,7 +239,9 @@ def opened(
             try:
                 draft._read(head, identity, derived)
             except (KeyError, TypeError, ValueError) as error:
-                raise StorageError(f"'{folder}' cannot be used: its journal is damaged; {_RESTART}") from error
+                raise StorageError(
+                    f"'{folder}' cannot be used: its journal is damaged", code="checkpoint-damaged", hint=_RESTART
+                ) from error
             if not draft.complete:
                 _refuse_target(target, overwrite)
         yield draft
@@ -249,9 +261,10 @@ def folder_of(target: Path) -> Path:
 
 def _refuse_target(target: Path, overwrite: bool) -> None:
     if target.is_dir():
-        raise StorageError(f"'{target}' is a directory; expected a file")
+        raise StorageError(f"'{target}' is a directory; expected a file", code="target-exists")
     if os.path.lexists(target) and not overwrite:
-        raise StorageError(f"'{target}' already exists; pass overwrite=True to replace it, or choose another file")
+        hint = Message("pass {overwrite} to replace it, or choose another file", overwrite=True)
+        raise StorageError(f"'{target}' already exists", code="target-exists", field="overwrite", hint=hint)
 
 
 def _line(content: dict[str, Any]) -> bytes:

@@ -60,15 +60,16 @@ def open_locked(path: Path, busy: str) -> BufferedRandom:
         raise BlockingIOError  # the process that had locked it has just removed it
     except BlockingIOError:
         file.close()
-        raise StorageError(busy) from None
+        raise StorageError(busy, code="busy") from None
     except OSError as error:
         file.close()
         if created:
             with suppress(OSError):
                 os.unlink(path)
         raise StorageError(
-            f"'{path}' cannot be locked against other processes: {error.strerror or error}; choose a file on a "
-            "file system that supports locks"
+            f"'{path}' cannot be locked against other processes: {error.strerror or error}",
+            code="not-writable",
+            hint="choose a file on a file system that supports locks",
         ) from error
 
 

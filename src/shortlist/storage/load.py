@@ -33,15 +33,17 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
     shapes and number of rows. Arrays are read-only views of one buffer.
     """
     directory = as_directory(path)
-    with storage_errors(f"cannot load the model at '{directory}'"), ExitStack() as files:
+    with storage_errors(f"cannot load the model at '{directory}'", code="model-damaged"), ExitStack() as files:
         manifest, opened = _open(directory, files)
         tables = {}
         arrays_path = directory / manifest.arrays_file
-        with storage_errors(f"the arrays in '{arrays_path}' cannot be used", _RESTORE):
+        with storage_errors(f"the arrays in '{arrays_path}' cannot be used", _RESTORE, "model-damaged"):
             buffer = _content(arrays_path, manifest, opened)
             arrays = array_files.decode(manifest.arrays, buffer)
         for name, entry in manifest.tables.items():
-            with storage_errors(f"the table {name!r} in '{directory / entry.file}' cannot be used", _RESTORE):
+            with storage_errors(
+                f"the table {name!r} in '{directory / entry.file}' cannot be used", _RESTORE, "model-damaged"
+            ):
                 raw = _content(directory / entry.file, manifest, opened).tobytes()
                 tables[name] = table_files.decode(entry, raw)
     return StoredModel(manifest.kind, manifest.settings, arrays, tables, manifest.extra)
@@ -50,7 +52,7 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """Return the manifest of the model at `path`, checked against its own sha256; do not read arrays and ids."""
     directory = as_directory(path)
-    with storage_errors(f"cannot read '{directory / MANIFEST}'"):
+    with storage_errors(f"cannot read '{directory / MANIFEST}'", code="model-damaged"):
         return from_bytes(manifest_bytes(directory))
 
 
@@ -76,12 +78,17 @@ def manifest_bytes(directory: Path) -> bytes:
         else:
             problem = f"the directory has no {MANIFEST}"
         raise StorageError(
-            f"no model at '{directory}': {problem}; expected a directory written by `save`, with a {MANIFEST}"
+            f"no model at '{directory}': {problem}; expected a directory written by `save`, with a {MANIFEST}",
+            code="model-missing",
+            field="path",
         ) from error
     with file:
         size = file_size(file)
         if size > MAX_BYTES:
-            raise StorageError(f"'{directory / MANIFEST}' has {size:,} bytes; a manifest has at most {MAX_BYTES:,}")
+            raise StorageError(
+                f"'{directory / MANIFEST}' has {size:,} bytes; a manifest has at most {MAX_BYTES:,}",
+                code="model-damaged",
+            )
         return read_exactly(file, size)[0].tobytes()
 
 
@@ -99,11 +106,15 @@ def _open(directory: Path, files: ExitStack) -> tuple[Manifest, dict[str, FileIO
         except FileNotFoundError as error:
             if manifest.sha256 == previous:
                 raise StorageError(
-                    f"'{error.filename}' is missing from the model at '{directory}'; {_RESTORE}"
+                    f"'{error.filename}' is missing from the model at '{directory}'",
+                    code="model-damaged",
+                    hint=_RESTORE,
                 ) from error
             previous = manifest.sha256
             files.close()
-    raise StorageError(f"the model at '{directory}' was replaced {_ATTEMPTS} times while being read; try again")
+    raise StorageError(
+        f"the model at '{directory}' was replaced {_ATTEMPTS} times while being read", code="busy", hint="try again"
+    )
 
 
 def _content(path: Path, manifest: Manifest, opened: dict[str, FileIO]) -> NDArray[np.uint8]:

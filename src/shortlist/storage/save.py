@@ -174,18 +174,24 @@ def _existing_files(target: Path) -> frozenset[str]:
     A damaged model can be replaced if its manifest can still be recognised.
     """
     if not target.is_dir():
-        raise StorageError(f"cannot save a model to '{target}': it is not a directory; {_ADVICE}")
+        message = f"cannot save a model to '{target}': it is not a directory"
+        raise StorageError(message, code="target-exists", field="path", hint=_ADVICE)
     names = os.listdir(target)
     if MANIFEST not in names:
         foreign = sorted(name for name in names if not is_ours(name))  # an interrupted save may have left other files
         if foreign:
             raise StorageError(
                 f"cannot save a model to '{target}': the directory is not empty and not a Shortlist model "
-                f"(it has {foreign[0]!r}{', ...' if len(foreign) > 1 else ''} and no {MANIFEST}); {_ADVICE}"
+                f"(it has {foreign[0]!r}{', ...' if len(foreign) > 1 else ''} and no {MANIFEST})",
+                code="target-exists",
+                field="path",
+                hint=_ADVICE,
             )
         return frozenset()
     raw = manifest_bytes(target)
-    with storage_errors(f"cannot save a model to '{target}', because its {MANIFEST} is not one of Shortlist", _ADVICE):
+    with storage_errors(
+        f"cannot save a model to '{target}', because its {MANIFEST} is not one of Shortlist", _ADVICE, "target-exists"
+    ):
         content = parse_ours(raw)
         check_version(content)
         files = content.get("files")
@@ -207,8 +213,8 @@ def _flush(target: Path, directories: list[Path]) -> None:
             sync_directory(directory)
     except OSError as error:
         raise StorageError(
-            f"the model at '{target}' is saved and can be loaded, but flushing it to disk failed: {error}; "
-            "save again to make sure that it survives a power loss"
+            f"the model at '{target}' is saved and can be loaded, but flushing it to disk failed: {error}",
+            hint="save again to make sure that it survives a power loss",
         ) from error
 
 

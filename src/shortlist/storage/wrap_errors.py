@@ -18,14 +18,17 @@ _MAX_LENGTH = 500  # characters
 
 
 @contextmanager
-def storage_errors(what: str, advice: str = "") -> Iterator[None]:
-    """Turn any error inside the block into a StorageError that starts with `what` and ends with `advice`."""
+def storage_errors(what: str, advice: str = "", code: str | None = None) -> Iterator[None]:
+    """Turn any error inside the block into a StorageError that starts with `what` and ends with `advice`.
+
+    `code` is the code of the error.
+    """
     try:
         yield
     except StorageError:
         raise
     except (Exception, PanicException) as error:  # polars' PanicException derives from BaseException
-        raise StorageError(f"{what}: {reason(error)}{advice and '; ' + advice}") from error
+        raise StorageError(f"{what}: {reason(error)}", code=code, hint=advice or None) from error
 
 
 def as_directory(path: object) -> Path:

@@ -52,13 +52,19 @@ class Journal:
         stored = self._storage.get_study_user_attrs(self._study).get("identity")
         if stored is None:
             if self.trials():
-                raise StorageError("it has trials but does not say which search they belong to")
+                raise StorageError(
+                    "it has trials but does not say which search they belong to",
+                    code="checkpoint-differs",
+                    field="study",
+                )
             self._storage.set_study_user_attr(self._study, "identity", new)
             return
         names = [name for name in {**stored, **new} if stored.get(name) != new.get(name)]
         if names:
             changes = ", ".join(f"{name} {_change(stored.get(name), new.get(name))}" for name in names)
-            raise SettingError(f"it is the study of another search: {changes}")
+            raise SettingError(
+                f"it is the study of another search: {changes}", code="checkpoint-differs", field="study"
+            )
 
     @property
     def seconds(self) -> float:
@@ -156,7 +162,7 @@ def open_journal(path: str | PathLike[str] | None, space: Space, identity: Mappi
         yield journal
         return
     if not isinstance(path, str | PathLike):
-        raise SettingError(f"study is {path!r:.80}; expected the path of a file")
+        raise SettingError(f"study is {path!r:.80}; expected the path of a file", field="study")
     what = f"cannot use the study '{path}'"
     with storage_errors(what, "choose another file"), quiet():
         file = _open_file(Path(path))
@@ -167,12 +173,13 @@ def open_journal(path: str | PathLike[str] | None, space: Space, identity: Mappi
         try:
             journal.identify(identity)
         except (StorageError, SettingError) as error:
-            raise type(error)(f"{what}: {error}; {_ADVICE}") from None
+            raise type(error)(f"{what}: {error}", code="checkpoint-differs", field="study", hint=_ADVICE) from None
         yield journal
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"cannot write to the study '{path}': {error.strerror or error}") from error
+        message = f"cannot write to the study '{path}': {error.strerror or error}"
+        raise StorageError(message, code="not-writable", field="study") from error
     finally:
         file.close()  # this also releases the lock
 
@@ -194,7 +201,9 @@ def _open_file(path: Path) -> io.BufferedRandom:
     """Open a file, create it if it is missing, and lock it against other processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
-        raise StorageError(f"cannot use the study '{path}': it is not a file; choose another path")
+        raise StorageError(
+            f"cannot use the study '{path}': it is not a file", field="study", hint="choose another path"
+        )
     busy = f"the study '{path}' is in use by another process; wait until it is finished, or choose another file"
     return open_locked(path, busy)
 

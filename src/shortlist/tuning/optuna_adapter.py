@@ -19,7 +19,9 @@ def optuna() -> Any:
     try:
         return import_module("optuna")
     except ImportError:
-        raise SettingError('tuning needs Optuna, which is not installed: pip install "shortlist[tune]"') from None
+        raise SettingError(
+            'tuning needs Optuna, which is not installed: pip install "shortlist[tune]"', code="package-missing"
+        ) from None
 
 
 @contextmanager

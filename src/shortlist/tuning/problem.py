@@ -65,11 +65,12 @@ class Problem:
             options.refuse_features(type(template).__name__)
         if not isinstance(data, Interactions | Split):
             raise DataError(
-                f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}"
+                f"tune takes Interactions, or a Split whose truth is the validation; got {type(data).__name__}",
+                field="data",
             )
         split = data if isinstance(data, Split) else validation_split(data, seed)
         if not split.truth.n_contexts:
-            raise DataError("the validation part has no contexts; make it larger")
+            raise DataError("the validation part has no contexts", code="empty-data", hint="make it larger")
         if sample is not None:
             split = sample_contexts(split, FINAL_FACTOR * sample, seed)
         part = split if sample is None else sample_contexts(split, sample, seed)
@@ -196,7 +197,9 @@ def as_recommender(model: str | type[Recommender] | Recommender) -> Recommender:
     if isinstance(model, Recommender):
         model._check_settings()
         return type(model)(**model._given())  # a copy: the caller may change theirs
-    raise SettingError(f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'")
+    raise SettingError(
+        f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'", field="model"
+    )
 
 
 def effective_space(template: Recommender, given: Mapping[str, Dimension | None] | None, weighted: bool) -> Space:
@@ -219,15 +222,18 @@ def effective_space(template: Recommender, given: Mapping[str, Dimension | None]
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise SettingError(
-            f"space is {given!r:.80}; expected a mapping from settings to Real, Integer, Choice or Increasing"
+            f"space is {given!r:.80}; expected a mapping from settings to Real, Integer, Choice or Increasing",
+            field="space",
         )
     for name, dimension in given.items():
         if name not in settings:
             raise SettingError(
-                f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}"
+                f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}",
+                code="unknown-setting",
             )
         if dimension is not None and not isinstance(dimension, Dimension):
             raise SettingError(
-                f"space: {name} is {dimension!r:.80}; expected Real, Integer, Choice or Increasing, or None"
+                f"space: {name} is {dimension!r:.80}; expected Real, Integer, Choice or Increasing, or None",
+                field="space",
             )
     return {name: dimension for name, dimension in {**space, **given}.items() if dimension is not None}

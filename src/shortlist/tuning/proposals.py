@@ -35,7 +35,7 @@ def increasing_setting(space: Space) -> str | None:
     """Return the name of the setting whose dimension is `Increasing`, or None."""
     names = [name for name, dimension in space.items() if isinstance(dimension, Increasing)]
     if len(names) > 1:
-        raise SettingError(f"{join_words(names)} are Increasing; expected at most one such setting")
+        raise SettingError(f"{join_words(names)} are Increasing; expected at most one such setting", field="space")
     return names[0] if names else None
 
 

@@ -205,4 +205,4 @@ def _best(trials: Sequence[Trial], metric: str) -> Trial:
         return max(complete, key=lambda trial: trial.place)
     if failed := [trial for trial in trials if trial.state == "failed"]:
         raise DataError(f"no trial has a {metric}: {len(failed)} failed; the last error: {failed[-1].reason}")
-    raise DataError("no trial was completed; allow more time")
+    raise DataError("no trial was completed", hint="allow more time")

@@ -172,31 +172,38 @@ def compare_tuned(
     ('ItemKNN', ['best', 'worse'])
     """
     if not isinstance(split, Split):
-        raise SettingError(f"compare_tuned takes a Split, got {type(split).__name__}; make one with shortlist.splits")
+        raise SettingError(
+            f"compare_tuned takes a Split, got {type(split).__name__}",
+            field="split",
+            hint="make one with shortlist.splits",
+        )
     metric = str(parse_metric(metric))
     if parse_metric(metric).beyond_accuracy:
         raise SettingError(
-            f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'"
+            f"metric is {metric!r}; expected an accuracy metric, where higher is better, such as 'ndcg@20'",
+            field="metric",
         )
     measured = [str(parsed) for parsed in parse_metrics(metrics)]
     measured = list(dict.fromkeys([*([] if metric in measured else [metric]), *measured, *LISTS]))
     templates = _templates(models)
     if spaces is not None and not (isinstance(spaces, Mapping) and all(isinstance(name, str) for name in spaces)):
-        raise SettingError(f"spaces is {spaces!r:.80}; expected a mapping from model names to search spaces")
+        raise SettingError(
+            f"spaces is {spaces!r:.80}; expected a mapping from model names to search spaces", field="spaces"
+        )
     names = [type(template).__name__.lower() for template in templates]
     unknown = [name for name in spaces or {} if name.lower() not in names]
     if unknown:
-        raise SettingError(f"spaces has {unknown[0]!r}, which is not among the models")
+        raise SettingError(f"spaces has {unknown[0]!r}, which is not among the models", field="spaces")
     space_of = {name.lower(): space for name, space in (spaces or {}).items()}
     if len(space_of) < len(spaces or {}):
-        raise SettingError("spaces has the same model twice; expected one space for each")
+        raise SettingError("spaces has the same model twice; expected one space for each", field="spaces")
     if not split.truth.n_contexts:
-        raise DataError("the test part of the split has no contexts; make it larger")
+        raise DataError("the test part of the split has no contexts", code="empty-data", hint="make it larger")
     inner = validation_within(split, seed=seed) if validation is None else validation
     _refuse_leak(split, inner)
     shown = is_shown(progress)
     if study is not None and not isinstance(study, str | PathLike):
-        raise SettingError(f"study is {study!r:.80}; expected the path of a folder")
+        raise SettingError(f"study is {study!r:.80}; expected the path of a folder", field="study")
     rows = []
     for k, template in enumerate(templates, 1):
         name = type(template).__name__
@@ -250,7 +257,7 @@ def validation_within(split: Split, *, fold_in: float | None = None, seed: int =
                 return splits.leave_last_out(train, n_last, repeats=repeats)
         return splits.at_random(train, _test_fraction(split), seed=seed, repeats=repeats)
     except DataError as error:
-        raise DataError(f"cannot split off a validation part of the training part: {error}") from error
+        raise error.prefixed("cannot split off a validation part of the training part: ") from error
 
 
 def rank_models(rows: Sequence[TunedModel], metric: str, *, seed: int = 0) -> TunedComparison:
@@ -304,19 +311,23 @@ def _templates(models: Sequence[Model]) -> list[Recommender]:
     if isinstance(models, str | Recommender | type):
         models = [models]
     if not isinstance(models, Iterable):
-        raise SettingError(f"models is {models!r:.80}; expected names, classes or instances of recommenders")
+        raise SettingError(
+            f"models is {models!r:.80}; expected names, classes or instances of recommenders", field="models"
+        )
     templates: list[Recommender] = []
     for model in models:
         kind = recommender_class(model) if isinstance(model, str) else model
         template = kind() if isinstance(kind, type) else kind
         if not isinstance(template, Recommender):
-            raise SettingError(f"models has {model!r:.80}; expected names, classes or instances of recommenders")
+            raise SettingError(
+                f"models has {model!r:.80}; expected names, classes or instances of recommenders", field="models"
+            )
         templates.append(template)
     if not any(isinstance(template, Popularity) for template in templates):
         templates.insert(0, Popularity())
     names = [type(template).__name__ for template in templates]
     if len(set(names)) < len(names):
-        raise SettingError(f"models are {', '.join(names)}; expected each recommender only once")
+        raise SettingError(f"models are {', '.join(names)}; expected each recommender only once", field="models")
     return templates
 
 
@@ -362,13 +373,17 @@ def _fit(
 def _refuse_leak(split: Split, validation: Split) -> None:
     """Raise an error if the validation split contains pairs of the test part."""
     if not isinstance(validation, Split):
-        raise SettingError(f"validation is of type {type(validation).__name__}; expected a Split of split.train")
+        raise SettingError(
+            f"validation is of type {type(validation).__name__}; expected a Split of split.train", field="validation"
+        )
     truth = split.truth
     leaked = int((among(truth, validation.events()) & ~among(truth, split.train)).sum())
     if leaked:
         raise DataError(
-            f"the validation split has {leaked:,} of the {len(truth):,} pairs of the test part; make it a split of "
-            "split.train"
+            f"the validation split has {leaked:,} of the {len(truth):,} pairs of the test part",
+            code="leaked-data",
+            field="validation",
+            hint="make it a split of split.train",
         )
 
 

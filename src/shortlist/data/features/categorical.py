@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._fork import polars_threads
+from shortlist._wording import Message
 from shortlist.data.features.feature_fields import Entries, Field, Ints, Kind, Normalize, Unknown, with_missing
 from shortlist.data.sparse_rows import LATEST, rows_of
 from shortlist.data.vocabulary import Vocabulary
@@ -90,7 +91,10 @@ class ValuesField(Field):
         if len(new) and unknown == "raise":
             raise DataError(
                 f"{origin}: column {self.name!r}: {n_new:,} of {len(column):,} rows hold an unknown value "
-                f"(first: {cells.value[int(new[0])]!r:.80}); pass unknown='missing' to treat unknown values as missing"
+                f"(first: {cells.value[int(new[0])]!r:.80})",
+                code="bad-rows",
+                field=self.name,
+                hint=Message("pass {unknown} to treat unknown values as missing", unknown="missing"),
             )
         rows, columns = cells.rows, np.append(_int32(self.values["column"]), np.int32(self.n_columns - 1))[codes]
         if self.many:
@@ -126,9 +130,11 @@ def refuse_vectors(column: pl.Series, origin: str, *, named: bool) -> None:
     width = int(lengths.max() or 0)  # type: ignore[arg-type]
     split = f"[{part}.get(k).alias({column.name!r} + str(k)) for k in range({width})]"
     raise DataError(
-        f"{origin}: column {column.name!r} holds lists of floats; dense vectors are not supported. Split them into "
-        f"numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or drop the column "
-        f"with ignore={column.name!r}"
+        f"{origin}: column {column.name!r} holds lists of floats; dense vectors are not supported",
+        code="column-type",
+        field=column.name,
+        hint=f"Split them into numeric columns, in polars with frame.with_columns({split}).drop({column.name!r}), or "
+        f"drop the column with ignore={column.name!r}",
     )
 
 
@@ -147,13 +153,16 @@ def _cells(column: pl.Series, many: bool, separator: str | None, origin: str) ->
         if separator is None:
             raise DataError(
                 f"{origin}: column {column.name!r} is text; expected lists. To split it, name the separator: "
-                f"multi_valued={{{column.name!r}: '|'}}"
+                f"multi_valued={{{column.name!r}: '|'}}",
+                field=column.name,
             )
         column = _split(column, separator)
     elif many and not (isinstance(column.dtype, pl.List | pl.Array) or column.dtype == pl.Null):
         raise DataError(
             f"{origin}: column {column.name!r} has type {column.dtype}; a multi-valued column holds lists, or text to "
-            "split"
+            "split",
+            field=column.name,
+            code="column-type",
         )
     if many and isinstance(column.dtype, pl.List | pl.Array):
         lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
@@ -210,7 +219,9 @@ def _as_text(column: pl.Series, origin: str) -> pl.Series:
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration):
         raise DataError(
             f"{origin}: column {column.name!r} has type {dtype}; a categorical column holds text, numbers, booleans or "
-            "dates" + ("; for lists use multi_valued=" if isinstance(dtype, pl.List | pl.Array) else "")
+            "dates" + ("; for lists use multi_valued=" if isinstance(dtype, pl.List | pl.Array) else ""),
+            code="column-type",
+            field=column.name,
         )
     text = column.cast(pl.String)
     if dtype.is_float():

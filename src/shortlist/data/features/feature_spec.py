@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from shortlist._checks import integer, one_of
+from shortlist._wording import Message, Phrase
 from shortlist.data.features.categorical import ValuesField, refuse_vectors
 from shortlist.data.features.feature_fields import Field, Kind, Normalize, Scale, inferred_kind
 from shortlist.data.features.feature_tables import ColumnChoice, IdTable, id_columns
@@ -54,23 +55,31 @@ class FeatureSpec:
         for kind, columns in arguments:
             for name in _names(kind, columns):
                 if name in kinds:
-                    raise SettingError(f"column {name!r} is named twice, as {kinds[name]} and as {kind}; name it once")
+                    raise SettingError(
+                        f"column {name!r} is named twice, as {kinds[name]} and as {kind}",
+                        field=name,
+                        hint="name it once",
+                    )
                 if ids == (name,):
                     raise SettingError(
-                        f"column {name!r} is both the id and {kind}; remove it from {kind}=: recommenders always learn "
-                        "an embedding of the id"
+                        f"column {name!r} is both the id and {kind}",
+                        field=name,
+                        hint=f"remove it from {kind}=: recommenders always learn an embedding of the id",
                     )
                 kinds[name] = kind
         ignored = tuple(dict.fromkeys(_names("ignore", ignore)))
         for name in ignored:
             if name in kinds or name in ids:
                 role = "the id" if name in ids else kinds[name]
-                raise SettingError(f"column {name!r} is named in ignore and as {role}; remove it from one of them")
+                raise SettingError(
+                    f"column {name!r} is named in ignore and as {role}", field=name, hint="remove it from one of them"
+                )
         separators = dict(multi_valued) if isinstance(multi_valued, Mapping) else {}
         for name, separator in separators.items():
             if separator is not None and (not isinstance(separator, str) or not separator):
                 raise SettingError(
-                    f"multi_valued[{name!r}] is {separator!r}; expected a separator such as '|', or None"
+                    f"multi_valued[{name!r}] is {separator!r}; expected a separator such as '|', or None",
+                    field="multi_valued",
                 )
         scales = dict(numeric) if isinstance(numeric, Mapping) else {}
         for name, scale in scales.items():
@@ -90,17 +99,28 @@ class FeatureSpec:
         """Learn the fields of a table."""
         kinds = {**self.kinds, **_inferred(table, self.kinds)}
         if not kinds:
-            raise DataError(f"{table.origin}: there are no columns besides the id; expected features")
+            raise DataError(
+                f"{table.origin}: there are no columns besides the id; expected features", code="empty-data"
+            )
         if isinstance(self.min_count, Mapping):
             for name in self.min_count:
                 if kinds.get(name, "numeric") == "numeric":
-                    raise SettingError(f"min_count names {name!r}, which is not a categorical or multi-valued column")
+                    raise SettingError(
+                        f"min_count names {name!r}, which is not a categorical or multi-valued column",
+                        field="min_count",
+                    )
         elif self.min_count > 1 and set(kinds.values()) == {"numeric"}:
             raise SettingError(
-                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns; omit it"
+                f"min_count is {self.min_count}, but there are no categorical or multi-valued columns",
+                hint="omit it",
+                field="min_count",
             )
         if self.normalize != "sum" and "multi_valued" not in kinds.values():
-            raise SettingError(f"normalize is {self.normalize!r}, but there are no multi-valued columns; omit it")
+            raise SettingError(
+                f"normalize is {self.normalize!r}, but there are no multi-valued columns",
+                hint="omit it",
+                field="normalize",
+            )
         refuse_like_names(list(kinds))
         return [self._field(name, kind, table) for name, kind in kinds.items()]
 
@@ -126,7 +146,7 @@ def _names(kind: str, columns: Any) -> list[str]:
         [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence | Mapping) else None
     )
     if names is None or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"{kind} is {columns!r:.80}; expected names of columns")
+        raise SettingError(f"{kind} is {columns!r:.80}; expected names of columns", field=kind)
     return names
 
 
@@ -139,8 +159,14 @@ def _inferred(table: IdTable, named: Mapping[str, Kind]) -> dict[str, Kind]:
         kind = inferred_kind(column, from_text=table.from_text)
         if kind is None:
             raise DataError(
-                f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}; name it "
-                f"in categorical=, multi_valued= or numeric=, or drop it with ignore={name!r}"
+                f"{table.origin}: cannot infer the type of field for column {name!r} of type {column.dtype}",
+                code="column-type",
+                field=name,
+                hint=Message(
+                    "name it in categorical=, multi_valued= or numeric=, or {}{!r}",
+                    Phrase("ignore-column", "drop it with ignore="),
+                    name,
+                ),
             )
         kinds[name] = kind
     return kinds
@@ -155,5 +181,6 @@ def refuse_like_names(names: list[str]) -> None:
         for prefix in prefixes:
             if prefix in known:
                 raise DataError(
-                    f"features of columns {prefix!r} and {name!r} could have the same name; rename one of the columns"
+                    f"features of columns {prefix!r} and {name!r} could have the same name",
+                    hint="rename one of the columns",
                 )

@@ -14,7 +14,7 @@ import polars.selectors as cs
 
 from shortlist._fork import polars_threads, require_polars_threads
 from shortlist.data.csv_lines import survey, without_ragged
-from shortlist.data.encode import Columns, OnBad, polars_errors, whole_floats
+from shortlist.data.encode import Columns, OnBad, fix_or_drop, float_ids, polars_errors, whole_floats
 from shortlist.data.event_files import EventFiles, Format, build_from_files, column_names, find_files, scan_json
 from shortlist.data.frames import column, stream
 from shortlist.data.vocabulary import Vocabulary, n_distinct
@@ -64,9 +64,9 @@ def id_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
     """Check the name or names of the id columns."""
     names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names")
+        raise SettingError(f"id is {columns!r}; expected the name of a column, or a list of names", field="id")
     if len(set(names)) < len(names):
-        raise SettingError(f"id is {columns!r}; name each column once")
+        raise SettingError(f"id is {columns!r}", field="id", hint="name each column once")
     return names
 
 
@@ -77,13 +77,13 @@ def table_of(frame: Any, ids: tuple[str, ...], wanted: ColumnChoice, on_bad: OnB
     if isinstance(frame, Mapping):
         names, make = list(frame), _from_mapping
     elif isinstance(frame, list | tuple | np.ndarray | str | Path):
-        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read")
+        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read", field="frame")
     elif type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         names, make = list(frame.columns), _from_pandas
     else:
         if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
             if not hasattr(frame, "__arrow_c_stream__"):
-                raise DataError(f"cannot read features from {type(frame).__name__}; expected {_FRAMES}")
+                raise DataError(f"cannot read features from {type(frame).__name__}; expected {_FRAMES}", field="frame")
             frame = stream(frame)
         with polars_errors(origin):
             names = frame.columns if isinstance(frame, pl.DataFrame) else list(frame.collect_schema())
@@ -142,7 +142,9 @@ def _read_text(
     n_empty = sum(counts.n_records - 1 for counts in surveys) - n_ragged - frame.height
     if not 0 <= n_empty <= text.height - frame.height:
         raise DataError(
-            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows; check the quotes"
+            f"{files.name}: {n_empty + frame.height:,} lines were read as {frame.height:,} rows",
+            code="unreadable-file",
+            hint="check the quotes",
         )
     dropped = {"lines with another number of fields than the header": n_ragged} if n_ragged else {}
     frame = frame.select(cs.by_name(*needed))
@@ -159,13 +161,18 @@ def _needed(
         if not isinstance(name, str):
             raise DataError(f"{origin}: a column is called {name!r}; names must be text")
         if name in needed and (name == "*" or (name.startswith("^") and name.endswith("$"))):
-            raise DataError(f"{origin}: polars reads the column name {name!r} as a pattern; rename the column")
+            raise DataError(
+                f"{origin}: polars reads the column name {name!r} as a pattern", field=name, hint="rename the column"
+            )
         if name not in names:
             columns = ", ".join(map(repr, names)) or "none"
-            hint = "; it is in the index: call reset_index() first" if name in index else ""
-            raise DataError(f"{origin}: no column {name!r}; columns found: {columns}{hint}")
+            hint = "it is in the index: call reset_index() first" if name in index else None
+            message = f"{origin}: no column {name!r}; columns found: {columns}"
+            raise DataError(message, code="missing-column", field=name, hint=hint)
         if names.count(name) > 1:
-            raise DataError(f"{origin} has {names.count(name)} columns {name!r}; column names must be unique")
+            raise DataError(
+                f"{origin} has {names.count(name)} columns {name!r}; column names must be unique", field=name
+            )
     return needed, tuple(str(name) for name in names if name not in needed)
 
 
@@ -197,7 +204,9 @@ def _from_pandas(frame: Any, needed: list[str], ids: tuple[str, ...]) -> pl.Data
         except DataError as error:
             types = ", ".join(sorted({type(value).__name__ for value in frame[name]}))
             raise DataError(
-                f"the frame: column {name!r} mixes types or holds objects ({types}); expected one type"
+                f"the frame: column {name!r} mixes types or holds objects ({types}); expected one type",
+                field=name,
+                code="column-type",
             ) from error
     return pl.DataFrame(series)
 
@@ -230,8 +239,10 @@ def _checked(
         count = int(null.sum()) + n_empty
         if count and on_bad == "raise":
             raise DataError(
-                f"{origin}: column {name!r} is null in {count:,} of {frame.height + n_empty:,} rows. "
-                "Fix the data, or pass on_bad='drop' to drop those rows"
+                f"{origin}: column {name!r} is null in {count:,} of {frame.height + n_empty:,} rows",
+                code="bad-rows",
+                field=name,
+                hint=fix_or_drop("data", "rows"),
             )
         if newly := int((null & good).sum()) + n_empty:
             dropped[f"{name!r} are null"] = newly
@@ -245,8 +256,9 @@ def _checked(
         example, on = (first, list(ids)) if len(ids) > 1 else (first[0], ids[0])
         raise DataError(
             f"{repeats:,} of {keys.height:,} rows of {origin} {'repeats' if repeats == 1 else 'repeat'} an earlier id "
-            f"(first: {example!r:.80}); features need one row per id. Keep one, for example with "
-            f"frame.unique({on!r}, keep='last') in polars"
+            f"(first: {example!r:.80}); features need one row per id",
+            code="bad-rows",
+            hint=f"Keep one, for example with frame.unique({on!r}, keep='last') in polars",
         )
     return IdTable(Vocabulary(keys), columns, unused, types is not None, origin, dropped)
 
@@ -256,11 +268,7 @@ def _typed(column: pl.Series, types: pl.Schema | None) -> pl.Series:
     if types is not None:
         return column.cast(types[column.name])
     if column.dtype.is_float() and len(column):
-        raise DataError(
-            f"column {column.name!r} has type {column.dtype}; ids are integers or strings; pandas stores integers as "
-            "floats if some are missing: pass on_bad='drop' to drop those rows and read the others as integers, or "
-            "drop those rows yourself and cast the column to an integer type"
-        )
+        raise float_ids(column.name, column.dtype, advise_drop=True)
     if column.dtype in (pl.Categorical, pl.Enum) or not len(column):  # an empty column may have any type
         return column if column.dtype.is_integer() else column.cast(pl.String)
     return column

@@ -28,7 +28,9 @@ def comparable(
     if ours.width != others.width:
         raise DataError(
             f"ids have {ours.width} columns here ({', '.join(ours.columns)}) but {others.width} in {origin} "
-            f"({', '.join(others.columns)}); pass the same columns as id="
+            f"({', '.join(others.columns)})",
+            field="id",
+            hint="pass the same columns as id=",
         )
     if set(ours.columns) == set(others.columns):
         others = pl.DataFrame([others.get_column(name) for name in ours.columns])
@@ -63,14 +65,21 @@ def _pair(ours: pl.Series, others: pl.Series, origin: str, by_spelling: bool) ->
     if ours.dtype.is_integer() and others.dtype.is_integer():
         return _wide_enough(ours, others)
     if len(others) and not (others.dtype.is_integer() or others.dtype == pl.String):
-        raise DataError(f"column {others.name!r} of {origin} has type {others.dtype}; ids are integers or strings")
+        raise DataError(
+            f"column {others.name!r} of {origin} has type {others.dtype}; ids are integers or strings",
+            field=others.name,
+            code="column-type",
+        )
     if by_spelling or not (len(ours) and len(others)):
         return ours.cast(pl.String), others.cast(pl.String)
     target = "pl.String" if others.dtype == pl.String else "pl.Int64"
     raise DataError(
         f"ids of {ours.name!r} are {_type(ours)} here (such as {ours[0]!r}) but {_type(others)} in {origin} (such as "
-        f"{others[0]!r}): they would never match. Cast one of them, for example with "
-        f"frame.with_columns(pl.col({ours.name!r}).cast({target})), and create the features again"
+        f"{others[0]!r}): they would never match",
+        code="column-type",
+        field=ours.name,
+        hint=f"Cast one of them, for example with "
+        f"frame.with_columns(pl.col({ours.name!r}).cast({target})), and create the features again",
     )
 
 

@@ -64,7 +64,10 @@ class NumericField(Field):
             at = rows[np.argmin(np.isfinite(scaled))]
             raise DataError(
                 f"{origin}: column {self.name!r} holds {column[int(at)]} (row {at + 1:,}); scaled with mean "
-                f"{self.mean:g} and standard deviation {self.std:g} it does not fit float32; fix the value"
+                f"{self.mean:g} and standard deviation {self.std:g} it does not fit float32",
+                field=self.name,
+                code="bad-rows",
+                hint="fix the value",
             )
         return with_missing(rows, np.zeros(len(rows)), scaled, missing, 1)
 
@@ -87,7 +90,9 @@ def _numbers(column: pl.Series, scale: Scale, from_text: bool, origin: str) -> n
     else:
         raise DataError(
             f"{origin}: column {column.name!r} has type {dtype}; a numeric column holds numbers: cast it, or name it "
-            "in categorical="
+            "in categorical=",
+            field=column.name,
+            code="column-type",
         )
     x = _with_nan(parsed)
     _refuse(column, np.abs(x) > _LARGEST, "is infinite or too large", origin)
@@ -107,5 +112,8 @@ def _refuse(column: pl.Series, bad: npt.NDArray[np.bool_], cause: str, origin: s
         at = int(np.argmax(bad))
         raise DataError(
             f"{origin}: column {column.name!r} {cause} in {bad.sum():,} of {len(column):,} rows "
-            f"(first: row {at + 1:,}, {column[at]!r:.40}){why}; fix the values, or use null for unknown ones"
+            f"(first: row {at + 1:,}, {column[at]!r:.40}){why}",
+            field=column.name,
+            code="bad-rows",
+            hint="fix the values, or use null for unknown ones",
         )

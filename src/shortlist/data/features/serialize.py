@@ -79,7 +79,7 @@ def from_feature_parts(
     ):
         for name in names:
             if prefix + name not in stored:
-                raise StorageError(f"the features have no {what} {prefix + name!r}")
+                raise StorageError(f"the features have no {what} {prefix + name!r}", code="model-damaged")
     try:
         vocabulary = Vocabulary(tables[f"{prefix}ids"])
         if repeats := len(vocabulary) - vocabulary.frame.n_unique():
@@ -92,14 +92,14 @@ def from_feature_parts(
         fields = _fields(field_table, tables[f"{prefix}values"])
         from_text = _typed(settings["from_text"], bool, "from_text")
     except KeyError as error:
-        raise StorageError(f"the settings of the features have no {error}") from None
+        raise StorageError(f"the settings of the features have no {error}", code="model-damaged") from None
     except (TypeError, ValueError, OverflowError, RecursionError, ShortlistError) as error:
-        raise StorageError(f"the features cannot be used: {error}") from error
+        raise StorageError(f"the features cannot be used: {error}", code="model-damaged") from error
     width = sum(field.n_columns for field in fields)
     indptr, indices, values = (arrays[prefix + name].copy() for name in ("indptr", "indices", "values"))
     rows = SparseRows(indptr, indices, values, width)
     if problem := csr_error(rows, len(vocabulary)):
-        raise StorageError(f"the matrix of the features cannot be used: {problem}")
+        raise StorageError(f"the matrix of the features cannot be used: {problem}", code="model-damaged")
     return vocabulary, fields, rows, from_text
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from shortlist._checks import one_of
 from shortlist._phrases import count
+from shortlist._wording import Message
 from shortlist.data.encode import OnBad
 from shortlist.data.event_files import Format
 from shortlist.data.features.aligned import AlignedFeatures
@@ -178,7 +179,7 @@ class Features:
     @classmethod
     def _fit(cls, table: IdTable, spec: FeatureSpec) -> Features:
         if not len(table):
-            raise DataError(f"{table.origin} has no rows" + (" with an id" if table.dropped else ""))
+            raise DataError(f"{table.origin} has no rows" + (" with an id" if table.dropped else ""), code="empty-data")
         return cls._encoded(table, spec.fit(table), "raise")
 
     @classmethod
@@ -267,7 +268,7 @@ class Features:
         codes = vocabulary.encode(
             ids,
             unknown="raise" if unknown == "raise" else "mark",
-            way_out="pass unknown='missing' for a row in which every field is missing",
+            way_out=Message("pass {unknown} for a row in which every field is missing", unknown="missing"),
         )
         return take_or_missing(self._rows, codes, self.fields)
 
@@ -292,7 +293,8 @@ class Features:
         """
         if not isinstance(vocabulary, Vocabulary):
             raise SettingError(
-                f"expected a vocabulary such as events.items or events.contexts, got {type(vocabulary).__name__}"
+                f"expected a vocabulary such as events.items or events.contexts, got {type(vocabulary).__name__}",
+                field="vocabulary",
             )
         ours, theirs = comparable(
             self._vocabulary.frame, vocabulary.frame, "the vocabulary", by_spelling=self._from_text
@@ -324,13 +326,15 @@ class Features:
         except TypeError:
             names = []
         if not all(isinstance(name, str) for name in names):
-            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once")
+            raise SettingError(f"fields is {fields!r:.80}; expected one or more names, each once", field="fields")
         known = {field.name: field for field in self.fields}
         for name in names:
             if name not in known:
-                raise SettingError(f"unknown field {name!r}; the fields are {', '.join(map(repr, known))}")
+                raise SettingError(
+                    f"unknown field {name!r}; the fields are {', '.join(map(repr, known))}", field="fields"
+                )
         if not names or len(set(names)) < len(names):
-            raise SettingError(f"fields is {names!r}; expected one or more names, each once")
+            raise SettingError(f"fields is {names!r}; expected one or more names, each once", field="fields")
         chosen = with_starts([known[name] for name in names])
         remap = np.full(self.n_features, -1, np.int32)
         for field in chosen:
@@ -353,11 +357,15 @@ class Features:
         The rows are those of `self`, then the new ones of `other`.
         """
         if not isinstance(other, Features):
-            raise SettingError(f"expected Features, got {type(other).__name__}")
+            raise SettingError(f"expected Features, got {type(other).__name__}", field="other")
         other_names = {field.name for field in other.fields}
         common = [field.name for field in self.fields if field.name in other_names]
         if common:
-            raise SettingError(f"both have the field {common[0]!r}; rename the column, or drop one with select()")
+            raise SettingError(
+                f"both have the field {common[0]!r}",
+                field=common[0],
+                hint="rename the column, or drop one with select()",
+            )
         refuse_like_names([field.name for field in (*self.fields, *other.fields)])
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(
@@ -391,12 +399,14 @@ class Features:
         ([1, 2, 3], {'genre=Drama': 1.0})
         """
         if not isinstance(other, Features):
-            raise SettingError(f"expected Features, got {type(other).__name__}")
+            raise SettingError(f"expected Features, got {type(other).__name__}", field="other")
         if self.feature_names != other.feature_names:
             names, other_names = (", ".join(field.name for field in table.fields) for table in (self, other))
             raise SettingError(
                 f"the other features have the fields {other_names} with {other.n_features:,} features, these {names} "
-                f"with {self.n_features:,}; make the others with .encode(…) of these"
+                f"with {self.n_features:,}",
+                field="other",
+                hint="make the others with .encode(…) of these",
             )
         from_text = self._from_text or other._from_text
         ours, theirs = comparable(

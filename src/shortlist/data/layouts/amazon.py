@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from shortlist._wording import Message
 from shortlist.data.csv_lines import opened
 from shortlist.data.encode import OnBad, build
 from shortlist.data.event_files import describe_json_rows, refuse_bad_json, scan_json
@@ -52,7 +53,9 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Publish
     names = review_names(path)
     if names is None:
         known = " or ".join(", ".join(names) for names in REVIEWS)
-        raise DataError(f"{path}: the first line is not a review; expected a JSON object with {known}")
+        raise DataError(
+            f"{path}: the first line is not a review; expected a JSON object with {known}", code="unreadable-file"
+        )
     schema = dict(zip(names, (pl.String, pl.String, pl.Float64, pl.Int64)))
     # A value of another type becomes null, and so a bad row.
     reviews = scan_json([path], names, schema=schema, ignore_errors=True).rename(dict(zip(names, PARTS)))
@@ -78,10 +81,12 @@ def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interac
     if not early.any():
         return events
     if on_bad == "raise" or early.all():
+        drop = Message(", or pass {on_bad} to drop those lines", on_bad="drop")
         raise DataError(
             f"{path}: {early.sum():,} of {len(events):,} times are before 1990 (first: "
-            f"{events.times[early][0] // 1000}); expected milliseconds since 1970. If they are seconds, multiply "
-            "them by 1000" + ("" if early.all() else ", or pass on_bad='drop' to drop those lines")
+            f"{events.times[early][0] // 1000}); expected milliseconds since 1970",
+            code="bad-rows",
+            hint=Message("If they are seconds, multiply them by 1000{}", "" if early.all() else drop),
         )
     later = events.select(~early, compact=True)
     later.dropped.update(events.dropped | {"times before 1990": int(early.sum())})

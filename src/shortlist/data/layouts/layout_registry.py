@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shortlist._checks import number, one_of
+from shortlist._wording import Argument, Message, Phrase
 from shortlist.data.encode import OnBad
 from shortlist.data.event_files import no_such_path
 from shortlist.data.layouts import amazon, movielens, sequences
@@ -68,12 +69,12 @@ def read_parts(
     if layout is not None and not (isinstance(layout, str) and layout in LAYOUTS):
         near = difflib.get_close_matches(str(layout), LAYOUTS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"unknown layout {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}")
+        raise SettingError(f"unknown layout {layout!r:.80}{hint}; known: {', '.join(LAYOUTS)}", field="layout")
     if min_rating is not None:
         min_rating = number("min_rating", min_rating)
     one_of("on_bad", on_bad, ("raise", "drop"))
     if not isinstance(path, str | os.PathLike):
-        raise SettingError(f"path is {path!r:.80}; expected the path of a folder or a file")
+        raise SettingError(f"path is {path!r:.80}; expected the path of a folder or a file", field="path")
     place = Path(path)
     if not place.exists():
         raise no_such_path(place)
@@ -86,7 +87,9 @@ def read_parts(
     if layout in _RATED:
         return layout, main, _RATED[layout](main, min_rating, on_bad)
     if min_rating is not None:
-        raise SettingError(f"min_rating={min_rating:g}: files in the layout {layout!r} have no ratings; omit it")
+        refused = Argument("min_rating", f"{min_rating:g}")
+        message = Message("{}: files in the layout {!r} have no ratings", refused, layout)
+        raise SettingError(message, code="no-effect", field="min_rating", hint="omit it")
     return layout, main, _UNRATED[layout](main, on_bad)
 
 
@@ -94,34 +97,39 @@ def _only_layout(place: Path, main_files: dict[str, list[Path]]) -> str:
     first = next(iter(main_files))
     if len(main_files) > 1:
         fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in main_files.items())
-        raise DataError(f"{place} fits several layouts: {fits}. Pass the right one, such as layout={first!r}")
+        hint = Message("Pass the right one, such as {layout}", layout=first)
+        raise DataError(f"{place} fits several layouts: {fits}", field="layout", hint=hint)
     return first
 
 
 def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
     if len(claimed) > 1:
         raise DataError(
-            f"{place} holds several data sets in the layout {layout!r}: {_listed(claimed)}; pass the path of one of "
-            f"them, such as {claimed[0]}"
+            f"{place} holds several data sets in the layout {layout!r}: {_listed(claimed)}",
+            field="path",
+            hint=f"pass the path of one of them, such as {claimed[0]}",
         )
     if claimed:
         return claimed[0]
     if place.is_file():
         return place
     raise DataError(
-        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}. If the file with the "
-        "events has another name, pass its path"
+        f"folder {place} is not in the layout {layout!r}: {LAYOUTS[layout]}; {_content(place)}",
+        field="layout",
+        hint="If the file with the events has another name, pass its path",
     )
 
 
 def _not_recognised(place: Path) -> DataError:
-    what, way_out = str(place), "pass layout="
+    what, way_out = str(place), "pass {}, or {}"
     if place.is_dir():
         what = f"folder {place} ({_content(place)})"
-        way_out = "pass the path of the file with the events and its layout="
+        way_out = "pass the path of the file with the events and its {}, or {}"
+    named = Phrase("named-columns", "use Interactions.read if the file has named columns")
     return DataError(
-        f"{what} is not in a known layout ({', '.join(LAYOUTS)}); {way_out}, or use Interactions.read if "
-        "the file has named columns"
+        f"{what} is not in a known layout ({', '.join(LAYOUTS)})",
+        field="layout",
+        hint=Message(way_out, Argument("layout"), named),
     )
 
 

@@ -25,7 +25,10 @@ def read_lightgcn(train: Path, on_bad: OnBad) -> PublishedData:
     """
     paths = [train, train.with_name("test.txt"), train.with_name("valid.txt")]
     if not paths[1].is_file():
-        raise DataError(f"{train.parent}: no test.txt beside {train.name}; expected both (valid.txt is optional)")
+        raise DataError(
+            f"{train.parent}: no test.txt beside {train.name}; expected both (valid.txt is optional)",
+            code="no-such-file",
+        )
     if not paths[2].is_file():
         paths.pop()
     lists = [read_lists(path, _PATTERN, on_bad=on_bad) for path in paths]

@@ -75,13 +75,19 @@ def _movies(path: Path) -> pl.DataFrame:
         table = pl.read_csv(text_of(path).encode(), infer_schema=False)
     missing = {"movieId", "title", "genres"} - set(table.columns)
     if missing:
-        raise DataError(f"{path}: no column {min(missing)!r}; expected movieId, title and genres")
+        raise DataError(
+            f"{path}: no column {min(missing)!r}; expected movieId, title and genres",
+            code="missing-column",
+            field=min(missing),
+        )
     number = pl.col("movieId").cast(pl.Int64, strict=False)
     bad = table.filter(number.is_null())
     if bad.height:
         raise DataError(
             f"{path}: column 'movieId' is null or not an integer in {bad.height:,} of {table.height:,} rows (first: "
-            f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60}); fix the file"
+            f"{bad['movieId'][0]!r:.60} with title {bad['title'][0]!r:.60})",
+            code="bad-rows",
+            hint="fix the file",
         )
     return table.select(number.alias(ITEM), "title", "genres").with_columns(_genres())
 

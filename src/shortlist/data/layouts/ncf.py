@@ -37,7 +37,7 @@ def read_ncf(train: Path, min_rating: float | None, on_bad: OnBad) -> PublishedD
     stem = train.name.removesuffix(".train.rating")
     test, negative = train.with_name(f"{stem}.test.rating"), train.with_name(f"{stem}.test.negative")
     if not test.is_file():
-        raise DataError(f"{train.parent}: no {test.name} beside {train.name}; expected both")
+        raise DataError(f"{train.parent}: no {test.name} beside {train.name}; expected both", code="no-such-file")
     n_fields = _n_fields(train)
     train_events, truth = (
         read_ratings(path, "\t", _PATTERNS[n_fields], on_bad=on_bad, names=PARTS[:n_fields]) for path in (train, test)
@@ -59,7 +59,8 @@ def read_ncf(train: Path, min_rating: float | None, on_bad: OnBad) -> PublishedD
         extra = repeated.join(pairs, on=[USER, ITEM], how="anti")
         raise DataError(
             f"{negative} and {test.name} have different test pairs: {extra.height:,} of {repeated.height:,} are not "
-            f"among the {pairs.height:,} of {test.name}{f', such as {extra.row(0)}' if extra.height else ''}"
+            f"among the {pairs.height:,} of {test.name}{f', such as {extra.row(0)}' if extra.height else ''}",
+            code="bad-rows",
         )
     return with_candidates(parts, lists.users[~head], lists.items[~head], lists.dropped(negative, _NEGATIVES))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from shortlist._wording import Argument, Message
 from shortlist.data.encode import Columns, OnBad
 from shortlist.data.event_files import EventFiles, build_from_files, column_names, find_files
 from shortlist.data.interactions import Interactions
@@ -65,7 +66,9 @@ def _renamed_columns(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
     if missing:
         raise DataError(
             f"{path}: no column {missing[0]!r}; columns found: {', '.join(map(repr, columns))}; expected the header "
-            f"{','.join(header)}"
+            f"{','.join(header)}",
+            code="missing-column",
+            field=missing[0],
         )
     new_names = dict(zip(header, PARTS))
     return tuple(new_names.get(name, f"their {name}") for name in columns)
@@ -95,10 +98,14 @@ def at_least(events: Interactions, min_rating: float | None) -> Interactions:
         indptr = np.concatenate([[0], np.cumsum(chosen)])[latest.indptr]
         keep = good & has_pairs(indptr, latest.indices[chosen], events.context_codes, events.item_codes)
     if not keep.any():
-        raise SettingError(
-            f"min_rating={min_rating:g} keeps none of {len(events):,} events; ratings are from "
-            f"{events.weights.min():g} to {events.weights.max():g}"
+        message = Message(
+            "{} keeps none of {:,} events; ratings are from {:g} to {:g}",
+            Argument("min_rating", f"{min_rating:g}"),
+            len(events),
+            events.weights.min(),
+            events.weights.max(),
         )
+        raise SettingError(message, field="min_rating")
     counts = {
         f"events rated below {min_rating:g}": int((~good).sum()),
         f"events of pairs whose latest rating is below {min_rating:g}": int((good & ~keep).sum()),

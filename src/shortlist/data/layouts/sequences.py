@@ -62,7 +62,7 @@ def _leave_one_out(path: Path, lists: UserLines, pattern: str) -> PublishedData:
     size = sizes[events.context_codes]
     last = (position == size - 1) & (size >= _LEAST)
     if not last.any():
-        raise DataError(f"{path}: no user has {_LEAST} or more events, so the test set is empty")
+        raise DataError(f"{path}: no user has {_LEAST} or more events, so the test set is empty", code="empty-data")
     last_but_one = (position == size - 2) & (size >= _LEAST)
     test, validated = part_of(events, last), part_of(events, last_but_one)
     split = published(part_of(events, ~last), test, "the published leave-one-out: the last item")
@@ -87,7 +87,8 @@ def _attributes(path: Path) -> pl.DataFrame:
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path} cannot be read: {error}; expected one JSON object from items to lists of attributes, all "
-                "integers"
+                "integers",
+                code="unreadable-file",
             ) from None
     return pl.DataFrame({ITEM: ids, "attributes": lists}, schema={ITEM: pl.Int64, "attributes": pl.List(pl.Int64)})
 

@@ -36,6 +36,8 @@ def fields_of(path: Path, pattern: str, written: str, *, key: str, n_headers: in
         place, line = bad.row(0)[:2]
         raise DataError(
             f"{path}: {bad.height:,} of {lines.height:,} lines are not written as {written} "
-            f"(first: line {place:,} {shortened(line)}); fix the file"
+            f"(first: line {place:,} {shortened(line)})",
+            code="bad-rows",
+            hint="fix the file",
         )
     return fields.select(pl.col("fields").struct.unnest()).with_columns(pl.col(key).cast(pl.Int64))

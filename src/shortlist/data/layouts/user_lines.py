@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shortlist._numba import kernel
 from shortlist.data.csv_lines import SHOWN, blocks_of_lines, lines_at
-from shortlist.data.encode import OnBad
+from shortlist.data.encode import OnBad, fix_or_drop
 from shortlist.data.sniff import refuse_other_content
 from shortlist.errors import DataError
 
@@ -72,11 +72,15 @@ def read_lists(
         shown = ", ".join(f"line {number:,} {text}" for number, text in zip(numbers, lines_at(path, numbers)))
         raise DataError(
             f"{path}: {n_bad:,} of {n_lines - n_blank:,} lines are not written as {pattern} with integers "
-            f"(first: {shown}). Fix the file, or pass on_bad='drop' to drop those lines"
+            f"(first: {shown})",
+            code="bad-rows",
+            hint=fix_or_drop("file", "lines"),
         )
     users, items = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), np.int64)
     if not len(items):
-        raise DataError(f"{path} has no items in its {n_lines:,} lines; expected lines written as {pattern}")
+        raise DataError(
+            f"{path} has no items in its {n_lines:,} lines; expected lines written as {pattern}", code="empty-data"
+        )
     return UserLines(users, items, np.concatenate(firsts), n_bad)
 
 
@@ -86,7 +90,8 @@ def refuse_several_lines(path: Path, lists: UserLines, expected: str) -> None:
     repeated = np.unique(heads[1:][heads[1:] == heads[:-1]])
     if len(repeated):
         raise DataError(
-            f"{path}: {len(repeated):,} users have several lines (first: user {repeated[0]}); expected {expected}"
+            f"{path}: {len(repeated):,} users have several lines (first: user {repeated[0]}); expected {expected}",
+            code="bad-rows",
         )
 
 

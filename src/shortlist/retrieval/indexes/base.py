@@ -50,7 +50,7 @@ class VectorIndex(ABC):
         given = np.arange(n_items) if priority is None else np.asarray(priority)
         if given.shape != (n_items,) or given.dtype.kind not in "iu":
             raise SettingError(
-                f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)"
+                f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)",
             )
         self.priority = given.astype(np.int64)
         self.ties = np.argsort(np.argsort(given, kind="stable"), kind="stable").astype(np.uint32)
@@ -102,7 +102,8 @@ class VectorIndex(ABC):
         if unknown := settings.keys() - self.settings.keys():
             known = ", ".join(self.settings) or "none"
             raise SettingError(
-                f"the {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}"
+                f"the {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}",
+                code="unknown-setting",
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -114,7 +115,7 @@ class VectorIndex(ABC):
         return self  # immutable
 
     def __reduce__(self) -> Any:
-        raise StorageError("an index cannot be pickled or saved; save the model, and make the index again")
+        raise StorageError("an index cannot be pickled or saved", hint="save the model, and make the index again")
 
     def search(
         self,
@@ -132,11 +133,13 @@ class VectorIndex(ABC):
         """
         queries = checked_vectors(vectors, "query vectors")
         if queries.shape[1] != self.dim:
-            raise SettingError(f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}")
+            raise SettingError(
+                f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}",
+            )
         n = integer("n", n)
         thread_count(threads)  # refuses invalid values
         if filters is not None and not isinstance(filters, Filters):
-            raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)")
+            raise SettingError(f"filters is {filters!r:.80}; expected Filters(...)", field="filters")
         filters = (filters or Filters()).checked(len(queries), self.n_items)
         most = min(n, self.n_items)
         if filters.allow_rows is not None or (filters.allow is not None and self._are_few(len(filters.allow), most)):
@@ -217,13 +220,16 @@ def checked_vectors(given: npt.ArrayLike, name: str) -> Vectors:
     except (TypeError, ValueError):
         vectors = np.empty(0)
     if vectors.dtype != np.float32:
-        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row")
+        raise SettingError(f"{name} are {given!r:.80}; expected a matrix of numbers, one vector per row", field=name)
     if vectors.ndim != 2 or not vectors.shape[1]:
-        raise SettingError(f"{name} have shape {vectors.shape}; expected two dimensions, one vector per row")
+        raise SettingError(
+            f"{name} have shape {vectors.shape}; expected two dimensions, one vector per row", field=name
+        )
     if not np.isfinite(vectors).all():
         bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         raise SettingError(
-            f"{len(bad):,} of {len(vectors):,} {name} are not finite (first: row {bad[0]}); expected finite numbers"
+            f"{len(bad):,} of {len(vectors):,} {name} are not finite (first: row {bad[0]}); expected finite numbers",
+            field=name,
         )
     return vectors if vectors.flags.writeable else vectors.copy()
 

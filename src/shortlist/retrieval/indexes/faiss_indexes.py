@@ -42,7 +42,8 @@ def faiss() -> Any:
     except ImportError:
         raise SettingError(
             'this kind of index needs faiss, which is not installed: pip install "shortlist[ann]"; '
-            "kinds 'exact' and 'quantized' work without it"
+            "kinds 'exact' and 'quantized' work without it",
+            code="package-missing",
         ) from None
 
 

@@ -72,7 +72,7 @@ def make_index(
     settings = settings or {}
     target = number("target_recall", target_recall)
     if not 0 < target <= 1:
-        raise SettingError(f"target_recall is {target_recall!r}; expected a number > 0 and ≤ 1")
+        raise SettingError(f"target_recall is {target_recall!r}; expected a number > 0 and ≤ 1", field="target_recall")
     items = checked_vectors(vectors, "item vectors")
     n = min(integer("n", n), len(items))
     report = advance or (lambda _: None)
@@ -81,7 +81,9 @@ def make_index(
     if kind == "auto":
         if settings:
             raise SettingError(
-                f"{', '.join(settings)} cannot be set with kind 'auto', which chooses the settings; pass another kind"
+                f"{', '.join(settings)} cannot be set with kind 'auto', which chooses the settings",
+                field=next(iter(settings)),
+                hint="pass another kind",
             )
         return trial.fastest()
     return trial.of_kind(kind, settings)
@@ -237,7 +239,9 @@ def _build(
 ) -> VectorIndex:
     known = [name for name in signature(make).parameters if name not in _NOT_SETTINGS]
     if unknown := sorted(settings.keys() - set(known)):
-        raise SettingError(f"the {kind} index has no setting {unknown[0]!r}; it has {', '.join(known)}")
+        raise SettingError(
+            f"the {kind} index has no setting {unknown[0]!r}; it has {', '.join(known)}", code="unknown-setting"
+        )
     return make(items, **{name: value for name, value in settings.items() if value is not None}, **more)
 
 

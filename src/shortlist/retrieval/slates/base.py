@@ -66,7 +66,8 @@ class Slate(ABC):
         if (wanted := min(n, n_items)) > LARGEST_POOL:
             raise SettingError(
                 f"n is {wanted:,} of {n_items:,} items, with a slate; expected at most {LARGEST_POOL:,}: reduce n or "
-                "omit slate="
+                "omit slate=",
+                field="n",
             )
         return min(max(n, self.pool), n_items)
 
@@ -118,13 +119,15 @@ class Slate(ABC):
         if codes.ndim != 2 or codes.shape != scores.shape or len(codes) != histories.n_rows:
             raise SettingError(
                 f"codes has shape {codes.shape}, scores has shape {scores.shape}, and there are {histories.n_rows} "
-                "histories; expected queries × positions for both, and one history for each query"
+                "histories; expected queries × positions for both, and one history for each query",
+                field="codes",
             )
         if histories.n_columns != n_items or (catalogue.vectors is not None and len(catalogue.vectors) != n_items):
             vectors = "no" if catalogue.vectors is None else len(catalogue.vectors)
             raise SettingError(
                 f"histories have {histories.n_columns} items, the training pairs have {n_items}, and there are "
-                f"{vectors} vectors; expected the same items in all"
+                f"{vectors} vectors; expected the same items in all",
+                field="histories",
             )
         self.depth(n, codes.shape[1])
         width = min(n, codes.shape[1])
@@ -133,7 +136,8 @@ class Slate(ABC):
         if codes.dtype.kind not in "iu" or not -1 <= codes.min() <= codes.max() < n_items:
             raise SettingError(
                 f"codes is {codes.dtype} from {codes.min()} to {codes.max()}; expected item codes from 0 to "
-                f"{n_items - 1}, or -1 in empty positions"
+                f"{n_items - 1}, or -1 in empty positions",
+                field="codes",
             )
         if ((codes[:, 1:] >= 0) & (codes[:, :-1] < 0)).any():
             filled_first = np.argsort(codes < 0, axis=1, kind="stable")
@@ -167,7 +171,9 @@ def relevance(codes: Codes, scores: Scores) -> Values:
 def check_slate(slate: object) -> Slate:
     """Return the slate, or refuse an object that is not one."""
     if not isinstance(slate, Slate):
-        raise SettingError(f"slate is {slate!r:.80}; expected one of shortlist.slates, such as slates.MMR(0.3)")
+        raise SettingError(
+            f"slate is {slate!r:.80}; expected one of shortlist.slates, such as slates.MMR(0.3)", field="slate"
+        )
     return slate
 
 
