@@ -204,7 +204,7 @@ class Problem:
         import torch
 
         from shortlist.solvers.cg_limits import TO_THE_END
-        from shortlist.solvers.torch_half_step import DeviceSolver, _Side
+        from shortlist.solvers.torch_half_step import DeviceSide, DeviceSolver
 
         alpha0, rng = settings["unobserved_weight"], np.random.default_rng(0)
         of_items, _ = self.omega(self.by_item.lengths, settings["unobserved_item_exponent"])
@@ -223,7 +223,7 @@ class Problem:
             terms(self.by_item, of_items, of_contexts), items, device=self.device, fused=False,
         )  # fmt: skip
         new = np.maximum(1, self.history.lengths) ** settings["unobserved_context_exponent"] / mean
-        side = _Side(self.history, terms(self.history, new, of_items), dim, solver.device, False)
+        side = DeviceSide(self.history, terms(self.history, new, of_items), dim, solver.device, False)
         best, since = 0.0, 0
         for epoch in range(1, max(LOOKS) + 1):
             solver.epoch()

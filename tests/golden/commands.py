@@ -62,8 +62,9 @@ COMMANDS: dict[str, list[str]] = {
 }  # fmt: skip
 
 MASKED_KEYS = {
-    "bytes", "cache", "command", "commands", "cpu_seconds", "created", "date", "file", "help", "hint", "kernels",
-    "memory", "message", "note", "notes", "out", "path", "sha256", "shortlist", "shortlist_version", "title", "toml",
+    "bytes", "cache", "command", "commands", "cpu_seconds", "created", "date", "file", "frontier", "help", "hint",
+    "kernels", "memory", "message", "note", "notes", "out", "path", "sha256", "shortlist", "shortlist_version", "title",
+    "toml",
 }  # fmt: skip
 MACHINE = {"doctor"}  # its values are those of the machine: only keys are compared
 

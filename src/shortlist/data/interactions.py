@@ -427,7 +427,7 @@ def _list_of_ids(ids: Any, what: str) -> Any:
 
 def _layout_hint(path: str | Path) -> str | None:
     """Return advice for an error message if `path` is in a public layout."""
-    from shortlist.data.layouts import recognise  # imports this module
+    from shortlist.data.layouts.detect import recognise  # only for this message
 
     try:
         layout = recognise(path)

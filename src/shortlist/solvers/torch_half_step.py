@@ -9,26 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shortlist.errors import DataError, SettingError
 from shortlist.solvers.cg_limits import CLEAR, END, FROZEN, NEAR, NOISE, ON_THE_WAY, TO_THE_END, CGLimits, least_ridge
-
-try:
-    torch: Any = import_module("torch")
-except ModuleNotFoundError:  # reported by `DeviceSolver`
-    torch = None
+from shortlist.solvers.optional_torch import Tensor, torch
 
 if TYPE_CHECKING:
     from shortlist.data.sparse_rows import SparseRows
     from shortlist.objectives.pointwise_square import Terms
-
-Tensor: TypeAlias = Any  # torch.Tensor; torch may not be there to name it
 
 _GRAMIAN_BLOCK = 2048  # rows that are multiplied in float32 before they are added in float64
 _ROTATE_BLOCK = 1 << 17  # rows that are rotated or squared at once
@@ -85,7 +78,7 @@ class DeviceSolver:
         sides = (by_context, context_terms), (by_item, item_terms)
         _refuse_what_does_not_fit(sides, items.shape[1], self.device, fused)
         dim = items.shape[1]
-        self._by_context, self._by_item = (_Side(rows, terms, dim, self.device, fused) for rows, terms in sides)
+        self._by_context, self._by_item = (DeviceSide(rows, terms, dim, self.device, fused) for rows, terms in sides)
         self._items = _put(items.astype(np.float32), self.device)
         start = np.zeros((by_context.n_rows, dim), np.float32) if contexts is None else contexts.astype(np.float32)
         self._contexts = _put(start, self.device)
@@ -146,7 +139,7 @@ class DeviceSolver:
         else:
             self._contexts.copy_(torch.tensor(contexts))
 
-    def _half_step(self, side: _Side, other: Tensor, embeddings: Tensor, limits: CGLimits) -> None:
+    def _half_step(self, side: DeviceSide, other: Tensor, embeddings: Tensor, limits: CGLimits) -> None:
         with _computing(self.device):
             spectrum, Q = _eigenbasis(_gramian(other, side.omega))
             clear = side.is_clear(spectrum)
@@ -165,7 +158,7 @@ class DeviceSolver:
             torch.cuda.synchronize(self.device)
 
 
-class _Side:
+class DeviceSide:
     """One side's observed pairs and terms on the device."""
 
     def __init__(self, rows: SparseRows, terms: Terms, dim: int, device: Any, fused: bool) -> None:

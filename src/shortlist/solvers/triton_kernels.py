@@ -6,12 +6,12 @@ They take the same steps, with the same limits, as `torch_half_step._conjugate_g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from shortlist.solvers.torch_half_step import torch
+from shortlist.solvers.optional_torch import Tensor, torch
 
 try:
     import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -21,11 +21,21 @@ except ModuleNotFoundError:  # not part of PyTorch for CPUs
 
 if TYPE_CHECKING:
     from shortlist.solvers.cg_limits import CGLimits
-    from shortlist.solvers.torch_half_step import Tensor, _Side
 
 _SHORT = 512  # a row with at most this number of pairs is solved by one program
 _SEGMENT = 256  # pairs of a longer row that one program sums
 _GATHER = 1 << 10  # floats that a program gathers at once: 32 registers of each thread of a warp
+
+
+class SideTensors(Protocol):
+    """The pairs and terms of one side on the device, as in `torch_half_step.DeviceSide`."""
+
+    indptr: Tensor
+    indices: Tensor
+    excess: Tensor
+    target: Tensor
+    ridge: Tensor
+    dense: Tensor
 
 
 class FusedRows:
@@ -53,8 +63,8 @@ class FusedRows:
             for array in (short, long, order, row[order], begin[order], end[order], bounds)
         )
 
-    def solve(self, side: _Side, other: Tensor, embeddings: Tensor, spectrum: Tensor, limits: CGLimits) -> None:
-        """See `_Side.solve`."""
+    def solve(self, side: SideTensors, other: Tensor, embeddings: Tensor, spectrum: Tensor, limits: CGLimits) -> None:
+        """See `DeviceSide.solve`."""
         pairs = side.indices, side.excess, int(len(side.excess) > 1), side.target, int(len(side.target) > 1)
         of_rows = side.ridge, int(len(side.ridge) > 1), side.dense, int(len(side.dense) > 1)
         if self._n_short:

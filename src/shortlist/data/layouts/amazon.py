@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
 
 from shortlist._wording import Message
-from shortlist.data.csv_lines import opened
 from shortlist.data.encode import OnBad, build
 from shortlist.data.event_files import describe_json_rows, refuse_bad_json, scan_json
 from shortlist.data.interactions import Interactions
+from shortlist.data.layouts.headers import HEADER_2023, REVIEWS, review_names
 from shortlist.data.layouts.published import ITEM, RATING, TIME, USER, PublishedData
 from shortlist.data.layouts.ratings import COLUMNS, PARTS, at_least, moments, read_ratings
 from shortlist.data.sniff import refuse_other_content
 from shortlist.errors import DataError
-
-HEADER_2023 = ("user_id", "parent_asin", "rating", "timestamp")
-# The keys of user, item, rating and time in reviews, with the unit of the time.
-REVIEWS: dict[tuple[str, ...], str] = {
-    ("reviewerID", "asin", "overall", "unixReviewTime"): "s",
-    HEADER_2023: "ms",
-}
 
 _YEAR_1990 = 631_152_000 * 1_000_000  # in microseconds
 
@@ -91,14 +83,3 @@ def _in_milliseconds(events: Interactions, path: Path, on_bad: OnBad) -> Interac
     later = events.select(~early, compact=True)
     later.dropped.update(events.dropped | {"times before 1990": int(early.sum())})
     return later
-
-
-def review_names(path: Path) -> tuple[str, ...] | None:
-    """Return the keys of user, item, rating and time in a file of reviews; None if its first line is not a review."""
-    with opened(path) as stream:
-        line = next((line for line in iter(lambda: stream.readline(1 << 20), b"") if line.strip()), b"")
-    try:
-        review = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return next((names for names in REVIEWS if isinstance(review, dict) and set(names) <= review.keys()), None)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from shortlist._wording import Message
 from shortlist.data.csv_lines import opened
 from shortlist.data.encode import polars_errors
-from shortlist.data.layouts import amazon, movielens
+from shortlist.data.layouts.headers import CSV_HEADER, HEADER_2023, review_names
 from shortlist.errors import DataError
 
 _SAMPLE = 1 << 16  # bytes read from a file
@@ -19,6 +20,16 @@ _ASIN = re.compile(r"[0-9]{9}[0-9X]|B[0-9A-Z]{9}")
 _REVIEWER = re.compile(r"A[0-9A-Z]{9,20}")
 _STAMP = re.compile(r"[0-9]{9,10}")
 _SCORE = re.compile(r"[0-5](\.[0-9]+)?")
+
+
+def recognise(path: str | Path) -> str | None:
+    """Return the name of the public layout of a folder or a file, or None if no layout fits.
+
+    File names decide and, for names such as data.csv, the first lines. If several layouts fit, an error lists them with
+    their files.
+    """
+    place = Path(path)
+    return only_layout(place, main_files) if place.exists() and (main_files := claims(place)) else None
 
 
 def claims(path: Path) -> dict[str, list[Path]]:
@@ -58,7 +69,7 @@ def _claims_of(path: Path) -> Iterator[tuple[str, Path]]:
             yield layout, path
     elif name.endswith((".json", ".jsonl")):
         with suppress(DataError, OSError):
-            if amazon.review_names(path) is not None:
+            if review_names(path) is not None:
                 yield "amazon-reviews", path
     elif name.endswith(".txt") and (sequence_layout := _sequence_layout(path)):
         yield sequence_layout, path
@@ -93,9 +104,9 @@ def _csv_layouts(path: Path) -> list[str]:
     if not lines:
         return []
     header = [name.strip('"') for name in lines[0].split(",")]
-    if set(movielens.CSV_HEADER) <= set(header):
+    if set(CSV_HEADER) <= set(header):
         return ["movielens-csv"]
-    if set(amazon.HEADER_2023) <= set(header):
+    if set(HEADER_2023) <= set(header):
         return ["amazon-2023"]
     rows = [line.split(",") for line in lines]
     if not all(len(row) == 4 and _SCORE.fullmatch(row[2]) and _STAMP.fullmatch(row[3].strip()) for row in rows):
@@ -123,3 +134,23 @@ def _sequence_layout(path: Path) -> str | None:
         return "sasrec"
     users = [line[0] for line in lines]
     return "s3rec" if len(set(users)) == len(users) and max(widths) > 2 else None
+
+
+def only_layout(place: Path, main_files: dict[str, list[Path]]) -> str:
+    """Return the layout if it is the only one that fits; else raise DataError."""
+    first = next(iter(main_files))
+    if len(main_files) > 1:
+        fits = "; ".join(f"{name!r} ({file_names(paths)})" for name, paths in main_files.items())
+        hint = Message("Pass the right one, such as {layout}", layout=first)
+        raise DataError(f"{place} fits several layouts: {fits}", field="layout", hint=hint)
+    return first
+
+
+def file_names(paths: list[Path]) -> str:
+    """Return the names of files, shortened."""
+    return listed([path.name for path in paths])
+
+
+def listed(names: list[str]) -> str:
+    """Return the first six names, and how many more there are."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")

@@ -13,7 +13,7 @@ from shortlist._wording import Argument, Message, Phrase
 from shortlist.data.encode import OnBad
 from shortlist.data.event_files import no_such_path
 from shortlist.data.layouts import amazon, movielens, sequences
-from shortlist.data.layouts.detect import claims
+from shortlist.data.layouts.detect import claims, file_names, listed, only_layout
 from shortlist.data.layouts.lightgcn import read_lightgcn
 from shortlist.data.layouts.ncf import read_ncf
 from shortlist.data.layouts.published import PublishedData
@@ -52,16 +52,6 @@ _UNRATED: dict[str, _Unrated] = {
 }
 
 
-def recognise(path: str | Path) -> str | None:
-    """Return the name of the public layout of a folder or a file, or None if no layout fits.
-
-    File names decide and, for names such as data.csv, the first lines. If several layouts fit, an error lists them with
-    their files.
-    """
-    place = Path(path)
-    return _only_layout(place, main_files) if place.exists() and (main_files := claims(place)) else None
-
-
 def read_parts(
     path: str | Path, layout: str | None, min_rating: float | None, on_bad: OnBad
 ) -> tuple[str, Path, PublishedData]:
@@ -82,7 +72,7 @@ def read_parts(
     if layout is None:
         if not main_files:
             raise _not_recognised(place)
-        layout = _only_layout(place, main_files)
+        layout = only_layout(place, main_files)
     main = _main_file(place, layout, main_files.get(layout, []))
     if layout in _RATED:
         return layout, main, _RATED[layout](main, min_rating, on_bad)
@@ -93,19 +83,10 @@ def read_parts(
     return layout, main, _UNRATED[layout](main, on_bad)
 
 
-def _only_layout(place: Path, main_files: dict[str, list[Path]]) -> str:
-    first = next(iter(main_files))
-    if len(main_files) > 1:
-        fits = "; ".join(f"{name!r} ({_listed(paths)})" for name, paths in main_files.items())
-        hint = Message("Pass the right one, such as {layout}", layout=first)
-        raise DataError(f"{place} fits several layouts: {fits}", field="layout", hint=hint)
-    return first
-
-
 def _main_file(place: Path, layout: str, claimed: list[Path]) -> Path:
     if len(claimed) > 1:
         raise DataError(
-            f"{place} holds several data sets in the layout {layout!r}: {_listed(claimed)}",
+            f"{place} holds several data sets in the layout {layout!r}: {file_names(claimed)}",
             field="path",
             hint=f"pass the path of one of them, such as {claimed[0]}",
         )
@@ -135,12 +116,4 @@ def _not_recognised(place: Path) -> DataError:
 
 def _content(folder: Path) -> str:
     names = sorted(entry.name for entry in folder.iterdir())
-    return f"it holds {_shortly(names)}" if names else "it is empty"
-
-
-def _listed(paths: list[Path]) -> str:
-    return _shortly([path.name for path in paths])
-
-
-def _shortly(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
+    return f"it holds {listed(names)}" if names else "it is empty"

@@ -7,12 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from shortlist.data.encode import OnBad, polars_errors
+from shortlist.data.layouts.headers import CSV_HEADER
 from shortlist.data.layouts.published import ITEM, USER, PublishedData
 from shortlist.data.layouts.ratings import at_least, read_ratings
 from shortlist.data.layouts.side_tables import fields_of, text_of
 from shortlist.errors import DataError
 
-CSV_HEADER = ("userId", "movieId", "rating", "timestamp")
 _NO_GENRES = "(no genres listed)"
 _GENRES_100K = (
     *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
