@@ -161,7 +161,7 @@ def test_a_checkpoint_is_gone_on_from(run, odd_csv, tmp_path):
     args = ["fit", odd_csv, *COLUMNS, "--checkpoint", tmp_path / "c", "--out", tmp_path / "m", "--set", "dim=3"]
     run(*args, "--set", "epochs=2")
     told = run(*args, "--set", "epochs=4")
-    assert [f"epoch {k}/4" in told.stderr for k in (1, 2, 3, 4)] == [False, True, True, True]
+    assert [f"epoch {k}/4" in told.stderr for k in (1, 2, 3, 4)] == [False, False, True, True]
     assert "dim was 3 and is 4" in run(*args[:-1], "dim=4", "--set", "epochs=4", code=1).stderr
 
 
