@@ -120,7 +120,8 @@ def mean_over_draws(model: Any, *args: Any, **kwargs: Any) -> Any:
     """What is folded in, over seeds where it depends on one."""
     other = copy.copy(model)
     found = []
-    for other.seed in range(200 if isinstance(model, SGDFactorization) and not isinstance(model, sl.SoftmaxMF) else 1):
+    for seed in range(200 if isinstance(model, SGDFactorization) and not isinstance(model, sl.SoftmaxMF) else 1):
+        vars(other)["seed"] = seed  # settings of a fitted model cannot be set
         found.append(other.fold_in(*args, **kwargs))
     return np.mean(found, axis=0)[0]
 
@@ -150,7 +151,7 @@ def without_counts(model: Any) -> Any:
             more["exclude"] = "positive"  # else the part that has faded is in the partition function
     raw = make(type(model).__name__, weighting="raw", **more).fit(DATA, threads=1)
     if isinstance(model, SGDFactorization):
-        raw.optimizer = "sgd"  # that histories are folded in by
+        vars(raw)["optimizer"] = "sgd"  # that histories are folded in by; the settings of a fitted model cannot be set
     return raw
 
 
@@ -181,7 +182,8 @@ def test_confidence_is_weight_where_weights_count(model):
     confidence = {item: 1 - 0.5 / (2 + k) for k, item in enumerate(history)}
     product = {item: weights[item] * confidence[item] for item in weights}
     same = 0
-    for raw.seed in range(20):
+    for seed in range(20):
+        vars(raw)["seed"] = seed
         expected = raw.fold_in([product])
         same += np.allclose(raw.fold_in([weights], confidence=[confidence]), expected, **CLOSE)
         assert not np.allclose(raw.fold_in([weights]), expected, **CLOSE)

@@ -244,6 +244,13 @@ def test_a_stopped_fit_is_that_of_fewer_epochs_and_can_be_resumed(kind, validate
     assert [one.validation for one in resumed.training_] == [one.validation for one in whole.training_]
 
 
+def test_a_trainer_without_state_is_refused(tmp_path, monkeypatch):
+    """A fit that resumed from it would begin again without a word."""
+    monkeypatch.setattr("shortlist.solvers.als.Alternation.state_dict", lambda self: {})
+    with pytest.raises(sl.StorageError, match="Alternation has no state to save, so a fit could not resume from it"):
+        sl.IALS(dim=2, epochs=2).fit(events(), checkpoint=tmp_path / "c")
+
+
 def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):
     data, folder = events(), tmp_path / "c"
     replace, calls = os.replace, []

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from shortlist._numba import static
+from shortlist._state import load_state
+from shortlist.errors import StorageError
 from shortlist.solvers.optimizers import (
     ADAGRAD,
     ADAM,
@@ -14,7 +16,6 @@ from shortlist.solvers.optimizers import (
     OptimizerState,
     apply_part,
     apply_row,
-    load_arrays,
     state_arrays,
 )
 
@@ -160,7 +161,7 @@ def test_saved_state_is_loaded(name):
         apply_row(kind, theta, 0, gradients()[0], side, full(RATE), full(RIDGE), 1.0)
     saved = {key: array.copy() for key, array in state_arrays(states).items()}
     fresh = OptimizerState.of(kind, (3, WIDTH)), OptimizerState.of(kind, (2, WIDTH))
-    load_arrays(state_arrays(fresh), saved)
+    load_state(state_arrays(fresh), saved)
     for one, other in zip(states, fresh):
         for a, b in zip(one, other):
             np.testing.assert_array_equal(a, b)
@@ -168,10 +169,10 @@ def test_saved_state_is_loaded(name):
 
 def test_what_does_not_fit_is_refused():
     own = state_arrays((OptimizerState.of(ADAM, (3, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
-    with pytest.raises(ValueError, match=r"it has no array context_first; expected float32 \(3, 5\)"):
-        load_arrays(own, {})
+    with pytest.raises(StorageError, match=r"there is no array context_first; expected float32 \(3, 5\)"):
+        load_state(own, {})
     other = state_arrays((OptimizerState.of(ADAM, (4, WIDTH)), OptimizerState.of(ADAM, (2, WIDTH))))
-    with pytest.raises(ValueError, match=r"its array context_first is float32 \(4, 5\); expected float32 \(3, 5\)"):
-        load_arrays(own, other)
-    with pytest.raises(ValueError, match=r"its array item_counts is int32"):
-        load_arrays(own, {**own, "item_counts": np.zeros(2, np.int32)})
+    with pytest.raises(StorageError, match=r"the array context_first is float32 \(4, 5\); expected float32 \(3, 5\)"):
+        load_state(own, other)
+    with pytest.raises(StorageError, match=r"the array item_counts is int32"):
+        load_state(own, {**own, "item_counts": np.zeros(2, np.int32)})

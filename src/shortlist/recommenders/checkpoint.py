@@ -129,11 +129,14 @@ class Checkpoint:
     def write(self, past: ResumePoint, trainer: Trainer, stopping: EarlyStopping | None) -> None:
         """Replace the stored state with the state after the latest epoch."""
         began = time.perf_counter()
+        state = trainer.state_dict()
+        if not state:
+            raise StorageError(f"{type(trainer).__name__} has no state to save, so a fit could not resume from it")
         names = list(past.training[0].loss) if past.training else []
         losses = [[epoch.loss[name] for name in names] for epoch in past.training]
         seconds = [*(epoch.seconds for epoch in past.training), past.seconds]
         arrays: dict[str, npt.NDArray[Any]] = {
-            **{f"{_STATE}{name}": array for name, array in trainer.state_dict().items()},
+            **{f"{_STATE}{name}": array for name, array in state.items()},
             "losses": np.array(losses, np.float64).reshape(len(losses), len(names)),
             "seconds": np.array(seconds, np.float64),
         }
