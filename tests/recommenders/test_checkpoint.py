@@ -14,7 +14,11 @@ from hypothesis import given, settings
 
 import shortlist as sl
 from recommenders.factorizations import events, same, settings_of_ials
+from shortlist.recommenders.checkpoint import Checkpoint
+from shortlist.solvers.stopping import EarlyStopping
+from shortlist.solvers.train import train
 from shortlist.storage import load_model, read_manifest, save_model
+from solvers.test_train import Counter
 
 
 class Stopped(BaseException):
@@ -249,6 +253,34 @@ def test_a_trainer_without_state_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("shortlist.solvers.als.Alternation.state_dict", lambda self: {})
     with pytest.raises(sl.StorageError, match="Alternation has no state to save, so a fit could not resume from it"):
         sl.IALS(dim=2, epochs=2).fit(events(), checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_any_trainer_can_be_saved(validated, tmp_path):
+    """Its state and its snapshot are arrays of any shape and type, and its loss has parts of any name."""
+
+    def checkpoint():
+        return Checkpoint(tmp_path / "c", Counter, {"epochs": 5}, {"the data": "some"})
+
+    def stopping():
+        scores = [0.1, 0.3, 0.2, 0.2, 0.1]
+        return EarlyStopping(lambda snapshot: scores[int(snapshot["weights"].max()) - 1], 9) if validated else None
+
+    whole, best = Counter(), stopping()
+    expected = train(whole, 5, stopping=best)
+    first, saved_best = Counter(), stopping()
+    train(first, 3, stopping=saved_best, keep=lambda point: checkpoint().write(point, first, saved_best))
+    again, resumed_best = Counter(), stopping()
+    saved = checkpoint().read(5)
+    assert saved.past.number == 3
+    checkpoint().resume(saved, again, resumed_best)
+    resumed = train(again, 5, stopping=resumed_best, past=saved.past)
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array, strict=True)
+    assert [epoch.loss for epoch in resumed] == [epoch.loss for epoch in expected]
+    assert list(resumed[0].loss) == ["errors", "finished"]
+    assert [epoch.validation for epoch in resumed] == [epoch.validation for epoch in expected]
+    assert not validated or resumed_best.best_epoch == best.best_epoch == 2
 
 
 def test_a_failure_while_writing_leaves_the_older_one(tmp_path, monkeypatch):
