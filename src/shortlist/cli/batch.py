@@ -73,9 +73,9 @@ def batch(
 
       shortlist batch models/shop --out lists.parquet -n 50
     """
+    from shortlist.loading import load
     from shortlist.recommenders.batch import write_lists
     from shortlist.recommenders.list_files import list_file
-    from shortlist.recommenders.registry import load
     from shortlist.storage.draft import folder_of
 
     output = Output(ctx, as_json=as_json, quiet=quiet)

@@ -130,7 +130,7 @@ def _sample(directory: Path, manifest: "Manifest", name: str) -> list[Any] | Non
 
 def _check(path: str) -> dict[str, Any]:
     """Load the model and make one recommendation. Raise an error if anything is wrong."""
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     with Stopwatch() as watch:
         model = load(path)

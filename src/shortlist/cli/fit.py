@@ -107,8 +107,8 @@ def fit(
       shortlist fit events.csv --context user --item product \
         --set dim=128 --out models/shop
     """
+    from shortlist.loading import load
     from shortlist.recommenders.fit_options import FitOptions, refuse_epochs
-    from shortlist.recommenders.registry import load
     from shortlist.storage import check_writable
 
     output = Output(ctx, as_json=as_json, quiet=quiet)

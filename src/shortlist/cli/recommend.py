@@ -66,7 +66,7 @@ def recommend(
 
       shortlist recommend models/shop user-17 --slate mmr --diversity 0.3
     """
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
     if contexts and history:  # one of them may come from the --config file; the command line wins
@@ -133,7 +133,7 @@ def similar(
 
       shortlist similar models/shop apple pear -n 5
     """
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
     recommender = load(model)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import integer, one_of
+from shortlist._kernel_views import for_kernels
 from shortlist._phrases import n_of
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
@@ -113,6 +114,13 @@ class MultilinearModel(Factorization):
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ("context_parameters_", "item_parameters_")
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        (
+            *("_layout", "_loss", "_item_order", "_folding_contexts", "_folding_items"),
+            *("context_embeddings_", "_trained_contexts", "item_embeddings_", "_folded_items", "_trained_items"),
+        ),
+        "_compute_embeddings",
+    )
 
     solver: str = "als"
     steps: int = 3
@@ -358,12 +366,17 @@ class MultilinearModel(Factorization):
 
     def _check_arrays(self) -> None:
         self.training_, self.best_epoch_ = [], None
+        for name in self._arrays:
+            self._require_shape(name, (len(getattr(self, name)), 1))
+
+    def _compute_embeddings(self) -> None:
+        """Compute the embeddings of a loaded model from its parameters."""
         self._layout = self._layout_for(self.contexts_, self.items_, self.seen_)
         self._require_shape("context_parameters_", (packed_size(self._layout.contexts), 1))
         self._require_shape("item_parameters_", (packed_size(self._layout.items), 1))
         with np.errstate(over="ignore", invalid="ignore"):
-            self._set_contexts(self.context_parameters_)
-            self._set_items(self.item_parameters_, self._precompute(self.seen_))
+            self._set_contexts(for_kernels(self.context_parameters_))
+            self._set_items(for_kernels(self.item_parameters_), self._precompute(self.seen_))
 
     def _largest(self) -> float:
         strongest = self._strongest(self.objective().weighting)

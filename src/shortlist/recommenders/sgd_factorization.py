@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shortlist._aligned import aligned
 from shortlist._checks import flag, integer, number, one_of
+from shortlist._kernel_views import for_kernels, on_cache_line
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes
@@ -114,6 +115,9 @@ class SGDFactorization(Factorization):
     """
 
     _every: ClassVar[int] = 5
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        ("_prepared", "_folding"), "_prepare_fold_in"
+    )
 
     dim: int = 256
     init_scale: float = 1.0
@@ -395,19 +399,19 @@ class SGDFactorization(Factorization):
             rules = self._step_tables(self._prepared, histories.effective_counts)
             if self._folding is None:
                 negatives = folding_sampler(sampler, self._prepared.by_context)
-                self._folding = SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, rules)
+                self._folding = SquareFoldIn(for_kernels(self.item_embeddings_), int(self.dim), negatives, rules)
             embeddings = self._folding(histories, strengths(histories.values, self.weighting), rules, threads)
         else:
             assert isinstance(sampler, Sampler)
             if self._folding is None:
                 negatives = folding_sampler(sampler, self._prepared.by_context)
-                negatives.refresh(self.item_embeddings_, threads)
+                negatives.refresh(for_kernels(self.item_embeddings_), threads)
                 self._folding = negatives.tables
             longest_history = 1 << int(histories.lengths.max(initial=0)).bit_length()  # few values, for the cache
             embeddings = fold_in(
                 histories,
                 strengths(histories.values, self.weighting),
-                self.item_embeddings_,
+                for_kernels(self.item_embeddings_),
                 dim=int(self.dim),
                 tables=for_histories(self._folding, histories, int(self.seed)),
                 weigher=self._weigher(histories.n_columns, longest_history),
@@ -440,7 +444,12 @@ class SGDFactorization(Factorization):
         super()._check_arrays()
         self._require_shape("item_embeddings_", (len(self.items_), self._width))
         self.training_, self.best_epoch_ = [], None
-        self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+        self._layout = self._current_layout()
+        if not on_cache_line(self.item_embeddings_):  # saved by an earlier version
+            self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+
+    def _prepare_fold_in(self) -> None:
+        """Set what folding in to a loaded model needs."""
         self._keep_prepared(self._precompute(self.seen_))
 
     def _largest(self) -> float:
