@@ -50,19 +50,27 @@ class Strings:
 
 
 @dataclass(frozen=True, eq=False)
+class IdBatch:
+    """Some rows of a table, one after the other."""
+
+    height: int
+    columns: Sequence[Integers | Strings]
+
+
+@dataclass(frozen=True, eq=False)
 class IdTable:
     """A table of ids whose polars frame is made when it is first needed.
 
     Attributes:
         schema: names and types of the columns.
         height: the number of rows.
-        columns: the columns; None if only polars can read them.
+        batches: the rows; None if only polars can read them.
         read: returns the table as a frame.
     """
 
     schema: pl.Schema
     height: int
-    columns: Sequence[Integers | Strings] | None
+    batches: Sequence[IdBatch] | None
     read: Callable[[], pl.DataFrame]
 
     @cached_property
@@ -75,11 +83,26 @@ class IdTable:
         if len(places) and not -self.height <= places.min() <= places.max() < self.height:
             raise IndexError(f"the table has {self.height} rows")
         places = np.where(places < 0, places + self.height, places)
-        if self.columns is None:
+        if self.batches is None:
             rows = self.frame[places]
             return rows.rows() if rows.width > 1 else rows.to_series().to_list()
-        columns = [column.values(places) for column in self.columns]
+        if len(self.batches) == 1:
+            columns = [column.values(places) for column in self.batches[0].columns]
+        else:
+            columns = self._from_batches(self.batches, places)
         return columns[0] if len(columns) == 1 else list(zip(*columns))
+
+    def _from_batches(self, batches: Sequence[IdBatch], places: Places) -> list[list[Any]]:
+        columns: list[list[Any]] = [[None] * len(places) for _ in self.schema]
+        start = 0
+        for batch in batches:
+            here = np.flatnonzero((places >= start) & (places < start + batch.height))
+            if len(here):
+                for values, column in zip(columns, batch.columns):
+                    for place, value in zip(here.tolist(), column.values(places[here] - start)):
+                        values[place] = value
+            start += batch.height
+        return columns
 
     def take(self, places: Places) -> pl.DataFrame:
         """Return these rows as a frame."""

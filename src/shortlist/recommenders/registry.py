@@ -157,10 +157,12 @@ def _vocabulary(name: str, stored: StoredModel, verify: bool) -> Vocabulary:
 
 def _index(name: str, stored: StoredModel, height: int) -> IdIndex | None:
     """Remove the index of a vocabulary from the stored arrays, and return it."""
-    arrays = [stored.arrays.pop(f"{name}.{part}", None) for part in ("hashes", "codes")]
-    if arrays == [None, None]:
+    hashes, codes = (stored.arrays.pop(f"{name}.{part}", None) for part in ("hashes", "codes"))
+    if hashes is None and codes is None:
         return None
-    for array, dtype in zip(arrays, (np.uint32, np.int32)):
+    for array, dtype in ((hashes, np.uint32), (codes, np.int32)):
         if array is None or array.dtype != dtype or array.shape != (height,):
             raise StorageError(f"the index of {name} does not have one hash and one code for each id")
-    return IdIndex(*arrays)  # type: ignore[arg-type]
+    assert hashes is not None
+    assert codes is not None
+    return IdIndex(hashes, codes)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist.data.id_table import IdTable, Integers, Strings, frame_of
+from shortlist.data.id_table import IdBatch, IdTable, Integers, Strings, frame_of
 from shortlist.storage.arrow_check import ArrowLayout, Span, check_layout
 from shortlist.storage.wrap_errors import storage_errors
 
@@ -53,10 +53,7 @@ def check_table(name: str, frame: object) -> None:
 
 
 def encode(table: pl.DataFrame | IdTable) -> memoryview:
-    """Return the Arrow file of a table, as one record batch.
-
-    Strings are LargeUtf8, not views, because every Arrow reader supports it.
-    """
+    """Return the Arrow file of a table. Strings are LargeUtf8, not views, because every Arrow reader supports it."""
     require_polars_threads("writing a table of ids")
     out = BytesIO()
     frame_of(table).rechunk().write_ipc(out, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
@@ -75,7 +72,7 @@ def decode(entry: TableEntry, raw: NDArray[np.uint8]) -> IdTable:
     schema = pl.Schema({name: DTYPES[dtype]() for name, dtype in entry.columns})
     if len(schema) != len(entry.columns):
         raise ValueError("two of its columns have the same name")
-    return IdTable(schema, entry.rows, _columns(layout, raw), lambda: _frame(schema, entry.rows, raw))
+    return IdTable(schema, entry.rows, _batches(layout, raw), lambda: _frame(schema, entry.rows, raw))
 
 
 def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8]) -> pl.DataFrame:
@@ -88,16 +85,14 @@ def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8]) -> pl.DataFrame
     return frame
 
 
-def _columns(layout: ArrowLayout, raw: NDArray[np.uint8]) -> list[Integers | Strings] | None:
-    """Return the columns as views of the file; None if it has several record batches or integers of 128 bits."""
-    if len(layout.batches) != 1 or not set(layout.dtypes) <= {*_NUMPY, "String"}:
+def _batches(layout: ArrowLayout, raw: NDArray[np.uint8]) -> list[IdBatch] | None:
+    """Return the record batches as views of the file; None if a column has integers of 128 bits."""
+    if not set(layout.dtypes) <= {*_NUMPY, "String"}:
         return None
-    return list(_batch_columns(layout.dtypes, *layout.batches[0], raw))
+    return [IdBatch(rows, list(_columns(layout.dtypes, rows, buffers, raw))) for rows, buffers in layout.batches]
 
 
-def _batch_columns(
-    dtypes: list[str], rows: int, buffers: list[Span], raw: NDArray[np.uint8]
-) -> Iterator[Integers | Strings]:
+def _columns(dtypes: list[str], rows: int, buffers: list[Span], raw: NDArray[np.uint8]) -> Iterator[Integers | Strings]:
     """Yield the columns of a record batch as views of the file."""
     spans = iter(buffers)
     for dtype in dtypes:
