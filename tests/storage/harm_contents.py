@@ -28,12 +28,14 @@ def with_arrays(box: Box, change: Callable[[Arrays], object]) -> None:
     entries = {
         name: ArrayEntry(e["dtype"], tuple(e["shape"])) for name, e in box.manifest()["arrays"]["entries"].items()
     }
-    views = array_files.decode(entries, np.frombuffer(path.read_bytes(), np.uint8).copy())
+    version = box.manifest()["format_version"]
+    buffer = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    views = array_files.decode(entries, version, buffer, verify=False)
     arrays = {name: view.copy() for name, view in views.items()}
     change(arrays)
     arrays = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     entries = {name: ArrayEntry(array.dtype.name, array.shape) for name, array in arrays.items()}
-    path.write_bytes(b"".join(map(bytes, array_files.encode(entries, arrays))))
+    path.write_bytes(b"".join(map(bytes, array_files.encode(entries, version, arrays))))
     listed = {name: {"dtype": entry.dtype, "shape": list(entry.shape)} for name, entry in entries.items()}
     box.change(lambda found: found["arrays"].update(entries=listed))
     box.sign()
