@@ -122,7 +122,7 @@ def test_altered_tables_at_length() -> None:
         for _ in range(rng.choice([1, 1, 2, 4])):
             altered[rng.randrange(len(whole))] = rng.choice([0, 127, 128, 255, rng.randrange(256)])
         try:
-            table = id_tables.decode(entry, np.frombuffer(bytes(altered), np.uint8))
+            table = id_tables.decode(entry, np.frombuffer(bytes(altered), np.uint8), "x")
             with suppress(StorageError):
                 assert len(table.rows(np.arange(20))) == 20
             assert len(table.frame.rows()) == 20

@@ -29,9 +29,8 @@ class UncheckedRows:
         if indices.dtype != np.int32 or indices.ndim != 1:
             raise _damaged(f"the columns are {indices.dtype} {indices.shape}; expected int32 in one dimension")
         if values is not None and (values.dtype != np.float32 or values.shape != indices.shape):
-            raise _damaged(
-                f"the values are {values.dtype} {values.shape}; expected float32 {indices.shape}, one per column"
-            )
+            shapes = f"{values.dtype} {values.shape}; expected float32 {indices.shape}"
+            raise _damaged(f"the values are {shapes}, one per column")
         values = None if values is None else for_kernels(values)
         return cls(SparseRows(for_kernels(indptr), for_kernels(indices), values, n_columns))
 

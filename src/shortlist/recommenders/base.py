@@ -816,8 +816,10 @@ class Recommender(metaclass=_TakesOldNames):
 
     def _verify(self) -> None:
         """Check all numbers of a loaded model."""
-        for name in self._on_first_use:
-            getattr(self, name)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, method in self._on_first_use.items():
+                if name not in vars(self):
+                    getattr(self, method)()
         if self.seen_.values is not None and len(self.seen_) and self.seen_.values.min() < 0:
             raise StorageError(
                 "the model's histories do not fit its contexts and items: a weight is "

@@ -15,6 +15,7 @@ from shortlist.storage.wrap_errors import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -60,10 +61,10 @@ def encode(table: pl.DataFrame | IdTable) -> memoryview:
     return out.getbuffer()
 
 
-def decode(entry: TableEntry, raw: NDArray[np.uint8]) -> IdTable:
+def decode(entry: TableEntry, raw: NDArray[np.uint8], where: str | Path) -> IdTable:
     """Return the table in an Arrow file, without reading its values; raise ValueError if it does not match `entry`.
 
-    The values are checked when they are used.
+    The values are checked when they are used; `where` is the path for the messages.
     """
     layout = check_layout(raw.data, entry.rows, [name for name, _ in entry.columns])
     found = tuple((name, dtype) for (name, _), dtype in zip(entry.columns, layout.dtypes))
@@ -72,13 +73,13 @@ def decode(entry: TableEntry, raw: NDArray[np.uint8]) -> IdTable:
     schema = pl.Schema({name: DTYPES[dtype]() for name, dtype in entry.columns})
     if len(schema) != len(entry.columns):
         raise ValueError("two of its columns have the same name")
-    return IdTable(schema, entry.rows, _batches(layout, raw), lambda: _frame(schema, entry.rows, raw))
+    return IdTable(schema, entry.rows, _batches(layout, raw), lambda: _frame(schema, entry.rows, raw, where))
 
 
-def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8]) -> pl.DataFrame:
+def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8], where: str | Path) -> pl.DataFrame:
     """Read a table with polars, which checks its values."""
     require_polars_threads("reading a table of ids")
-    with storage_errors("a table of ids cannot be used", "restore the model from a copy"):
+    with storage_errors(f"the table of ids in '{where}' cannot be used", "restore it from a copy"):
         frame = pl.read_ipc(raw.tobytes())
         if frame.schema != schema or frame.height != rows or any(column.null_count() for column in frame):
             raise ValueError("its values do not match its header")

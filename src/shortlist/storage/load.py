@@ -56,7 +56,7 @@ def load_model(path: str | os.PathLike[str], *, verify: bool = False, mapped: bo
             arrays = array_files.decode(manifest.arrays, manifest.format_version, buffer, verify=verify)
         for name, entry in manifest.tables.items():
             with storage_errors(f"the table {name!r} in '{directory / entry.file}' cannot be used", _RESTORE):
-                tables[name] = table_files.decode(entry, content(entry.file))
+                tables[name] = table_files.decode(entry, content(entry.file), directory / entry.file)
                 if verify:
                     tables[name].frame  # noqa: B018  # reading it checks all values
     return StoredModel(manifest.kind, manifest.settings, arrays, {**tables}, manifest.extra)
