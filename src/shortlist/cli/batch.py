@@ -60,6 +60,7 @@ def batch(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of resuming an interrupted run.")
     ] = False,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -81,7 +82,7 @@ def batch(
     output = Output(ctx, as_json=as_json, quiet=quiet)
     list_file(Path(out), nested=lists)
     folder = folder_of(Path(out))
-    recommender = load(model)
+    recommender = load(model, verify=not no_verify)
     try:
         done = write_lists(
             recommender,

@@ -95,6 +95,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -132,6 +133,8 @@ def fit(
     check_target(out)
     if checkpoint is not None:
         check_writable(checkpoint)
+    if no_verify and start is None:
+        raise typer.BadParameter("only valid with --start", param_hint="--no-verify")
     splitting = separators(tags or [])
     if (item_features or context_features) and not recommender._described:
         option = "--item-features" if item_features else "--context-features"
@@ -139,7 +142,7 @@ def fit(
             f"{type(recommender).__name__} does not use features; choose factorizationmachine or featureials",
             param_hint=option,
         )
-    smaller = None if start is None else load(start)
+    smaller = None if start is None else load(start, verify=not no_verify)
     loaded = source.read(output)
     events = training_events(loaded, output)
     features = {

@@ -111,6 +111,10 @@ class Vocabulary:
         """Whether a dictionary of all ids would be slow to build; then few ids are found by `index`."""
         return self._height > _SMALL
 
+    @property
+    def _is_text(self) -> bool:
+        return not self.is_tuple and self.dtypes[0] == pl.String
+
     @cached_property
     def index(self) -> IdIndex:
         """The index from ids to codes."""
@@ -266,7 +270,7 @@ class Vocabulary:
         if not self._in_dictionary(len(keys)):
             return self._encode_by_index(keys)
         # Fast path without Python code per id. In a dictionary True and 1.0 equal 1: they need the slow path.
-        if self.dtypes == (pl.String,) or set(map(type, keys)) <= {str, int}:
+        if self._is_text or set(map(type, keys)) <= {str, int}:
             with suppress(TypeError):  # an id that is not hashable
                 return np.fromiter(map(self._code_of.get, keys, repeat(-1)), np.int32, len(keys))
         return np.fromiter((self._code(key) for key in keys), np.int32, len(keys))

@@ -68,8 +68,8 @@ class SparseItems(Recommender):
 
     def _check_weights(self) -> None:
         """Check the weights of a loaded model, and prepare them for histories."""
-        arrays = (self.weight_bounds_, self.weight_items_, self.weight_values_)
-        weights = SparseRows(*map(for_kernels, arrays), len(self.items_))
+        bounds, items = for_kernels(self.weight_bounds_), for_kernels(self.weight_items_)
+        weights = SparseRows(bounds, items, for_kernels(self.weight_values_), len(self.items_))
         if problem := csr_error(weights, len(self.items_)):
             raise StorageError(f"its item weights are damaged: {problem}")
         self._weights, self._by_history = weights, weights.transpose()
