@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import integer, memory_bytes, one_of
+from shortlist._kernel_views import for_kernels
 from shortlist._phrases import count
 from shortlist._threads import blas_threads
 from shortlist.data.id_lists import as_list
@@ -296,7 +297,7 @@ class DotProduct(Recommender):
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32]:
-        return self.item_embeddings_[:, : self._latent]  # without biases
+        return for_kernels(self.item_embeddings_)[:, : self._latent]  # without biases
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Return a scorer of the cosine of item embeddings; an item without events has cosine 0 with all items."""
