@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import mmap
@@ -121,17 +122,13 @@ def _use(model: Any) -> None:
     model.recommend(history=[items[:2], {items[0]: 2.0}, [], *([items[1:3]] * 8)], n=3, threads=1)
     model.rank(contexts[:2], [items[:2]] * 2, exclude_seen=True, threads=1)
     model.score(contexts[:2], [items[:2]] * 2)
-    try:
+    with contextlib.suppress(sl.SettingError):
         model.similar_items(items[:6], n=2, threads=1)
-    except sl.SettingError:
-        pass
     if isinstance(model, sl.DotProduct):
         model.index("exact", threads=1).search(contexts, n=2)
         model.index("quantized", threads=1, progress=False).search(contexts, n=2)
-        try:
+        with contextlib.suppress(sl.SettingError):
             model.fold_in_items([contexts[:2]], threads=1)
-        except sl.SettingError:
-            pass
         state = sl.UserState(model, history=items[:2])
         state.add(items[2])
         state.recommend(n=2)
@@ -206,7 +203,7 @@ def test_damage_is_noticed_when_it_is_used(tmp_path: Path) -> None:
     contexts = model.contexts_.ids()
     assert loaded.recommend(contexts[1:2]).ids == model.recommend(contexts[1:2]).ids
     for ask in (lambda: loaded.recommend(contexts[:1]), lambda: loaded.seen_, lambda: loaded.fold_in([[]])):
-        with pytest.raises(StorageError, match="do not fit its contexts and items.*the columns go from"):
+        with pytest.raises(StorageError, match=r"do not fit its contexts and items.*the columns go from"):
             ask()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import Linear, events
+from shortlist.data.mapped_ids import frame_of
 from shortlist.storage import load_model, save_model
 
 pytest.importorskip("lightgbm")
@@ -163,6 +164,7 @@ def test_forgeries_are_refused(two, tmp_path, forgery):
     """Signed anew, so that only what is inside is wrong."""
     two.save(tmp_path / "two")
     stored = load_model(tmp_path / "two")
+    stored.tables.update({name: frame_of(table) for name, table in stored.tables.items()})
     FORGERIES[forgery](stored)
     save_model(tmp_path / "forged", stored)
     with pytest.raises(sl.StorageError, match="forged"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.storage import StoredModel
 
 if TYPE_CHECKING:

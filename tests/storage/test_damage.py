@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import StorageError
 from shortlist.storage import id_tables, load_model, save_model
 from shortlist.storage.manifest import TableEntry

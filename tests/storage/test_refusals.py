@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from shortlist._version import __version__
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import StorageError
 from shortlist.storage import StoredModel, load, load_model, read_manifest, save_model
 from storage.samples import arrays_name, forge, replace_file, same, sample, table_name

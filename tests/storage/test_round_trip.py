@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from shortlist._kernel_views import for_kernels
 from shortlist._version import __version__
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import StorageError
 from shortlist.storage import StoredModel, is_model, load_model, read_manifest, save_model
 from storage.samples import arrays_name, clean, same, sample, table_name

@@ -17,7 +17,7 @@ from shortlist._fork import polars_threads
 from shortlist._phrases import count, n_of
 from shortlist.data.id_index import IdIndex
 from shortlist.data.id_lists import ids_of_frame, is_frame
-from shortlist.data.id_table import IdTable
+from shortlist.data.mapped_ids import MappedIds
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -46,14 +46,14 @@ class Vocabulary:
     Vocabulary(product: 3 String ids, 'pear' … 'fig')
     """
 
-    def __init__(self, frame: pl.DataFrame | IdTable, index: IdIndex | None = None) -> None:
+    def __init__(self, frame: pl.DataFrame | MappedIds, index: IdIndex | None = None) -> None:
         """Make a vocabulary.
 
         Args:
             frame: distinct ids, in the order of their codes.
             index: the index of these ids, if it exists already.
         """
-        if not isinstance(frame, pl.DataFrame | IdTable):
+        if not isinstance(frame, pl.DataFrame | MappedIds):
             raise DataError(f"expected a polars frame, got {type(frame).__name__}; for a list use Vocabulary.of")
         self._schema = frame.schema
         if not len(self._schema):
@@ -64,8 +64,8 @@ class Vocabulary:
             if not (dtype.is_integer() or dtype == pl.String):
                 raise DataError(f"column {name!r} has type {dtype}; ids are integers or strings")
         self._height = frame.height
-        self._table: IdTable | None = None
-        if isinstance(frame, IdTable):
+        self._table: MappedIds | None = None
+        if isinstance(frame, MappedIds):
             self._table = frame
         else:
             for column in frame.get_columns():

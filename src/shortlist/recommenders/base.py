@@ -52,7 +52,7 @@ from shortlist.scoring import BlockScorer
 from shortlist.solvers.epochs import Callback
 
 if TYPE_CHECKING:
-    from shortlist.data.id_table import IdTable
+    from shortlist.data.mapped_ids import MappedIds
     from shortlist.storage import StoredModel
 
 History: TypeAlias = Sequence[Iterable[Id] | Mapping[Id, float]] | Interactions
@@ -759,7 +759,7 @@ class Recommender(metaclass=_TakesOldNames):
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
         arrays["popularity"], arrays["priority"] = self.popularity_, self._priority
-        tables: dict[str, pl.DataFrame | IdTable] = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        tables: dict[str, pl.DataFrame | MappedIds] = {"contexts": self.contexts_.frame, "items": self.items_.frame}
         for name, vocabulary in (("contexts", self.contexts_), ("items", self.items_)):
             if vocabulary.is_large:
                 arrays[f"{name}.hashes"], arrays[f"{name}.codes"] = vocabulary.index.hashes, vocabulary.index.codes

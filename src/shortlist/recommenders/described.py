@@ -13,7 +13,6 @@ import polars as pl
 from shortlist._threads import Step
 from shortlist.data.features.id_types import comparable
 from shortlist.data.features.table import Features
-from shortlist.data.id_table import frame_of
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Vocabulary
@@ -200,8 +199,7 @@ class DescribedMultilinear(MultilinearModel):
                 raise StorageError(f"{side}_features is of type {type(settings).__name__}; expected settings")
             arrays = {name: stored.arrays.pop(name) for name in list(stored.arrays) if name.startswith(prefix)}
             tables = {name: stored.tables.pop(name) for name in list(stored.tables) if name.startswith(prefix)}
-            frames = {name: frame_of(table) for name, table in tables.items()}
-            setattr(self, f"{side}_features_", Features.from_parts(settings, arrays, frames, prefix))
+            setattr(self, f"{side}_features_", Features.from_parts(settings, arrays, tables, prefix))
 
 
 def _with_described(interactions: Interactions, features: Features | None, side: str) -> Interactions:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shortlist._renamed import new_settings
 from shortlist.data.id_index import IdIndex
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist.data.features.table import Features
-from shortlist.data.id_table import frame_of
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders import registry
 from shortlist.recommenders.base import Recommender
@@ -120,8 +120,7 @@ def _restored(
     for side in ("item_features", "context_features"):
         if settings[side] is not None:
             arrays, tables = _pop_prefix(rest.arrays, f"{side}."), _pop_prefix(rest.tables, f"{side}.")
-            frames = {name: frame_of(table) for name, table in tables.items()}
-            sides[side] = Features.from_parts(settings[side], arrays, frames)
+            sides[side] = Features.from_parts(settings[side], arrays, tables)
     first = _model(rest, "first", settings["first"], path, verify)
     models = {
         entry["name"]: _model(rest, f"model{k}", entry, path, verify) for k, entry in enumerate(settings["models"])

@@ -132,7 +132,7 @@ def header(entries: Mapping[str, ArrayEntry], version: int) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-class _Part(NamedTuple):
+class _FilePart(NamedTuple):
     """A range of the file after the header: an array, or padding without a name."""
 
     name: str | None
@@ -142,16 +142,16 @@ class _Part(NamedTuple):
     stop: int
 
 
-def _layout(entries: Mapping[str, ArrayEntry], version: int) -> list[_Part]:
+def _layout(entries: Mapping[str, ArrayEntry], version: int) -> list[_FilePart]:
     """Return the parts of the file. Larger items come first, which aligned them in version 1, without padding."""
-    parts: list[_Part] = []
+    parts: list[_FilePart] = []
     end = 0
     for name in sorted(entries, key=lambda name: (-np.dtype(entries[name].dtype).itemsize, name)):
         entry = entries[name]
         if version > 1 and (gap := -end % _ALIGN):
-            parts.append(_Part(None, "uint8", (gap,), end, end + gap))
+            parts.append(_FilePart(None, "uint8", (gap,), end, end + gap))
             end += gap
-        parts.append(_Part(name, entry.dtype, entry.shape, end, end + byte_count(entry)))
+        parts.append(_FilePart(name, entry.dtype, entry.shape, end, end + byte_count(entry)))
         end += byte_count(entry)
     return parts
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from shortlist._fork import require_polars_threads
-from shortlist.data.id_table import IdBatch, IdTable, Integers, Strings, frame_of
+from shortlist.data.mapped_ids import IdBatch, Integers, MappedIds, Strings, frame_of
 from shortlist.storage.arrow_check import ArrowLayout, Span, check_layout
 from shortlist.storage.wrap_errors import storage_errors
 
@@ -37,7 +37,7 @@ _NUMPY = {
 
 def check_table(name: str, frame: object) -> None:
     """Raise ValueError unless the table can be written and read back unchanged."""
-    if isinstance(frame, IdTable):
+    if isinstance(frame, MappedIds):
         frame = frame.frame
     if not isinstance(frame, pl.DataFrame):
         raise ValueError(f"table {name!r} is of type {type(frame).__name__}; expected a polars DataFrame")
@@ -53,7 +53,7 @@ def check_table(name: str, frame: object) -> None:
             raise ValueError(f"column {column.name!r} of table {name!r} has {column.null_count()} nulls; ids have none")
 
 
-def encode(table: pl.DataFrame | IdTable) -> memoryview:
+def encode(table: pl.DataFrame | MappedIds) -> memoryview:
     """Return the Arrow file of a table. Strings are LargeUtf8, not views, because every Arrow reader supports it."""
     require_polars_threads("writing a table of ids")
     out = BytesIO()
@@ -61,19 +61,19 @@ def encode(table: pl.DataFrame | IdTable) -> memoryview:
     return out.getbuffer()
 
 
-def decode(entry: TableEntry, raw: NDArray[np.uint8], where: str | Path) -> IdTable:
+def decode(entry: TableEntry, raw: NDArray[np.uint8], where: str | Path) -> MappedIds:
     """Return the table in an Arrow file, without reading its values; raise ValueError if it does not match `entry`.
 
     The values are checked when they are used; `where` is the path for the messages.
     """
     layout = check_layout(raw.data, entry.rows, [name for name, _ in entry.columns])
-    found = tuple((name, dtype) for (name, _), dtype in zip(entry.columns, layout.dtypes))
-    if found != entry.columns:
-        raise ValueError(f"it has the columns {found}, the manifest says {entry.columns}")
+    columns = tuple((name, dtype) for (name, _), dtype in zip(entry.columns, layout.dtypes))
+    if columns != entry.columns:
+        raise ValueError(f"it has the columns {columns}, the manifest says {entry.columns}")
     schema = pl.Schema({name: DTYPES[dtype]() for name, dtype in entry.columns})
     if len(schema) != len(entry.columns):
         raise ValueError("two of its columns have the same name")
-    return IdTable(schema, entry.rows, _batches(layout, raw), lambda: _frame(schema, entry.rows, raw, where))
+    return MappedIds(schema, entry.rows, _batches(layout, raw), lambda: _frame(schema, entry.rows, raw, where))
 
 
 def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8], where: str | Path) -> pl.DataFrame:

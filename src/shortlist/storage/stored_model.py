@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from shortlist.data.id_table import IdTable
+    from shortlist.data.mapped_ids import MappedIds
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,5 +29,5 @@ class StoredModel:
     kind: str
     settings: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    tables: dict[str, pl.DataFrame | IdTable]
+    tables: dict[str, pl.DataFrame | MappedIds]
     extra: dict[str, Any] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class IdBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class IdTable:
+class MappedIds:
     """A table of ids whose polars frame is made when it is first needed.
 
     Attributes:
@@ -113,6 +113,6 @@ class IdTable:
         )
 
 
-def frame_of(table: pl.DataFrame | IdTable) -> pl.DataFrame:
+def frame_of(table: pl.DataFrame | MappedIds) -> pl.DataFrame:
     """Return a table as a frame."""
-    return table.frame if isinstance(table, IdTable) else table
+    return table.frame if isinstance(table, MappedIds) else table
