@@ -45,6 +45,7 @@ import numpy as np
 import polars as pl
 
 import shortlist as sl
+from shortlist.data import vocabulary
 from storage.bases import make_bases
 from storage.mutations import MANIFEST, MUTATIONS, Box
 from storage.samples import child_environment
@@ -242,6 +243,7 @@ def peak() -> float:
 def child(seed: int, cases: range, folder: Path) -> None:
     """Run cases, telling of each before and after it."""
     warnings.simplefilter("ignore")
+    vocabulary._SMALL, vocabulary._FEW = 2, 1  # ids are looked up in the index
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # some libraries write to standard output when a matrix is not finite
     bases = sorted((folder / "bases").iterdir())
