@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import json
 import mmap
+import pickle
 import subprocess
 import sys
 import threading
@@ -103,6 +105,17 @@ def test_a_model_that_is_replaced_stays_valid(tmp_path: Path) -> None:
     assert model.recommend(contexts, n=3).ids == first.recommend(contexts, n=3).ids
     history = [first.items_.ids()[:3]]
     np.testing.assert_array_equal(model.fold_in(history), first.fold_in(history))
+
+
+@pytest.mark.parametrize("name", ["IALS", "BPR", "ItemKNN", "FactorizationMachine"])
+def test_a_loaded_model_can_be_copied_and_sent_to_another_process(name: str, tmp_path: Path) -> None:
+    fit(name, "text", 1).save(tmp_path / "m")
+    model = sl.load(tmp_path / "m")
+    copies = [pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)]
+    contexts, history = model.contexts_.ids(), [model.items_.ids()[:2]]
+    for other in [*copies, pickle.loads(pickle.dumps(model))]:
+        assert other.recommend(contexts, n=3).ids == model.recommend(contexts, n=3).ids
+        assert other.recommend(history=history, n=3).ids == model.recommend(history=history, n=3).ids
 
 
 def test_a_loaded_model_can_be_saved_over_itself(tmp_path: Path) -> None:

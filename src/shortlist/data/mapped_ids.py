@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from shortlist._fork import polars_threads
 from shortlist.errors import StorageError
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -75,7 +76,9 @@ class MappedIds:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The table as a frame of polars, which copies it and needs polars' threads."""
+        """The table as a frame of polars, which copies it."""
+        if self.batches is not None and not polars_threads():
+            return self.take(np.arange(self.height))
         return self.read()
 
     def rows(self, places: Places) -> list[Any]:

@@ -146,8 +146,6 @@ class Vocabulary:
 
     @cached_property
     def _values(self) -> list[Id]:
-        if self._table is not None and not polars_threads():
-            return self._table.rows(np.arange(self._height))
         return _rows(self._frame)
 
     def _rows_at(self, places: npt.NDArray[Any]) -> list[Id]:
@@ -331,6 +329,9 @@ class Vocabulary:
         return self._frame is other._frame or self._frame.equals(other._frame)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (self._frame,)  # a mapped file cannot be sent to another process
 
     def __repr__(self) -> str:
         types = ", ".join(str(dtype) for dtype in self.dtypes)

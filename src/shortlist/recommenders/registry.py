@@ -14,7 +14,7 @@ import numpy as np
 from shortlist._renamed import new_settings
 from shortlist.data.id_index import IdIndex
 from shortlist.data.mapped_ids import frame_of
-from shortlist.data.vocabulary import Vocabulary
+from shortlist.data.vocabulary import Vocabulary, n_distinct
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.unused_settings import defaults
@@ -146,7 +146,7 @@ def _vocabulary(name: str, stored: StoredModel, verify: bool) -> Vocabulary:
     if not verify:
         return Vocabulary(table, index)
     frame = frame_of(table)
-    if repeats := frame.height - frame.n_unique():
+    if repeats := frame.height - n_distinct(frame):
         raise StorageError(f"ids of {name} are not distinct: {repeats:,} of {frame.height:,} are repeated")
     if index is not None:
         expected = Vocabulary(frame).index
