@@ -126,11 +126,11 @@ class Vocabulary:
             return list(self._values)
         try:
             places = np.asarray(codes)
-            if places.ndim != 1 or (len(places) and places.dtype.kind not in "iub"):
-                raise TypeError
             if "_values" in vars(self) or not self._is_few(len(places)):
                 values = self._values
                 return [values[code] for code in places.tolist()]
+            if places.ndim != 1 or (len(places) and places.dtype.kind not in "iub"):
+                raise TypeError
             return self._rows_at(places.astype(np.int64))
         except (TypeError, ValueError, IndexError, pl.exceptions.PolarsError):
             raise self._codes_error(codes) from None

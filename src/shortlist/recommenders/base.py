@@ -816,6 +816,8 @@ class Recommender(metaclass=_TakesOldNames):
 
     def _verify(self) -> None:
         """Check all numbers of a loaded model."""
+        self._check_seen()
+        self._check_popularity()
         with np.errstate(over="ignore", invalid="ignore"):
             for name, method in self._on_first_use.items():
                 if name not in vars(self):
@@ -830,10 +832,14 @@ class Recommender(metaclass=_TakesOldNames):
             raise StorageError(
                 f"its numbers are too large: scores could reach {largest:.2g}, but float32 ends at 3.4e+38"
             )
-        popularity, priority = self.popularity_, self._priority
+
+    def _check_popularity(self) -> None:
+        """Compare the stored popularity, if there is one, with the histories."""
+        before = {name: array for name, array in vars(self).items() if name in ("popularity_", "_priority")}
         self._set_popularity()
-        if not (np.array_equal(popularity, self.popularity_) and np.array_equal(priority, self._priority)):
+        if not all(np.array_equal(array, getattr(self, name)) for name, array in before.items()):
             raise StorageError("its popularity or priority of items does not match its histories")
+        vars(self).update(before)
 
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
         array = getattr(self, name)

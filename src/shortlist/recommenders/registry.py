@@ -47,6 +47,9 @@ REGISTRY: dict[str, str] = {
 }
 
 
+_DERIVED = ("popularity", "priority", "hashes", "codes")  # arrays that follow from other parts of a stored model
+
+
 def recommender_class(name: str) -> type[Recommender]:
     """Return the class with this name, in any case: `ials` is `IALS`."""
     exact = {known.lower(): known for known in REGISTRY}.get(name.lower())
@@ -71,7 +74,9 @@ def require_loadable(
     path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
 ) -> None:
     """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
-    parts = replace(stored, arrays=dict(stored.arrays), tables=dict(stored.tables))  # restoring takes parts out
+    # Restoring takes parts out. What was just derived from other parts need not be checked against them.
+    arrays = {name: array for name, array in stored.arrays.items() if name.rpartition(".")[2] not in _DERIVED}
+    parts = replace(stored, arrays=arrays, tables=dict(stored.tables))
     try:
         restore(parts, f"this {stored.kind}")
     except ShortlistError as error:
