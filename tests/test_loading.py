@@ -25,9 +25,9 @@ from golden.subjects import HERE, SAVED, answers, two_stage_answers
 from shortlist.data import vocabulary
 from shortlist.data.sparse_rows import SparseRows, has_pairs
 from shortlist.errors import StorageError
-from shortlist.recommenders.registry import REGISTRY, restored
+from shortlist.recommenders.registry import REGISTRY, recommender_class, restored
 from shortlist.storage import StoredModel, read_manifest, save_model
-from storage.bases import fit
+from storage.bases import events, fit
 from storage.samples import child_environment, replace_file
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def test_arrays_are_read_only_and_mapped(name: str, tmp_path: Path) -> None:
             array[...] = 0
     for array in (model.seen_.indptr, model.seen_.indices, model.seen_.values):
         assert is_mapped(array)
+    model.recommend(history=[model.items_.ids()[:2]])
+    assert not any(array.flags.writeable for _, array in learned(model))  # still
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -137,11 +139,20 @@ def _use(model: Any) -> None:
     model.score(contexts[:2], [items[:2]] * 2)
     with contextlib.suppress(sl.SettingError):
         model.similar_items(items[:6], n=2, threads=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        split = sl.splits.at_random(events("text", 1), test=0.3)
+        sl.evaluate(model, split, ["ndcg@3", "popularity@3"], threads=1)
     if isinstance(model, sl.DotProduct):
         model.index("exact", threads=1).search(contexts, n=2)
         model.index("quantized", threads=1, progress=False).search(contexts, n=2)
         with contextlib.suppress(sl.SettingError):
             model.fold_in_items([contexts[:2]], threads=1)
+        if hasattr(model, "explain"):
+            model.explain(contexts[0], items[0])
+        if model._in_epochs:
+            fresh = type(model)(**model.settings())
+            fresh.fit(events("text", 1), start=model, threads=1, progress=False)
         state = sl.UserState(model, history=items[:2])
         state.add(items[2])
         state.recommend(n=2)
@@ -150,8 +161,8 @@ def _use(model: Any) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if hasattr(model, "partial_fit") and model.contexts_.dtypes == (pl.String,):
-                    events = sl.Interactions.from_frame(more, context="u", item="i")
-                    model.partial_fit(events, epochs=1, threads=1, progress=False)
+                    added = sl.Interactions.from_frame(more, context="u", item="i")
+                    model.partial_fit(added, epochs=1, threads=1, progress=False)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -300,3 +311,24 @@ def test_a_wrong_index_of_ids_is_refused_or_finds_nothing(tmp_path: Path) -> Non
 def test_manifests_say_which_format_they_have(tmp_path: Path) -> None:
     fit("Popularity", "text", 1).save(tmp_path / "m")
     assert json.loads((tmp_path / "m" / "manifest.json").read_text())["format_version"] == 2
+
+
+@pytest.mark.parametrize("name", ["FeatureIALS", "FactorizationMachine"])
+def test_new_items_of_a_loaded_model_with_features(name: str, tmp_path: Path) -> None:
+    data = events("text", 1)
+    kinds = {"product": data.items.ids(), "kind": [str(k % 3) for k in range(len(data.items))]}
+    features = sl.Features.from_frame(kinds, id="product")
+    model = recommender_class(name)(dim=4, epochs=2).fit(data, item_features=features, threads=1, progress=False)
+    model.save(tmp_path / "m")
+    loaded = sl.load(tmp_path / "m")
+    contexts, history = data.contexts.ids(), [data.items.ids()[:2]]
+
+    def answers(model: Any) -> list[Any]:
+        new = model.item_features_.encode({"product": ["new"], "kind": ["1"]})
+        model.add_items(new)
+        lists = model.recommend(contexts, n=12, threads=1), model.recommend(history=history * 9, n=4, threads=1)
+        return [scores.tolist() for answer in lists for scores in answer.scores]
+
+    expected, before = answers(model), _signatures()
+    assert answers(loaded) == expected
+    assert _signatures() - before == set()

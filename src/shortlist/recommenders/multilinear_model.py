@@ -238,10 +238,10 @@ class MultilinearModel(Factorization):
         self._folding_contexts = self._folding_items = None
 
     def _of_contexts(self) -> list[Embeddings]:
-        return unpacked(self.context_parameters_, self._layout.contexts)
+        return unpacked(for_kernels(self.context_parameters_), self._layout.contexts)
 
     def _of_items(self) -> list[Embeddings]:
-        return unpacked(self.item_parameters_, self._layout.items)
+        return unpacked(for_kernels(self.item_parameters_), self._layout.items)
 
     # --- new contexts and items ---------------------------------------------------------------------------------------
 
@@ -375,8 +375,8 @@ class MultilinearModel(Factorization):
         self._require_shape("context_parameters_", (packed_size(self._layout.contexts), 1))
         self._require_shape("item_parameters_", (packed_size(self._layout.items), 1))
         with np.errstate(over="ignore", invalid="ignore"):
-            self._set_contexts(for_kernels(self.context_parameters_))
-            self._set_items(for_kernels(self.item_parameters_), self._precompute(self.seen_))
+            self._set_contexts(self.context_parameters_)
+            self._set_items(self.item_parameters_, self._precompute(self.seen_))
 
     def _largest(self) -> float:
         strongest = self._strongest(self.objective().weighting)
