@@ -25,13 +25,14 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.evaluation import evaluate
+from shortlist.loading import load
 from shortlist.metrics import Lists
 from shortlist.metrics.beyond_accuracy import distance
 from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.neighbours import ItemKNN
-from shortlist.recommenders.registry import REGISTRY, load, recommender_class
+from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.reranking import LambdaMART, TwoStage
 from shortlist.retrieval.slates import SLATES
 

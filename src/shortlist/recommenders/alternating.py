@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import integer
+from shortlist._kernel_views import for_kernels
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
@@ -42,6 +43,9 @@ class Alternating(PointwiseFactorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a subclass adds the half-steps."""
 
     _derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        ("_loss", "_fixed_items", "_fixed_contexts"), "_prepare_fold_in"
+    )
 
     dim: int | None = None  # type: ignore[assignment]
     regularization: float | None = None  # type: ignore[assignment]
@@ -132,7 +136,9 @@ class Alternating(PointwiseFactorization):
         """Solve the item half-step for these rows."""
         fixed = self._fixed_contexts
         if fixed is None:
-            fixed = self._fixed_contexts = FoldInBasis(self.context_embeddings_, self._loss.contexts.values)
+            fixed = self._fixed_contexts = FoldInBasis(
+                for_kernels(self.context_embeddings_), self._loss.contexts.values
+            )
         return self._solve(rows, fixed, self._loss.new_item_terms(rows), threads)
 
     @staticmethod
@@ -198,7 +204,12 @@ class Alternating(PointwiseFactorization):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self.training_, self.best_epoch_ = [], None
-        self._set_items(self.item_embeddings_, self._precompute(self.seen_))
+
+    def _prepare_fold_in(self) -> None:
+        """Set what folding in to a loaded model needs."""
+        self._loss = self._precompute(self.seen_)
+        self._fixed_items = FoldInBasis(for_kernels(self.item_embeddings_), self._loss.items.values)
+        self._fixed_contexts = None
 
     def _largest(self) -> float:
         contexts, items = self._loss.contexts, self._loss.items

@@ -25,8 +25,9 @@ from shortlist.data.features.table import Features
 from shortlist.data.histories import Histories
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
-from shortlist.data.sparse_rows import SparseRows, csr_error
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split
+from shortlist.data.unchecked_rows import UncheckedRows
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
 from shortlist.objectives.weighting import Weighting, strengths
@@ -57,6 +58,7 @@ from shortlist.scoring import BlockScorer
 from shortlist.solvers.train import Callback
 
 if TYPE_CHECKING:
+    from shortlist.data.mapped_ids import MappedIds
     from shortlist.storage import StoredModel
 
 _OF_EMBEDDINGS = ("index", "fold_in", "fold_in_items")  # methods of `DotProduct` only
@@ -95,7 +97,7 @@ class _TakesOldNames(ABCMeta):
 class Recommender(metaclass=_TakesOldNames):
     """Base class of all recommenders.
 
-    A subclass defines `_fit`, `_scorer` and the names of its learned arrays.
+    A subclass defines `_fit`, `scorer` and the names of its learned arrays.
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
@@ -103,16 +105,29 @@ class Recommender(metaclass=_TakesOldNames):
     uses_features: ClassVar[bool] = False  # whether it also learns from features
     ordered: ClassVar[bool] = False  # whether the order of a history matters; if not, histories are sets
     _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
+    # Attributes that a loaded model computes or checks when they are first used, with the methods that set them.
+    _on_first_use: ClassVar[dict[str, str]] = {
+        "seen_": "_check_seen",
+        "popularity_": "_set_popularity",
+        "item_priority_": "_set_popularity",
+    }
 
     def __post_init__(self) -> None:
         self.derived_: dict[str, Any] = {}
         self._fitted = False
         self._checked: tuple[Any, ...] = ()  # the values of the settings when they were last checked
+        self._unchecked_seen: UncheckedRows | None = None
         self._check_settings()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
+            if name in self._on_first_use and vars(self).get("_fitted"):
+                from shortlist.storage.wrap_errors import storage_errors
+
+                with storage_errors(f"this {type(self).__name__} is damaged", "load it with verify=True"):
+                    getattr(self, self._on_first_use[name])()
+                    return vars(self)[name]
             if name in _OF_EMBEDDINGS:
                 raise AttributeError(
                     f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
@@ -206,7 +221,7 @@ class Recommender(metaclass=_TakesOldNames):
 
     @abstractmethod
     def _check_arrays(self) -> None:
-        """Check the shapes of loaded arrays, and derive what is not stored."""
+        """Check the shapes of loaded arrays. The methods of `_on_first_use` compute what is derived from them."""
 
     def _largest(self) -> float:
         """Return a bound on the scores and on all intermediate numbers; NaN or infinite if one of them is."""
@@ -344,7 +359,7 @@ class Recommender(metaclass=_TakesOldNames):
         """Keep the parts of the data that answers need."""
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
-        self.seen_ = interactions.by_context
+        self.seen_, self._unchecked_seen = interactions.by_context, None
         if self.ordered:
             self.histories_ = interactions.histories
         self._set_popularity()
@@ -546,8 +561,11 @@ class Recommender(metaclass=_TakesOldNames):
 
     def histories_of(self, codes: Codes) -> Histories:
         """Return the training histories of contexts; empty for code −1."""
+        known = not (codes < 0).any()
+        if known and self._unchecked_seen is not None and not self.ordered:
+            return Histories.of_sets(self._unchecked_seen.take(codes))
         histories = self.histories_ if self.ordered else Histories.of_sets(self.seen_)
-        if not (codes < 0).any():
+        if known:
             return histories.take(codes)
         return histories.with_empty_row().take(np.where(codes < 0, histories.n_rows, codes))
 
@@ -601,7 +619,11 @@ class Recommender(metaclass=_TakesOldNames):
         arrays["seen.indices"] = self.seen_.indices
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
-        tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        arrays["popularity"], arrays["priority"] = self.popularity_, self.item_priority_
+        tables: dict[str, pl.DataFrame | MappedIds] = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        for name, vocabulary in (("contexts", self.contexts_), ("items", self.items_)):
+            if vocabulary.is_large:
+                arrays[f"{name}.hashes"], arrays[f"{name}.codes"] = vocabulary.index.hashes, vocabulary.index.codes
         extra = {"derived": list(self.derived_)} if self.derived_ else {}
         stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
         self._store_more(stored)
@@ -619,13 +641,16 @@ class Recommender(metaclass=_TakesOldNames):
         """Read what `_store_more` added, and remove all of it from `stored`."""
         return
 
-    def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary) -> None:
-        """Take learned state from storage and check that it fits together."""
+    def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary, verify: bool) -> None:
+        """Take learned state from storage and check that it fits together.
+
+        Names, dtypes and shapes are checked at once; everything else only if `verify` is set, or when it is first used.
+        """
         arrays = stored.arrays
         required = {"seen.indptr", "seen.indices", *self._arrays}
         if missing := sorted(required - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
-        if surplus := sorted(arrays.keys() - required - {"seen.values"}):
+        if surplus := sorted(arrays.keys() - required - {"seen.values", "popularity", "priority"}):
             raise StorageError(
                 f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
             )
@@ -634,19 +659,52 @@ class Recommender(metaclass=_TakesOldNames):
                 f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has at least one of each"
             )
         self.contexts_, self.items_ = contexts, items
-        values = _writable(arrays["seen.values"]) if "seen.values" in arrays else None
-        self.seen_ = SparseRows(_writable(arrays["seen.indptr"]), _writable(arrays["seen.indices"]), values, len(items))
-        _check_rows(self.seen_, len(contexts))
+        self._unchecked_seen = UncheckedRows.of(arrays, len(contexts), len(items))
         for name in self._arrays:
-            setattr(self, name, _writable(arrays[name]))
+            setattr(self, name, arrays[name])
+        if "popularity" in arrays or "priority" in arrays:  # earlier versions did not store them
+            for name, dtype in {"popularity": np.int64, "priority": np.int32}.items():
+                array = arrays.get(name)
+                if array is None or array.dtype != dtype or array.shape != (len(items),):
+                    raise StorageError(f"its {name} does not have one {np.dtype(dtype)} for each item")
+            self.popularity_, self.item_priority_ = arrays["popularity"], arrays["priority"]
+        self._fitted = True
         self._check_arrays()
+        if verify:
+            self._verify()
+
+    def _check_seen(self) -> None:
+        """Check all histories of a loaded model; until then `histories_of` checks the rows that it returns."""
+        unchecked = self._unchecked_seen
+        if unchecked is not None:
+            self.seen_, self._unchecked_seen = unchecked.checked(), None
+
+    def _verify(self) -> None:
+        """Check all numbers of a loaded model."""
+        self._check_seen()
+        self._check_popularity()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, method in self._on_first_use.items():
+                if name not in vars(self):
+                    getattr(self, method)()
+        if self.seen_.values is not None and len(self.seen_) and self.seen_.values.min() < 0:
+            raise StorageError(
+                "the model's histories do not fit its contexts and items: a weight is "
+                f"{self.seen_.values.min()}; expected weights ≥ 0"
+            )
         largest = self._bound()
         if not largest <= FLOAT32_MAX:
             raise StorageError(
                 f"its numbers are too large: scores could reach {largest:.2g}, but float32 ends at 3.4e+38"
             )
+
+    def _check_popularity(self) -> None:
+        """Compare the stored popularity, if there is one, with the histories."""
+        before = {name: array for name, array in vars(self).items() if name in ("popularity_", "item_priority_")}
         self._set_popularity()
-        self._fitted = True
+        if not all(np.array_equal(array, getattr(self, name)) for name, array in before.items()):
+            raise StorageError("its popularity or priority of items does not match its histories")
+        vars(self).update(before)
 
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
         array = getattr(self, name)
@@ -671,15 +729,6 @@ class Recommender(metaclass=_TakesOldNames):
         return f"{type(self).__name__}({format_settings(self.settings())}){state}"
 
 
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array itself if it is writable, else a copy.
-
-    Loaded arrays are read-only views of one buffer. Views would keep the whole buffer in memory, and kernels would be
-    compiled a second time for read-only arrays.
-    """
-    return array if array.flags.writeable else array.copy()
-
-
 def largest_of(*numbers: float) -> float:
     """Return the largest number, or NaN if any is NaN (`max` may ignore NaN).
 
@@ -687,14 +736,6 @@ def largest_of(*numbers: float) -> float:
     nan
     """
     return float(np.max(numbers))
-
-
-def _check_rows(rows: SparseRows, n_rows: int) -> None:
-    wrong = csr_error(rows, n_rows)
-    if wrong is None and rows.values is not None and len(rows) and rows.values.min() < 0:
-        wrong = f"a weight is {rows.values.min()}; expected weights ≥ 0"
-    if wrong is not None:
-        raise StorageError(f"the model's histories do not fit its contexts and items: {wrong}")
 
 
 def _identical(first: Sequence[Any], second: Sequence[Any]) -> bool:

@@ -127,6 +127,9 @@ class UserKNN(Neighbours):
 
     # It learns nothing but histories, which every recommender stores.
     _arrays: ClassVar[tuple[str, ...]] = ()
+    _on_first_use: ClassVar[dict[str, str]] = Neighbours._on_first_use | dict.fromkeys(
+        ("_neighbourhood", "_by_context", "_by_item"), "_prepare_neighbours"
+    )
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         self._set_contexts(interactions.by_context, interactions.by_item)
@@ -160,4 +163,8 @@ class UserKNN(Neighbours):
         return SparseScorer(rows, np.repeat(scale[codes], rows.lengths), seen, scale)
 
     def _check_arrays(self) -> None:
+        """Do nothing: it has no arrays besides the histories."""
+
+    def _prepare_neighbours(self) -> None:
+        """Set what the search for neighbours of a loaded model needs."""
         self._set_contexts(self.seen_, self.seen_.transpose())

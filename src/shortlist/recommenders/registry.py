@@ -1,4 +1,4 @@
-"""The recommenders by name, for the command line and for `load`."""
+"""The recommenders by name, for the command line and for storage."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shortlist._renamed import new_settings
-from shortlist.data.vocabulary import Vocabulary
+from shortlist.data.id_index import IdIndex
+from shortlist.data.mapped_ids import frame_of
+from shortlist.data.vocabulary import Vocabulary, n_distinct
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.unused_settings import defaults
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from shortlist.storage import StoredModel
 
 REGISTRY: dict[str, str] = {
@@ -43,9 +45,9 @@ REGISTRY: dict[str, str] = {
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
-COMPOSED = {
-    "TwoStage": "shortlist.reranking.two_stage_storage"
-}  # models made of recommenders: the modules whose `restored` builds them
+
+
+_DERIVED = ("popularity", "priority", "hashes", "codes")  # arrays that follow from other parts of a stored model
 
 
 def recommender_class(name: str) -> type[Recommender]:
@@ -76,7 +78,9 @@ def require_loadable(
     path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
 ) -> None:
     """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
-    parts = replace(stored, arrays=dict(stored.arrays), tables=dict(stored.tables))  # restoring takes parts out
+    # Restoring takes parts out. What was just derived from other parts need not be checked against them.
+    arrays = {name: array for name, array in stored.arrays.items() if name.rpartition(".")[2] not in _DERIVED}
+    parts = replace(stored, arrays=arrays, tables=dict(stored.tables))
     try:
         restore(parts, f"this {stored.kind}")
     except ShortlistError as error:
@@ -86,29 +90,15 @@ def require_loadable(
         ) from error
 
 
-def load(path: str | PathLike[str]) -> Any:
-    """Load a model that `save` wrote.
+def restored(stored: StoredModel, path: str | PathLike[str], *, verify: bool = True) -> Recommender:
+    """Return the recommender that was stored.
 
-    The model does not need the data it was fitted on. Loading never executes code from the files.
+    Args:
+        stored: the parts of the recommender.
+        path: the path for messages.
+        verify: check all numbers and ids now. Otherwise index arrays are checked when they are first used, and wrong
+            numbers give wrong answers.
     """
-    from shortlist.recommenders.checkpoint import SUFFIX
-    from shortlist.storage import load_model
-
-    stored = load_model(path)
-    if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
-        raise StorageError(
-            f"{path} contains a checkpoint of a fit of {name}, not a model",
-            code="model-missing",
-            field="path",
-            hint=f"resume it with {name}(…).fit(interactions, checkpoint=…) and save the result",
-        )
-    if stored.kind in COMPOSED:
-        return import_module(COMPOSED[stored.kind]).restored(stored, path)
-    return restored(stored, path)
-
-
-def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
-    """Return the recommender that was stored; `path` is for messages."""
     from shortlist.storage.wrap_errors import reason
 
     if stored.kind not in REGISTRY:
@@ -122,8 +112,8 @@ def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
         if stored.tables.keys() != {"contexts", "items"}:
             names = ", ".join(sorted(stored.tables)) or "none"
             raise StorageError(f"it has the id tables {names:.200}; expected contexts and items")
-        contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
-        model._restore(stored, contexts, items)
+        contexts, items = (_vocabulary(name, stored, verify) for name in ("contexts", "items"))
+        model._restore(stored, contexts, items, verify)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
         raise error.prefixed(f"{path}: ") from None
@@ -160,9 +150,31 @@ def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
         return kind(**{name: value for name, value in settings.items() if name not in unused})
 
 
-def _vocabulary(name: str, frame: pl.DataFrame) -> Vocabulary:
-    if name == "items" and frame.width != 1:
-        raise StorageError(f"ids of items have {frame.width} columns; expected one")
-    if repeats := frame.height - frame.n_unique():
+def _vocabulary(name: str, stored: StoredModel, verify: bool) -> Vocabulary:
+    table = stored.tables[name]
+    if name == "items" and len(table.schema) != 1:
+        raise StorageError(f"ids of items have {len(table.schema)} columns; expected one")
+    index = _index(name, stored, table.height)
+    if not verify:
+        return Vocabulary(table, index)
+    frame = frame_of(table)
+    if repeats := frame.height - n_distinct(frame):
         raise StorageError(f"ids of {name} are not distinct: {repeats:,} of {frame.height:,} are repeated")
-    return Vocabulary(frame)
+    if index is not None:
+        expected = Vocabulary(frame).index
+        if not (np.array_equal(index.hashes, expected.hashes) and np.array_equal(index.codes, expected.codes)):
+            raise StorageError(f"the index of {name} does not match their ids")
+    return Vocabulary(table, index)
+
+
+def _index(name: str, stored: StoredModel, height: int) -> IdIndex | None:
+    """Remove the index of a vocabulary from the stored arrays, and return it."""
+    hashes, codes = (stored.arrays.pop(f"{name}.{part}", None) for part in ("hashes", "codes"))
+    if hashes is None and codes is None:
+        return None
+    for array, dtype in ((hashes, np.uint32), (codes, np.int32)):
+        if array is None or array.dtype != dtype or array.shape != (height,):
+            raise StorageError(f"the index of {name} does not have one hash and one code for each id")
+    assert hashes is not None
+    assert codes is not None
+    return IdIndex(hashes, codes)

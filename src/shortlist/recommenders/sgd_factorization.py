@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shortlist._aligned import aligned
 from shortlist._checks import flag, integer, number, one_of
+from shortlist._kernel_views import for_kernels, on_cache_line
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
@@ -106,6 +107,9 @@ class SGDFactorization(Factorization):
     """
 
     _every: ClassVar[int] = 5
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        ("_prepared", "_folding"), "_prepare_fold_in"
+    )
 
     dim: int = 256
     init_scale: float = 1.0
@@ -408,7 +412,7 @@ class SGDFactorization(Factorization):
         embeddings = fold_in(
             histories,
             weights,
-            self.item_embeddings_,
+            for_kernels(self.item_embeddings_),
             dim=int(self.dim),
             tables=for_histories(of_items, histories, int(self.seed)),
             weigher=self._weigher(prepared, longest_history),
@@ -428,8 +432,8 @@ class SGDFactorization(Factorization):
         tables = self._step_tables(prepared, np.zeros(1))
         negatives = folding_sampler(sampler, prepared.by_context)
         if self._has_closed_form(prepared.recipe):
-            return SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, tables), tables
-        negatives.refresh(self.item_embeddings_, threads)
+            return SquareFoldIn(for_kernels(self.item_embeddings_), int(self.dim), negatives, tables), tables
+        negatives.refresh(for_kernels(self.item_embeddings_), threads)
         return negatives.tables, tables
 
     def _has_closed_form(self, recipe: TrainingRecipe) -> bool:
@@ -449,7 +453,11 @@ class SGDFactorization(Factorization):
         super()._check_arrays()
         self._require_shape("item_embeddings_", (len(self.items_), self._width))
         self.training_, self.best_epoch_ = [], None
-        self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+        if not on_cache_line(self.item_embeddings_):  # saved by an earlier version
+            self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+
+    def _prepare_fold_in(self) -> None:
+        """Set what folding in to a loaded model needs."""
         self._keep_prepared(self._precompute(self.seen_))
 
     def _largest(self) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._kernel_views import for_kernels
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.objectives import Softmax
@@ -60,7 +61,7 @@ def softmax_trainer(
 def softmax_fold_in(model: SGDFactorization, histories: SparseRows, threads: int | None) -> npt.NDArray[np.float32]:
     """Return embeddings of contexts with these histories, with the items fixed."""
     if model._folding is None:
-        model._folding = _folding(model, model.item_embeddings_, threads)
+        model._folding = _folding(model, for_kernels(model.item_embeddings_), threads)
     weights = pair_weights(model, model._prepared, histories)
     embeddings: npt.NDArray[np.float32] = model._folding(histories, weights, threads)
     return embeddings

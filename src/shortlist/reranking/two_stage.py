@@ -532,13 +532,21 @@ class TwoStage:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], *, reranker: Reranker | None = None, extra: Extra | None = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        reranker: Reranker | None = None,
+        extra: Extra | None = None,
+        verify: bool = False,
     ) -> TwoStage:
-        """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored."""
+        """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored.
+
+        `verify` checks everything now, as in `shortlist.load`.
+        """
         from shortlist.reranking.two_stage_storage import restored
         from shortlist.storage import load_model
 
-        return restored(load_model(path), path, reranker=reranker, extra=extra)
+        return restored(load_model(path, verify=verify), path, reranker=reranker, extra=extra, verify=verify)
 
     def __repr__(self) -> str:
         lines = [f"TwoStage: the first {self.candidates:,} of {self.first!r}", f"  reranked by {self.reranker!r}"]

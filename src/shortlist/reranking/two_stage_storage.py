@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist.data.features.table import Features
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders import registry
 from shortlist.recommenders.base import Recommender
@@ -73,6 +74,7 @@ def restored(
     *,
     reranker: Reranker | None = None,
     extra: Extra | None = None,
+    verify: bool = True,
 ) -> TwoStage:
     """Restore a `TwoStage` from its stored form. Raise StorageError if the parts do not fit together."""
     if stored.kind != KIND:
@@ -92,7 +94,7 @@ def restored(
         check_reranker(reranker)
     check_extra(extra)
     try:
-        return _restored(stored, path, reranker, extra)
+        return _restored(stored, path, reranker, extra, verify)
     except StorageError as error:
         raise (error if str(error).startswith(str(path)) else error.prefixed(f"{path}: ")) from None
     except (KeyError, TypeError, ValueError, OverflowError, ShortlistError) as error:
@@ -100,14 +102,14 @@ def restored(
 
 
 def _restored(
-    stored: StoredModel, path: str | PathLike[str], reranker: Reranker | None, extra: Extra | None
+    stored: StoredModel, path: str | PathLike[str], reranker: Reranker | None, extra: Extra | None, verify: bool
 ) -> TwoStage:
     settings = stored.settings
     rest = StoredModel(stored.kind, {}, dict(stored.arrays), dict(stored.tables))  # parts not yet read
-    frame = rest.tables.pop("feature_names", None)
-    if frame is None or frame.columns != ["name"] or frame.dtypes != [pl.String]:
+    table = rest.tables.pop("feature_names", None)
+    if table is None or table.schema != pl.Schema({"name": pl.String}):
         raise StorageError("it has no feature names")
-    names = tuple(frame["name"].to_list())
+    names = tuple(frame_of(table)["name"].to_list())
     pairs = rest.arrays.pop("learnt", None)
     if pairs is None or pairs.dtype != np.uint64 or pairs.ndim != 1:
         raise StorageError("it has no digests of its training pairs")
@@ -118,8 +120,10 @@ def _restored(
         if settings[side] is not None:
             arrays, tables = _pop_prefix(rest.arrays, f"{side}."), _pop_prefix(rest.tables, f"{side}.")
             sides[side] = Features.from_parts(settings[side], arrays, tables)
-    first = _model(rest, "first", settings["first"], path)
-    models = {entry["name"]: _model(rest, f"model{k}", entry, path) for k, entry in enumerate(settings["models"])}
+    first = _model(rest, "first", settings["first"], path, verify)
+    models = {
+        entry["name"]: _model(rest, f"model{k}", entry, path, verify) for k, entry in enumerate(settings["models"])
+    }
     if rest.arrays or rest.tables:
         odd = ", ".join(sorted([*rest.arrays, *rest.tables]))
         raise StorageError(f"it has unexpected parts: {odd:.200}")
@@ -135,7 +139,7 @@ def _restored(
     if type(settings["clicks"]) is not bool:
         raise StorageError(f"clicks is {settings['clicks']!r:.80}; expected true or false")
     counts = _counts(settings["training"])
-    two._adopt_state(RerankerState(two.reranker, names, counts, pairs.copy(), settings["clicks"]))
+    two._adopt_state(RerankerState(two.reranker, names, counts, pairs, settings["clicks"]))
     return two
 
 
@@ -151,12 +155,14 @@ def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]
     return {"kind": part.kind, "settings": part.settings, "extra": part.extra}
 
 
-def _model(rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str]) -> Recommender:
+def _model(
+    rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str], verify: bool
+) -> Recommender:
     arrays, tables = _pop_prefix(rest.arrays, f"{prefix}."), _pop_prefix(rest.tables, f"{prefix}.")
     kind, settings, extra = entry["kind"], entry["settings"], entry["extra"]
     if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(extra, dict)):
         raise StorageError(f"a stage is {entry!r:.80}; expected the name of a recommender and its settings")
-    return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path)
+    return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path, verify=verify)
 
 
 def _reranker(entry: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:

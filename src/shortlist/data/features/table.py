@@ -25,6 +25,7 @@ from shortlist.data.features.id_types import comparable, converted
 from shortlist.data.features.matrix import Triples, matrix, take_or_missing, triples, with_missing_counts, with_starts
 from shortlist.data.features.serialize import FeatureParts, from_feature_parts, to_feature_parts
 from shortlist.data.id_lists import ids_of_frame, is_table
+from shortlist.data.mapped_ids import MappedIds
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 from shortlist.errors import DataError, SettingError, ShortlistWarning
@@ -437,7 +438,7 @@ class Features:
         cls,
         settings: Mapping[str, Any],
         arrays: Mapping[str, npt.NDArray[Any]],
-        tables: Mapping[str, pl.DataFrame],
+        tables: Mapping[str, pl.DataFrame | MappedIds],
         prefix: str = "",
     ) -> Features:
         """Restore features from `to_parts`; raise StorageError if the parts are broken."""
