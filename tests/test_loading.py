@@ -150,7 +150,7 @@ def _use(model: Any) -> None:
             model.fold_in_items([contexts[:2]], threads=1)
         if hasattr(model, "explain"):
             model.explain(contexts[0], items[0])
-        if model._in_epochs:
+        if model.learns_in_epochs:
             fresh = type(model)(**model.settings())
             fresh.fit(events("text", 1), start=model, threads=1, progress=False)
         state = sl.UserState(model, history=items[:2])

@@ -121,7 +121,7 @@ def _templates(models: Models | None) -> list[Recommender]:
             raise SettingError(
                 f"models has {given!r:.80}; expected names, classes or objects of recommenders", field="models"
             )
-        templates.append(_with(model, **(model._ending_at(2) if model._in_epochs else {})))
+        templates.append(_with(model, **(model.settings_ending_at(2) if model.learns_in_epochs else {})))
     return templates
 
 
@@ -138,7 +138,7 @@ def _exercise(model: Recommender) -> None:
         warnings.simplefilter("ignore", ShortlistWarning)  # warnings about models of tiny data mean nothing
         for k, (split, settings, features) in enumerate(_variants(model)):
             fitted = _with(model, **settings)
-            if model._in_epochs:
+            if model.learns_in_epochs:
                 fitted.fit(split.train, validation=split, metric="ndcg@5", progress=False, **features)
             else:
                 fitted.fit(split.train, progress=False, **features)
@@ -146,7 +146,7 @@ def _exercise(model: Recommender) -> None:
             place = Path(folder) / str(k)
             fitted.save(place)
             _exercise_queries(load(place), split)
-        if model._in_epochs and isinstance(fitted, DotProduct):
+        if model.learns_in_epochs and isinstance(fitted, DotProduct):
             with suppress(SettingError):  # some cannot start from another model
                 _with(model).fit(split.train, start=fitted, progress=False)
         if hasattr(model, "partial_fit"):

@@ -47,7 +47,7 @@ def test_there_and_back(two, split, tmp_path):
     for again in (sl.load(tmp_path / "two"), sl.TwoStage.load(tmp_path / "two")):
         assert answers(again) == answers(two)
         assert repr(again) == repr(two)
-        assert again._reranker_state.clicks == two._reranker_state.clicks
+        assert again.reranker_state.clicks == two.reranker_state.clicks
         assert again.feature_names_ == two.feature_names_
         assert again.reranker.importance().equals(two.reranker.importance())
         with pytest.warns(sl.ShortlistWarning, match="held-out pairs of this split"):

@@ -129,7 +129,7 @@ def fit(
         raise typer.BadParameter("same directory as --out; choose another", param_hint="--checkpoint")
     by, wait = metric or "ndcg@20", patience or 3
     FitOptions(metric=by, patience=wait)  # raises an error for invalid values
-    if not recommender._in_epochs:
+    if not recommender.learns_in_epochs:
         refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint, start=start)
     check_target(out)
     if checkpoint is not None:
@@ -262,7 +262,7 @@ def choose_epochs(
         f"epoch {best} of {len(trained.training_)} is best by {metric} ({value:.4f}) on a split by {split.protocol}; "
         f"now fitting all events with {count(best, 'epoch')}"
     )
-    for name, setting in trained._ending_at(best).items():
+    for name, setting in trained.settings_ending_at(best).items():
         setattr(recommender, name, setting)
     return {"metric": metric, "value": value, "epochs": best, "protocol": split.protocol}
 

@@ -157,7 +157,8 @@ class Vocabulary:
             return self._table.rows(places)
         return _rows(rows_at(self._frame, places))
 
-    def _id_of(self, code: int) -> Id:
+    def id_of(self, code: int) -> Id:
+        """Return the id with this code."""
         return self._rows_at(np.array([code]))[0]
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
@@ -308,7 +309,7 @@ class Vocabulary:
         return coded["code"].cast(pl.Int32).fill_null(-1).to_numpy()
 
     def _unknown_message(self, first: Id, n_missing: int, n_ids: int, what: str) -> str:
-        example = self._id_of(0) if len(self) else None
+        example = self.id_of(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" of type {type(example).__name__}, such as {example!r}"
@@ -340,7 +341,7 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         types = ", ".join(str(dtype) for dtype in self.dtypes)
-        span = f", {self._id_of(0)!r} … {self._id_of(-1)!r}" if len(self) else ""
+        span = f", {self.id_of(0)!r} … {self.id_of(-1)!r}" if len(self) else ""
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 

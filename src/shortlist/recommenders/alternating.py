@@ -42,7 +42,7 @@ _RANK_SAMPLE = 10_000  # items from which it computes the rank
 class Alternating(PointwiseFactorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a subclass adds the half-steps."""
 
-    _derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
+    derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
     _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
         ("_loss", "_fixed_items", "_fixed_contexts"), "_prepare_fold_in"
     )
@@ -54,12 +54,12 @@ class Alternating(PointwiseFactorization):
     def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
         settings = square_loss_settings(self, interactions)
         if isinstance(options.start, DotProduct) and options.start._fitted:
-            settings["dim"] = max(settings["dim"], options.start._latent)
+            settings["dim"] = max(settings["dim"], options.start.latent_dim)
         return settings
 
     def objective(self) -> PointwiseSquare:
         """Return the loss that `fit` minimises."""
-        if unset := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
+        if unset := [name for name in self.derivable if name != "dim" and getattr(self, name) is None]:
             raise NotFittedError(
                 f"{unset[0]} is derived from the data", hint=f"fit the {type(self).__name__} first, or set {unset[0]}"
             )
@@ -69,7 +69,7 @@ class Alternating(PointwiseFactorization):
         if (
             len(self.item_embeddings_) < _MIN_SIZE
             or self._width < _MIN_SIZE
-            or len(self.derived_) == len(self._derivable)
+            or len(self.derived_) == len(self.derivable)
         ):
             return []
         items = self.item_embeddings_

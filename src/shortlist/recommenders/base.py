@@ -101,10 +101,10 @@ class Recommender(metaclass=_TakesOldNames):
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
-    _in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
+    learns_in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
     uses_features: ClassVar[bool] = False  # whether it also learns from features
     ordered: ClassVar[bool] = False  # whether the order of a history matters; if not, histories are sets
-    _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
+    derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
     # Attributes that a loaded model computes or checks when they are first used, with the methods that set them.
     _on_first_use: ClassVar[dict[str, str]] = {
         "seen_": "_check_seen",
@@ -117,7 +117,7 @@ class Recommender(metaclass=_TakesOldNames):
         self._fitted = False
         self._checked: tuple[Any, ...] = ()  # the values of the settings when they were last checked
         self._unchecked_seen: UncheckedRows | None = None
-        self._check_settings()
+        self.validate_settings()
 
     if not TYPE_CHECKING:
 
@@ -162,7 +162,7 @@ class Recommender(metaclass=_TakesOldNames):
     def _check(self) -> None:
         """Raise SettingError for invalid settings."""
 
-    def _unused(self) -> dict[str, str]:
+    def unused_settings(self) -> dict[str, str]:
         """Return the settings that have no effect given the other settings, as {name: reason}."""
         return {}
 
@@ -178,12 +178,13 @@ class Recommender(metaclass=_TakesOldNames):
         """Compute settings that are None from the data, as {name: value}."""
         return {}
 
-    def _check_settings(self) -> None:
-        unset = {name: value for name, value in self._derivable.items() if getattr(self, name) is None}
+    def validate_settings(self) -> None:
+        """Raise SettingError for invalid settings, and for settings that have no effect."""
+        unset = {name: value for name, value in self.derivable.items() if getattr(self, name) is None}
         filled = copy.copy(self)
         vars(filled).update(unset)
         filled._check()
-        refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in unset})
+        refuse_unused(self, {name: why for name, why in filled.unused_settings().items() if name not in unset})
         self._checked = self._values()
 
     def _values(self) -> tuple[Any, ...]:
@@ -194,7 +195,7 @@ class Recommender(metaclass=_TakesOldNames):
         """Return the default search space of `shortlist.tune`: the settings worth tuning and their ranges."""
         return {}
 
-    def _ending_at(self, epoch: int) -> dict[str, Any]:
+    def settings_ending_at(self, epoch: int) -> dict[str, Any]:
         """Return the settings with which a fit from scratch ends with the model of this epoch."""
         return {"epochs": epoch}
 
@@ -289,7 +290,7 @@ class Recommender(metaclass=_TakesOldNames):
             context_features=context_features,
             item_features=item_features,
         )
-        if not self._in_epochs:
+        if not self.learns_in_epochs:
             options.refuse_for(type(self).__name__)
         options.refuse_without_validation()
         if not self.uses_features:
@@ -297,12 +298,12 @@ class Recommender(metaclass=_TakesOldNames):
         self._check_events(interactions, "fit")
         for message in self._unused_inputs(interactions, options):
             warnings.warn(message, ShortlistWarning, stacklevel=2)
-        self._learn(interactions, options, "fit", callbacks, progress, threads)
+        self.fit_with(interactions, options, "fit", callbacks, progress, threads)
         for message in self._fit_warnings():
             warnings.warn(message, ShortlistWarning, stacklevel=2)
         return self
 
-    def _learn(
+    def fit_with(
         self,
         interactions: Interactions,
         options: FitOptions,
@@ -312,36 +313,47 @@ class Recommender(metaclass=_TakesOldNames):
         threads: int | None,
         step: Step | None = None,
     ) -> Self:
+        """Learn with options that were checked; `fit`, `partial_fit` and `tune` call this.
+
+        Args:
+            interactions: the observed events.
+            options: validation, checkpoint, start values and features.
+            who: the name of the caller for messages.
+            callbacks: as in `fit`.
+            progress: as in `fit`.
+            threads: as in `fit`.
+            step: called with the finished parts of the work, by recommenders that do not learn in epochs.
+        """
         self._check_events(interactions, who)
         if not _identical(self._checked, self._values()):  # settings were set after the constructor checked them
-            self._check_settings()
+            self.validate_settings()
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         model = copy.copy(self)  # a fit that fails must leave self unchanged
         if options.start is not self:  # partial_fit keeps its derived settings
-            model._settle(interactions, options)
+            model.settle(interactions, options)
         derived = f"{format_settings(model.derived_)}, from the data" if model.derived_ else ""
         with watched(type(self).__name__, listeners, progress, derived) as monitor, blas_threads(threads):
             model._fit(interactions, options, monitor if step is None else replace(monitor, step=step), threads)
-            model._remember(interactions)
+            model.remember(interactions)
             model._refuse_diverged()
         vars(self).update(vars(model))
         return self
 
-    def _settle(self, interactions: Interactions, options: FitOptions) -> None:
+    def settle(self, interactions: Interactions, options: FitOptions) -> None:
         """Derive the settings that are not set; settings that an earlier fit derived are derived again."""
         vars(self).update(self._unset())
         values = self._derive(interactions, options)
-        self.derived_ = {name: values[name] for name in self._derivable if getattr(self, name) is None}
+        self.derived_ = {name: values[name] for name in self.derivable if getattr(self, name) is None}
         vars(self).update(self.derived_)
 
     def _unset(self) -> dict[str, None]:
         """Return {name: None} for the settings that a fit derived and that were not set afterwards."""
         return {name: None for name, value in self.derived_.items() if getattr(self, name) == value}
 
-    def _given(self) -> dict[str, Any]:
+    def given_settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as they were given, None for derived settings."""
         return self.settings() | self._unset()
 
@@ -355,7 +367,7 @@ class Recommender(metaclass=_TakesOldNames):
         if not len(interactions):
             raise DataError("there are no events to learn from", code="empty-data")
 
-    def _remember(self, interactions: Interactions) -> None:
+    def remember(self, interactions: Interactions) -> None:
         """Keep the parts of the data that answers need."""
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
@@ -611,7 +623,7 @@ class Recommender(metaclass=_TakesOldNames):
     def to_stored(self) -> StoredModel:
         """Return the model as settings, arrays and tables; `registry.restored` builds it again."""
         self.require_fit()
-        self._check_settings()
+        self.validate_settings()
         from shortlist.storage import StoredModel
 
         arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
@@ -626,22 +638,22 @@ class Recommender(metaclass=_TakesOldNames):
                 arrays[f"{name}.hashes"], arrays[f"{name}.codes"] = vocabulary.index.hashes, vocabulary.index.codes
         extra = {"derived": list(self.derived_)} if self.derived_ else {}
         stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
-        self._store_more(stored)
+        self.store_more(stored)
         return stored
 
     def custom_code(self) -> list[str]:
         """Return the names of the user's own classes and functions, which cannot be stored: none."""
         return []
 
-    def _store_more(self, stored: StoredModel) -> None:
+    def store_more(self, stored: StoredModel) -> None:
         """Add what a subclass stores in addition, such as features."""
         return
 
-    def _restore_more(self, stored: StoredModel) -> None:
+    def restore_more(self, stored: StoredModel) -> None:
         """Read what `_store_more` added, and remove all of it from `stored`."""
         return
 
-    def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary, verify: bool) -> None:
+    def restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary, verify: bool) -> None:
         """Take learned state from storage and check that it fits together.
 
         Names, dtypes and shapes are checked at once; everything else only if `verify` is set, or when it is first used.

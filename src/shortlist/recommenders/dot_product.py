@@ -45,7 +45,7 @@ class DotProduct(Recommender):
     item_embeddings_: ClassVar[npt.NDArray[np.float32]]
 
     @property
-    def _latent(self) -> int:
+    def latent_dim(self) -> int:
         """The number of columns without the biases, which come last."""
         return int(self.item_embeddings_.shape[1])
 
@@ -265,7 +265,7 @@ class DotProduct(Recommender):
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32]:
-        return for_kernels(self.item_embeddings_)[:, : self._latent]  # without biases
+        return for_kernels(self.item_embeddings_)[:, : self.latent_dim]  # without biases
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Return a scorer of the cosine of item embeddings; an item without events has cosine 0 with all items."""

@@ -133,8 +133,9 @@ class MultilinearModel(Factorization):
         integer("steps", self.steps)
         self.objective()
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         if self.solver == "cd":
             unused["steps"] = "with solver='cd', only with conjugate gradients"
         return unused
@@ -328,7 +329,7 @@ class MultilinearModel(Factorization):
         self, ids: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
     ) -> UnknownIdError:
         k = int(np.argmin(known))
-        names, example = self.contexts_.names, self.contexts_._id_of(0)
+        names, example = self.contexts_.names, self.contexts_.id_of(0)
         first, n_unknown = ids[k], int((~known).sum())
         of_all = f"{n_unknown:,} of {len(known):,} contexts"
         if not isinstance(first, tuple) or len(first) != len(names):

@@ -39,12 +39,13 @@ class Neighbours(Recommender):
         one_of("weighting", self.weighting, WEIGHTINGS)
         self._make_similarity()
 
-    def _unused(self) -> dict[str, str]:
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
         bm25 = self.similarity == "bm25"
         whose = "similarity='cosine' or similarity='tfidf'" if bm25 else "similarity='bm25'"
         names = ("shrinkage", "asymmetry") if bm25 else ("k1", "b")
         why = f"with similarity={self.similarity!r}, only with {whose}"
-        return super()._unused() | dict.fromkeys(names, why)
+        return super().unused_settings() | dict.fromkeys(names, why)
 
     @classmethod
     def space(cls) -> Space:

@@ -108,12 +108,12 @@ def restored(stored: StoredModel, path: str | PathLike[str], *, verify: bool = T
         )
     try:
         model = _made(recommender_class(stored.kind), stored.settings)
-        model._restore_more(stored)
+        model.restore_more(stored)
         if stored.tables.keys() != {"contexts", "items"}:
             names = ", ".join(sorted(stored.tables)) or "none"
             raise StorageError(f"it has the id tables {names:.200}; expected contexts and items")
         contexts, items = (_vocabulary(name, stored, verify) for name in ("contexts", "items"))
-        model._restore(stored, contexts, items, verify)
+        model.restore(stored, contexts, items, verify)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
         raise error.prefixed(f"{path}: ") from None
@@ -126,9 +126,9 @@ def restored(stored: StoredModel, path: str | PathLike[str], *, verify: bool = T
 def _derived(stored: StoredModel, model: Recommender) -> list[str]:
     """Return the names of the settings that the fit derived from the data."""
     names = stored.extra.get("derived", [])
-    if not isinstance(names, list) or not all(name in model._derivable for name in names):
-        raise StorageError(f"its derived settings are {names!r:.200}; expected some of {[*model._derivable]}")
-    if missing := [name for name in model._derivable if getattr(model, name) is None]:
+    if not isinstance(names, list) or not all(name in model.derivable for name in names):
+        raise StorageError(f"its derived settings are {names!r:.200}; expected some of {[*model.derivable]}")
+    if missing := [name for name in model.derivable if getattr(model, name) is None]:
         raise StorageError(f"{missing[0]} is None; a fitted {type(model).__name__} has a value")
     return names
 
@@ -142,7 +142,7 @@ def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
         bare = kind.__new__(kind)
         vars(bare).update(defaults(kind) | dict(settings))
         try:
-            unused = bare._unused()
+            unused = bare.unused_settings()
         except (AttributeError, KeyError):
             unused = {}
         if not unused:

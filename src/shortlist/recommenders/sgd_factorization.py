@@ -190,8 +190,9 @@ class SGDFactorization(Factorization):
                 hint="use Rejection()",
             )
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused() | unused_labels(self)
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings() | unused_labels(self)
         recipe = self.recipe()
         objective, sampler, _ = recipe
         if self.schedule == "constant":
@@ -233,7 +234,8 @@ class SGDFactorization(Factorization):
         return int(self.dim) + (2 if self.biases else 0)
 
     @property
-    def _latent(self) -> int:
+    def latent_dim(self) -> int:
+        """The number of columns without the biases, which come last."""
         return int(self.dim)
 
     def _by_column(self, latent: float, bias_1: float, bias_2: float) -> npt.NDArray[np.float32]:
@@ -317,7 +319,8 @@ class SGDFactorization(Factorization):
     def _schedule_epochs(self, epochs: int) -> int | None:
         return None if self.schedule == "constant" else int(self.schedule_epochs or epochs)
 
-    def _ending_at(self, epoch: int) -> dict[str, Any]:
+    def settings_ending_at(self, epoch: int) -> dict[str, Any]:
+        """Return the settings with which a fit from scratch ends with the model of this epoch."""
         schedule_epochs = self._schedule_epochs(int(self.epochs))
         return {"epochs": epoch} | ({} if schedule_epochs is None else {"schedule_epochs": schedule_epochs})
 

@@ -49,7 +49,7 @@ def stored_of(two: TwoStage) -> StoredModel:
         "reranker": None,
         "extra": candidate_features.extra is not None,
         "training": two.training_,
-        "clicks": two._reranker_state.clicks,
+        "clicks": two.reranker_state.clicks,
     }
     if type(two.reranker) is LambdaMART:
         described["reranker"] = {"kind": "LambdaMART", "settings": two.reranker.settings()}
@@ -63,7 +63,7 @@ def stored_of(two: TwoStage) -> StoredModel:
             stored.arrays.update(parts.arrays)
             stored.tables.update(parts.tables)
     stored.settings.update(described)
-    stored.arrays["learnt"] = two._reranker_state.pairs
+    stored.arrays["learnt"] = two.reranker_state.pairs
     stored.tables["feature_names"] = pl.DataFrame({"name": list(names)}, schema={"name": pl.String})
     return stored
 
@@ -139,7 +139,7 @@ def _restored(
     if type(settings["clicks"]) is not bool:
         raise StorageError(f"clicks is {settings['clicks']!r:.80}; expected true or false")
     counts = _counts(settings["training"])
-    two._adopt_state(RerankerState(two.reranker, names, counts, pairs, settings["clicks"]))
+    two.adopt_state(RerankerState(two.reranker, names, counts, pairs, settings["clicks"]))
     return two
 
 
