@@ -319,7 +319,7 @@ class MultilinearModel(Factorization):
         self, ids: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
     ) -> UnknownIdError:
         k = int(np.argmin(known))
-        names, example = self.contexts_.names, self.contexts_._id_of(0)
+        names, example = self.contexts_.names, self.contexts_.id_of(0)
         first, n_unknown = ids[k], int((~known).sum())
         of_all = f"{n_unknown:,} of {len(known):,} contexts"
         if not isinstance(first, tuple) or len(first) != len(names):

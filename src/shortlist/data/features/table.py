@@ -303,8 +303,8 @@ class Features:
         unmatched[codes[codes >= 0]] = False
         if len(self) and len(vocabulary) and unmatched.all():
             warnings.warn(
-                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary._id_of(0)!r}) has "
-                f"features; ids with features are like {self._vocabulary._id_of(0)!r}. Check that both are ids of the "
+                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary.id_of(0)!r}) has "
+                f"features; ids with features are like {self._vocabulary.id_of(0)!r}. Check that both are ids of the "
                 "same things",
                 ShortlistWarning,
                 stacklevel=2,
