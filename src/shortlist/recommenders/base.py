@@ -137,11 +137,12 @@ class Recommender(metaclass=_TakesOldNames):
 
         def __getattr__(self, name):
             if name in self._on_first_use and vars(self).get("_fitted"):
-                from shortlist.storage.wrap_errors import storage_errors
-
-                with storage_errors(f"this {type(self).__name__} is damaged", "load it with verify=True"):
+                try:
                     getattr(self, self._on_first_use[name])()
-                    return vars(self)[name]
+                except (TypeError, ValueError, OverflowError, IndexError) as error:
+                    who = type(self).__name__
+                    raise StorageError(f"this {who} is damaged: {error!s:.300}; load it with verify=True") from error
+                return vars(self)[name]
             if name in _OF_EMBEDDINGS:
                 raise AttributeError(
                     f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
