@@ -17,8 +17,19 @@ IDS = st.one_of(
 )
 
 
+class Known:
+    def __init__(self, ids):
+        self.known = ids
+
+    def id_of(self, code):
+        return self.known[code]
+
+    def ids(self, codes):
+        return [self.known[code] for code in codes]
+
+
 def found(index, ids, asked):
-    return index.find(asked, lambda codes: [ids[code] for code in codes]).tolist()
+    return index.find(asked, Known(ids)).tolist()
 
 
 @pytest.mark.parametrize("bits", [32, 2, 0], ids="{} bits".format)

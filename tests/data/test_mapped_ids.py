@@ -35,6 +35,8 @@ def test_rows_of_several_batches(places):
     ids = table(*BATCHES)
     expected = [ROWS[place] for place in places]
     assert ids.rows(np.array(places, np.int64)) == expected
+    assert ids.rows(np.array(places * 16, np.int64)) == expected * 16
+    assert [ids.row(place) for place in places] == expected
     frame = ids.take(np.array(places, np.int64))
     assert frame.rows() == expected
     assert frame.schema == ids.schema
@@ -52,6 +54,8 @@ def test_places_outside(place):
 def test_damaged_strings(offsets):
     with pytest.raises(StorageError, match="the table of ids is damaged"):
         strings(offsets).values(np.array([0]))
+    with pytest.raises(StorageError, match="the table of ids is damaged"):
+        strings(offsets).value(0)
 
 
 def test_frames():

@@ -28,7 +28,7 @@ def way(request):
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "index":
             patch.setattr(vocabulary, "_SMALL", -1)
-            patch.setattr(vocabulary, "_FEW", 0)  # any number of ids is few
+            patch.setattr(vocabulary, "_FEW", 1 << 30)  # any number of ids is few
         yield request.param
 
 

@@ -243,7 +243,7 @@ def peak() -> float:
 def child(seed: int, cases: range, folder: Path) -> None:
     """Run cases, telling of each before and after it."""
     warnings.simplefilter("ignore")
-    vocabulary._SMALL, vocabulary._FEW = 2, 1  # ids are looked up in the index
+    vocabulary._SMALL = 2  # ids are looked up in the index
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # some libraries write to standard output when a matrix is not finite
     bases = sorted((folder / "bases").iterdir())

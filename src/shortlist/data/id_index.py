@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 Codes: TypeAlias = npt.NDArray[np.int32]
-_FEW = 32  # from this number of ids on, one search for all of them is faster
+_FEW = 16  # from this number of ids on, one search for all of them is faster
+
+
+class KnownIds(Protocol):
+    """The ids that are in an index."""
+
+    def id_of(self, code: int) -> Any:
+        """Return the id with this code."""
+
+    def ids(self, codes: Codes) -> list[Any]:
+        """Return the ids with these codes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,27 +45,27 @@ class IdIndex:
         keys.sort()
         return cls((keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32).view(np.int32))
 
-    def find(self, ids: Sequence[Any], known: Callable[[Codes], list[Any]]) -> Codes:
-        """Return the codes of valid ids, −1 for unknown ones; `known` returns the ids with these codes."""
+    def find(self, ids: Sequence[Any], known: KnownIds) -> Codes:
+        """Return the codes of valid ids, −1 for unknown ones."""
         if len(ids) < _FEW:
-            return np.array([self._find(key, hash_of(key), known) for key in ids], np.int32)
+            return np.array([self._find(key, hash_of(key), known.id_of) for key in ids], np.int32)
         hashes = np.fromiter(map(hash_of, ids), np.uint32, len(ids))
         at = np.minimum(self.hashes.searchsorted(hashes), max(0, len(self.hashes) - 1))
         likely = np.flatnonzero(self.hashes[at] == hashes) if len(self.hashes) else np.empty(0, np.int64)
         codes = np.full(len(ids), -1, np.int32)
         candidates = self.codes[at[likely]]
         candidates = np.where((candidates >= 0) & (candidates < len(self.hashes)), candidates, 0)
-        for k, code, key in zip(likely.tolist(), candidates.tolist(), known(candidates)):
-            codes[k] = code if key == ids[k] else self._find(ids[k], int(hashes[k]), known)
+        for k, code, key in zip(likely.tolist(), candidates.tolist(), known.ids(candidates)):
+            codes[k] = code if key == ids[k] else self._find(ids[k], int(hashes[k]), known.id_of)
         return codes
 
-    def _find(self, key: Any, hash_: int, known: Callable[[Codes], list[Any]]) -> int:
+    def _find(self, key: Any, hash_: int, id_of: Callable[[int], Any]) -> int:
         start = int(self.hashes.searchsorted(np.uint32(hash_)))
         for k in range(start, len(self.hashes)):
             if self.hashes[k] != hash_:
                 break
             code = int(self.codes[k])
-            if 0 <= code < len(self.hashes) and known(self.codes[k : k + 1])[0] == key:
+            if 0 <= code < len(self.hashes) and id_of(code) == key:
                 return code
         return -1
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +18,7 @@ from shortlist._fork import polars_threads
 from shortlist.errors import StorageError
 
 Places: TypeAlias = npt.NDArray[np.int64]
+_FEW = 16  # from this number of rows on, it is faster to read them column by column
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +30,10 @@ class Integers:
     def values(self, places: Places) -> list[int]:
         """Return the values at these places."""
         return [int(number) for number in self.numbers[places].tolist()]
+
+    def value(self, place: int) -> int:
+        """Return the value at this place."""
+        return int(self.numbers[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,14 @@ class Strings:
             return [str(text[a:b], "utf-8") for a, b in zip(starts.tolist(), stops.tolist())]
         except UnicodeDecodeError as error:
             raise StorageError(f"the table of ids is damaged: {error}; restore it from a copy") from None
+
+    def value(self, place: int) -> str:
+        """Return the value at this place."""
+        start, stop = self.offsets.item(place), self.offsets.item(place + 1)
+        if 0 <= start <= stop <= len(self.text):
+            with suppress(UnicodeDecodeError):
+                return self.text[start:stop].tobytes().decode()
+        return self.values(np.array([place]))[0]  # raises
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +97,29 @@ class MappedIds:
             return self.take(np.arange(self.height))
         return self.read()
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The number of rows up to the end of each batch."""
+        return list(accumulate(batch.height for batch in self.batches or ()))
+
+    def row(self, place: int) -> Any:
+        """Return the row at this place: a value if there is one column, else a tuple."""
+        if self.batches is None or not 0 <= place < self.height:
+            return self.rows(np.array([place]))[0]
+        number = bisect_right(self._ends, place)
+        batch = self.batches[number]
+        at = place - (self._ends[number] - batch.height)
+        if len(batch.columns) == 1:
+            return batch.columns[0].value(at)
+        return tuple(column.value(at) for column in batch.columns)
+
     def rows(self, places: Places) -> list[Any]:
         """Return these rows: values if there is one column, else tuples. Negative places count from the end."""
         if len(places) and not -self.height <= places.min() <= places.max() < self.height:
             raise IndexError(f"the table has {self.height} rows")
         places = np.where(places < 0, places + self.height, places)
+        if len(places) < _FEW and self.batches is not None:
+            return [self.row(place) for place in places.tolist()]
         if self.batches is None:
             rows = self.frame[places]
             return rows.rows() if rows.width > 1 else rows.to_series().to_list()

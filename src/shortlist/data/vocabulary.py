@@ -28,7 +28,7 @@ Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
 _JOIN_FROM = 4096  # from this length on, a hash join is faster than a Python dictionary
 _SMALL = 1 << 16  # up to this size, a dictionary of all ids costs a few milliseconds
-_FEW = 8  # a dictionary is built for at least 1/8 of all ids; an index finds fewer
+_FEW = 4096  # for so many ids at once, a dictionary of all is worth its memory
 _MOST = np.iinfo(np.int32).max
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
 _SKIP = Message("pass {unknown} to drop them", unknown="skip")
@@ -141,7 +141,7 @@ class Vocabulary:
 
     def _is_few(self, n: int) -> bool:
         """Return whether n ids are so few that the others should not be decoded."""
-        return self.is_large and _FEW * n < self._height
+        return self.is_large and n < _FEW
 
     @cached_property
     def _frame(self) -> pl.DataFrame:
@@ -159,7 +159,10 @@ class Vocabulary:
 
     def id_of(self, code: int) -> Id:
         """Return the id with this code."""
-        return self._rows_at(np.array([code]))[0]
+        if self._table is not None and "_frame" not in vars(self):
+            return self._table.row(code)
+        row = self._frame.row(code)
+        return row if self.is_tuple else row[0]
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """Return the ids with these codes as a frame with the original columns and types."""
@@ -280,9 +283,11 @@ class Vocabulary:
         return np.fromiter((self._code(key) for key in keys), np.int32, len(keys))
 
     def _encode_by_index(self, keys: Sequence[Id]) -> Codes:
+        if not self.is_tuple and set(map(type, keys)) <= {str if self._is_text else int}:
+            return self.index.find(keys, self)
         codes = np.full(len(keys), -1, np.int32)
         places = [k for k, key in enumerate(keys) if self._is_like_ids(key)]
-        codes[places] = self.index.find([keys[k] for k in places], self._rows_at)
+        codes[places] = self.index.find([keys[k] for k in places], self)
         return codes
 
     def _is_like_ids(self, key: Id) -> bool:

@@ -53,7 +53,7 @@ class Alternating(PointwiseFactorization):
 
     def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
         settings = square_loss_settings(self, interactions)
-        if isinstance(options.start, DotProduct) and options.start._fitted:
+        if isinstance(options.start, DotProduct) and options.start.is_fitted:
             settings["dim"] = max(settings["dim"], options.start.latent_dim)
         return settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -23,6 +23,7 @@ from shortlist._renamed import attribute_of, new_setting, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.histories import Histories
+from shortlist.data.history_arrays import histories_of_arrays, ordered_arrays
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from shortlist.data.mapped_ids import MappedIds
     from shortlist.storage import StoredModel
 
+_OF_EVERY_MODEL = ("seen.indptr", "seen.indices", "seen.values", "popularity", "priority")  # stored arrays
 _OF_EMBEDDINGS = ("index", "fold_in", "fold_in_items")  # methods of `DotProduct` only
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -123,11 +125,12 @@ class Recommender(metaclass=_TakesOldNames):
 
         def __getattr__(self, name):
             if name in self._on_first_use and vars(self).get("_fitted"):
-                from shortlist.storage.wrap_errors import storage_errors
-
-                with storage_errors(f"this {type(self).__name__} is damaged", "load it with verify=True"):
+                try:
                     getattr(self, self._on_first_use[name])()
-                    return vars(self)[name]
+                except (TypeError, ValueError, OverflowError, IndexError) as error:
+                    who = type(self).__name__
+                    raise StorageError(f"this {who} is damaged: {error!s:.300}; load it with verify=True") from error
+                return vars(self)[name]
             if name in _OF_EMBEDDINGS:
                 raise AttributeError(
                     f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
@@ -396,6 +399,11 @@ class Recommender(metaclass=_TakesOldNames):
         self.item_priority_ = np.empty(len(order), np.int32)
         self.item_priority_[order] = np.arange(len(order), dtype=np.int32)
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the recommender was fitted or loaded."""
+        return self._fitted
+
     def require_fit(self) -> None:
         """Raise NotFittedError before `fit`."""
         if not self._fitted:
@@ -605,39 +613,43 @@ class Recommender(metaclass=_TakesOldNames):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model with its ids to a directory; `shortlist.load` reads it back.
 
+        A model of a class of yours is loaded with `shortlist.load(path, code=[MyModel])`.
+
         An existing model in that directory is replaced in one step: after a crash it holds either the old model or the
         new one. A checkpoint of a fit is never replaced. A model that `load` would refuse is refused before anything
         is written.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_loadable, require_registered, restored
+        from shortlist.recommenders.restoring import require_loadable, restored
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
         stored = self.to_stored()
-        require_registered(self)
-        require_loadable(path, stored, restored)
+        require_loadable(path, stored, partial(restored, type(self)))
         refuse_checkpoint(path)
         save_model(path, stored)
 
     def to_stored(self) -> StoredModel:
-        """Return the model as settings, arrays and tables; `registry.restored` builds it again."""
+        """Return the model as settings, arrays and tables; `restoring.restored` builds it again."""
         self.require_fit()
         self.validate_settings()
+        from shortlist.recommenders.restoring import kind_name
         from shortlist.storage import StoredModel
 
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
+        arrays = dict(self.state_dict())
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
         arrays["popularity"], arrays["priority"] = self.popularity_, self.item_priority_
+        if self.ordered:
+            arrays.update(ordered_arrays(self.histories_))
         tables: dict[str, pl.DataFrame | MappedIds] = {"contexts": self.contexts_.frame, "items": self.items_.frame}
         for name, vocabulary in (("contexts", self.contexts_), ("items", self.items_)):
             if vocabulary.is_large:
                 arrays[f"{name}.hashes"], arrays[f"{name}.codes"] = vocabulary.index.hashes, vocabulary.index.codes
         extra = {"derived": list(self.derived_)} if self.derived_ else {}
-        stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
+        stored = StoredModel(kind_name(type(self)), self.settings(), arrays, tables, extra)
         self.store_more(stored)
         return stored
 
@@ -659,21 +671,17 @@ class Recommender(metaclass=_TakesOldNames):
         Names, dtypes and shapes are checked at once; everything else only if `verify` is set, or when it is first used.
         """
         arrays = stored.arrays
-        required = {"seen.indptr", "seen.indices", *self._arrays}
-        if missing := sorted(required - arrays.keys()):
+        if missing := sorted({"seen.indptr", "seen.indices"} - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
-        if surplus := sorted(arrays.keys() - required - {"seen.values", "popularity", "priority"}):
-            raise StorageError(
-                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
-            )
+        state = {name: array for name, array in arrays.items() if name not in _OF_EVERY_MODEL}
+        if self.ordered:
+            self.histories_ = histories_of_arrays(state, len(contexts), len(items))
         if not len(contexts) or not len(items):
             raise StorageError(
                 f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has at least one of each"
             )
         self.contexts_, self.items_ = contexts, items
         self._unchecked_seen = UncheckedRows.of(arrays, len(contexts), len(items))
-        for name in self._arrays:
-            setattr(self, name, arrays[name])
         if "popularity" in arrays or "priority" in arrays:  # earlier versions did not store them
             for name, dtype in {"popularity": np.int64, "priority": np.int32}.items():
                 array = arrays.get(name)
@@ -681,9 +689,28 @@ class Recommender(metaclass=_TakesOldNames):
                     raise StorageError(f"its {name} does not have one {np.dtype(dtype)} for each item")
             self.popularity_, self.item_priority_ = arrays["popularity"], arrays["priority"]
         self._fitted = True
-        self._check_arrays()
+        self.load_state_dict(state)
         if verify:
             self._verify()
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned: any number of named arrays. By default the attributes that `_arrays` names."""
+        return {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what `state_dict` returned; refuse missing, superfluous and wrongly shaped arrays.
+
+        The model has its settings, ids and histories already. Arrays of a loaded model are read-only.
+        """
+        if missing := sorted(set(self._arrays) - state.keys()):
+            raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
+        if surplus := sorted(state.keys() - set(self._arrays)):
+            raise StorageError(
+                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
+            )
+        for name in self._arrays:
+            setattr(self, name, state[name])
+        self._check_arrays()
 
     def _check_seen(self) -> None:
         """Check all histories of a loaded model; until then `histories_of` checks the rows that it returns."""

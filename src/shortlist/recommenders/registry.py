@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from shortlist._renamed import new_settings
-from shortlist.data.id_index import IdIndex
-from shortlist.data.mapped_ids import frame_of
-from shortlist.data.vocabulary import Vocabulary, n_distinct
-from shortlist.errors import SettingError, ShortlistError, StorageError
+from shortlist.errors import SettingError, StorageError
+from shortlist.recommenders import restoring
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.unused_settings import defaults
+from shortlist.recommenders.restoring import kind_name
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel
@@ -47,9 +41,6 @@ REGISTRY: dict[str, str] = {
 }
 
 
-_DERIVED = ("popularity", "priority", "hashes", "codes")  # arrays that follow from other parts of a stored model
-
-
 def recommender_class(name: str) -> type[Recommender]:
     """Return the class with this name, in any case: `ials` is `IALS`."""
     exact = {known.lower(): known for known in REGISTRY}.get(name.lower())
@@ -64,117 +55,33 @@ def recommender_class(name: str) -> type[Recommender]:
     return kind
 
 
-def require_registered(*models: Recommender) -> None:
-    """Refuse to save models of classes that `load` does not know."""
-    for kind in map(type, models):
-        if REGISTRY.get(kind.__name__) != kind.__module__:
-            raise StorageError(
-                f"{kind.__name__} is not one of Shortlist's recommenders, so load could not read it back",
-                code="model-unsupported",
-            )
+def stored_class(name: str, path: str | PathLike[str], code: Iterable[type] = ()) -> type[Recommender]:
+    """Return the class of a stored recommender: one of Shortlist, or one of the user's classes in `code`.
 
-
-def require_loadable(
-    path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
-) -> None:
-    """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
-    # Restoring takes parts out. What was just derived from other parts need not be checked against them.
-    arrays = {name: array for name, array in stored.arrays.items() if name.rpartition(".")[2] not in _DERIVED}
-    parts = replace(stored, arrays=arrays, tables=dict(stored.tables))
-    try:
-        restore(parts, f"this {stored.kind}")
-    except ShortlistError as error:
-        raise StorageError(
-            f"cannot save to '{path}', because the model could not be loaded again: {error}",
-            hint="restore settings that were changed after the fit, or fit again",
-        ) from error
-
-
-def restored(stored: StoredModel, path: str | PathLike[str], *, verify: bool = True) -> Recommender:
-    """Return the recommender that was stored.
-
-    Args:
-        stored: the parts of the recommender.
-        path: the path for messages.
-        verify: check all numbers and ids now. Otherwise index arrays are checked when they are first used, and wrong
-            numbers give wrong answers.
+    The file says only the name of the class. It never says what is imported.
     """
-    from shortlist.storage.wrap_errors import reason
-
-    if stored.kind not in REGISTRY:
+    for kind in code:
+        if not (isinstance(kind, type) and issubclass(kind, Recommender)):
+            raise SettingError(f"code has {kind!r:.80}; expected classes of recommenders", field="code")
+        if name == kind_name(kind) or ("." in name and name.rpartition(".")[2] == kind.__name__):
+            return kind
+    if name in REGISTRY:
+        return recommender_class(name)
+    if "." in name:
+        short = name.rpartition(".")[2]
         raise StorageError(
-            f"{path} contains a {stored.kind!r:.80}, which this version of Shortlist does not know",
+            f"{path} contains a model of your own class {name:.80}",
             code="model-unsupported",
+            field="code",
+            hint=f"pass the class: load(path, code=[{short:.80}])",
         )
-    try:
-        model = _made(recommender_class(stored.kind), stored.settings)
-        model.restore_more(stored)
-        if stored.tables.keys() != {"contexts", "items"}:
-            names = ", ".join(sorted(stored.tables)) or "none"
-            raise StorageError(f"it has the id tables {names:.200}; expected contexts and items")
-        contexts, items = (_vocabulary(name, stored, verify) for name in ("contexts", "items"))
-        model.restore(stored, contexts, items, verify)
-        model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
-    except StorageError as error:
-        raise error.prefixed(f"{path}: ") from None
-    except (TypeError, ValueError, OverflowError, ShortlistError) as error:
-        what = f"the settings or ids of this {stored.kind} are not usable"
-        raise StorageError(f"{path}: {what}: {reason(error)}", code="model-damaged") from error
-    return model
+    raise StorageError(
+        f"{path} contains a {name!r:.80}, which this version of Shortlist does not know", code="model-unsupported"
+    )
 
 
-def _derived(stored: StoredModel, model: Recommender) -> list[str]:
-    """Return the names of the settings that the fit derived from the data."""
-    names = stored.extra.get("derived", [])
-    if not isinstance(names, list) or not all(name in model.derivable for name in names):
-        raise StorageError(f"its derived settings are {names!r:.200}; expected some of {[*model.derivable]}")
-    if missing := [name for name in model.derivable if getattr(model, name) is None]:
-        raise StorageError(f"{missing[0]} is None; a fitted {type(model).__name__} has a value")
-    return names
-
-
-def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
-    """Return a recommender with these settings, without settings that have no effect; earlier versions allowed them."""
-    settings = new_settings(kind, settings, warn=False)
-    try:
-        return kind(**settings)
-    except SettingError:
-        bare = kind.__new__(kind)
-        vars(bare).update(defaults(kind) | dict(settings))
-        try:
-            unused = bare.unused_settings()
-        except (AttributeError, KeyError):
-            unused = {}
-        if not unused:
-            raise
-        return kind(**{name: value for name, value in settings.items() if name not in unused})
-
-
-def _vocabulary(name: str, stored: StoredModel, verify: bool) -> Vocabulary:
-    table = stored.tables[name]
-    if name == "items" and len(table.schema) != 1:
-        raise StorageError(f"ids of items have {len(table.schema)} columns; expected one")
-    index = _index(name, stored, table.height)
-    if not verify:
-        return Vocabulary(table, index)
-    frame = frame_of(table)
-    if repeats := frame.height - n_distinct(frame):
-        raise StorageError(f"ids of {name} are not distinct: {repeats:,} of {frame.height:,} are repeated")
-    if index is not None:
-        expected = Vocabulary(frame).index
-        if not (np.array_equal(index.hashes, expected.hashes) and np.array_equal(index.codes, expected.codes)):
-            raise StorageError(f"the index of {name} does not match their ids")
-    return Vocabulary(table, index)
-
-
-def _index(name: str, stored: StoredModel, height: int) -> IdIndex | None:
-    """Remove the index of a vocabulary from the stored arrays, and return it."""
-    hashes, codes = (stored.arrays.pop(f"{name}.{part}", None) for part in ("hashes", "codes"))
-    if hashes is None and codes is None:
-        return None
-    for array, dtype in ((hashes, np.uint32), (codes, np.int32)):
-        if array is None or array.dtype != dtype or array.shape != (height,):
-            raise StorageError(f"the index of {name} does not have one hash and one code for each id")
-    assert hashes is not None
-    assert codes is not None
-    return IdIndex(hashes, codes)
+def restored(
+    stored: StoredModel, path: str | PathLike[str], *, verify: bool = True, code: Iterable[type] = ()
+) -> Recommender:
+    """Return the recommender that was stored; see `restoring.restored`."""
+    return restoring.restored(stored_class(stored.kind, path, code), stored, path, verify=verify)

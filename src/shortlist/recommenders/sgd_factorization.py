@@ -360,7 +360,10 @@ class SGDFactorization(Factorization):
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import softmax_trainer
 
-            return softmax_trainer(self, prepared, contexts, items, threads, epochs)
+            rates, ridges = self._rates(objective), self._ridges()
+            return softmax_trainer(
+                self, prepared, contexts, items, rates=rates, ridges=ridges, threads=threads, epochs=epochs
+            )
         assert isinstance(sampler, Sampler)
         kind = OPTIMIZERS[self.optimizer]
         negatives = sampler.bind(rows)
@@ -401,9 +404,12 @@ class SGDFactorization(Factorization):
         """
         prepared = self._prepared
         if isinstance(prepared.recipe.objective, Softmax):
-            from shortlist.recommenders.softmax_training import softmax_fold_in
+            from shortlist.recommenders.softmax_training import pair_weights, softmax_fold_in
 
-            return unit_rows(softmax_fold_in(self, histories, threads), self._cosine)
+            if self._folding is None:
+                self._folding = softmax_fold_in(self, prepared, self._ridges()[0], threads)
+            weights = pair_weights(self, prepared, histories)
+            return unit_rows(self._folding(histories, weights, threads), self._cosine)
         if self._folding is None:
             self._folding = self._fold_in_tables(prepared, threads)
         of_items, tables = self._folding

@@ -503,16 +503,15 @@ class TwoStage:
         function, pass them to `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_loadable, require_registered
-        from shortlist.reranking.two_stage_storage import restored
+        from shortlist.recommenders.restoring import require_loadable
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
         stored = self.to_stored()
         self.candidate_features.check()
-        require_registered(self.first, *self.candidate_features.models.values())
         reranker = None if type(self.reranker) is LambdaMART else self.reranker
-        restore = partial(restored, reranker=reranker, extra=self.candidate_features.extra)
+        code = [type(model) for model in (self.first, *self.candidate_features.models.values())]
+        restore = partial(self.from_stored, reranker=reranker, extra=self.candidate_features.extra, code=code)
         require_loadable(path, stored, restore)
         refuse_checkpoint(path)
         save_model(path, stored)
@@ -538,15 +537,32 @@ class TwoStage:
         reranker: Reranker | None = None,
         extra: Extra | None = None,
         verify: bool = False,
+        code: Iterable[type] = (),
     ) -> TwoStage:
         """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored.
 
-        `verify` checks everything now, as in `shortlist.load`.
+        `verify` and `code` are as in `shortlist.load`.
         """
-        from shortlist.reranking.two_stage_storage import restored
         from shortlist.storage import load_model
 
-        return restored(load_model(path, verify=verify), path, reranker=reranker, extra=extra, verify=verify)
+        stored = load_model(path, verify=verify)
+        return cls.from_stored(stored, path, reranker=reranker, extra=extra, verify=verify, code=code)
+
+    @classmethod
+    def from_stored(
+        cls,
+        stored: StoredModel,
+        path: str | PathLike[str],
+        *,
+        reranker: Reranker | None = None,
+        extra: Extra | None = None,
+        verify: bool = True,
+        code: Iterable[type] = (),
+    ) -> TwoStage:
+        """Build again what `to_stored` returned; `path` is for messages."""
+        from shortlist.reranking.two_stage_storage import restored
+
+        return restored(cls, stored, path, reranker=reranker, extra=extra, verify=verify, code=tuple(code))
 
     def __repr__(self) -> str:
         lines = [f"TwoStage: the first {self.candidates:,} of {self.first!r}", f"  reranked by {self.reranker!r}"]

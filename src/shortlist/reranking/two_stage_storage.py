@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,13 @@ from shortlist.reranking.base import Reranker, check_reranker
 from shortlist.reranking.candidate_features import Extra, check_extra
 from shortlist.reranking.lambdamart import LambdaMART
 from shortlist.reranking.reranker_state import RerankerState
-from shortlist.reranking.two_stage import TwoStage
 from shortlist.storage import StoredModel
 from shortlist.storage.wrap_errors import reason
 
+if TYPE_CHECKING:
+    from shortlist.reranking.two_stage import TwoStage
+
+Restore: TypeAlias = Callable[[StoredModel, "str | PathLike[str]"], Recommender]
 KIND = "TwoStage"
 _KEYS = {
     "candidates",
@@ -69,14 +73,19 @@ def stored_of(two: TwoStage) -> StoredModel:
 
 
 def restored(
+    make: Callable[..., TwoStage],
     stored: StoredModel,
     path: str | PathLike[str],
     *,
     reranker: Reranker | None = None,
     extra: Extra | None = None,
     verify: bool = True,
+    code: Iterable[type] = (),
 ) -> TwoStage:
-    """Restore a `TwoStage` from its stored form. Raise StorageError if the parts do not fit together."""
+    """Restore a `TwoStage`, made by `make`, from its stored form; raise StorageError if its parts do not fit together.
+
+    `code` has the user's own classes that the parts may be made of.
+    """
     if stored.kind != KIND:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage; load it with shortlist.load")
     settings = stored.settings
@@ -94,7 +103,7 @@ def restored(
         check_reranker(reranker)
     check_extra(extra)
     try:
-        return _restored(stored, path, reranker, extra, verify)
+        return _restored(make, stored, path, reranker, extra, partial(registry.restored, verify=verify, code=code))
     except StorageError as error:
         raise (error if str(error).startswith(str(path)) else error.prefixed(f"{path}: ")) from None
     except (KeyError, TypeError, ValueError, OverflowError, ShortlistError) as error:
@@ -102,7 +111,12 @@ def restored(
 
 
 def _restored(
-    stored: StoredModel, path: str | PathLike[str], reranker: Reranker | None, extra: Extra | None, verify: bool
+    make: Callable[..., TwoStage],
+    stored: StoredModel,
+    path: str | PathLike[str],
+    reranker: Reranker | None,
+    extra: Extra | None,
+    restore: Restore,
 ) -> TwoStage:
     settings = stored.settings
     rest = StoredModel(stored.kind, {}, dict(stored.arrays), dict(stored.tables))  # parts not yet read
@@ -120,14 +134,14 @@ def _restored(
         if settings[side] is not None:
             arrays, tables = _pop_prefix(rest.arrays, f"{side}."), _pop_prefix(rest.tables, f"{side}.")
             sides[side] = Features.from_parts(settings[side], arrays, tables)
-    first = _model(rest, "first", settings["first"], path, verify)
+    first = _model(rest, "first", settings["first"], path, restore)
     models = {
-        entry["name"]: _model(rest, f"model{k}", entry, path, verify) for k, entry in enumerate(settings["models"])
+        entry["name"]: _model(rest, f"model{k}", entry, path, restore) for k, entry in enumerate(settings["models"])
     }
     if rest.arrays or rest.tables:
         odd = ", ".join(sorted([*rest.arrays, *rest.tables]))
         raise StorageError(f"it has unexpected parts: {odd:.200}")
-    two = TwoStage(
+    two = make(
         first,
         reranker,
         candidates=settings["candidates"],
@@ -156,13 +170,13 @@ def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]
 
 
 def _model(
-    rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str], verify: bool
+    rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str], restore: Restore
 ) -> Recommender:
     arrays, tables = _pop_prefix(rest.arrays, f"{prefix}."), _pop_prefix(rest.tables, f"{prefix}.")
     kind, settings, extra = entry["kind"], entry["settings"], entry["extra"]
     if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(extra, dict)):
         raise StorageError(f"a stage is {entry!r:.80}; expected the name of a recommender and its settings")
-    return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path, verify=verify)
+    return restore(StoredModel(kind, settings, arrays, tables, extra), path)
 
 
 def _reranker(entry: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:
