@@ -46,7 +46,7 @@ days = sl.splits.at_random(events(day=[f"day {one}" for one in users % 7]), 0.2)
 
 def session(model, split, features):
     fit = dict(progress=False, **features)
-    model.fit(split.train, **(fit | dict(validation=split, metric="ndcg@7") if model._in_epochs else fit))
+    model.fit(split.train, **(fit | dict(validation=split, metric="ndcg@7") if model.learns_in_epochs else fit))
     known = split.train.contexts.ids()[:30]
     histories = [split.train.history(one) for one in known]
     items = split.train.items.ids()
@@ -76,7 +76,7 @@ for name in json.loads(sys.argv[1]):
     kind = recommender_class(name)
     for split in (plain, timed, days):
         for settings in ({}, {"weighting": "log"}) if hasattr(kind, "weighting") and split is timed else ({},):
-            session(kind(**settings, **({"epochs": 2} if kind._in_epochs else {})), split, {})
+            session(kind(**settings, **({"epochs": 2} if kind.learns_in_epochs else {})), split, {})
     if kind.uses_features:
         frame = {"what": [f"no. {one}" for one in range(120)], "colour": [f"c{one % 5}" for one in range(120)]}
         features = sl.Features.from_frame(frame, id="what", categorical="colour")

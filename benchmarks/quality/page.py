@@ -34,6 +34,7 @@ SCRIPTS += (
     "multilinear-growth",
     "slates",
     "fold_in",
+    "loading",
     "gpu",
 )
 

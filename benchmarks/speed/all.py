@@ -34,6 +34,7 @@ COMMANDS = {  # name: modules of benchmarks, with their arguments
     "multilinear": ["speed.multilinear epochs", "speed.multilinear growth"],
     "slates": ["questions.slate_diversity", "speed.slates"],
     "fold_in": ["speed.fold_in"],
+    "loading": ["speed.loading"],
 }
 PEER = {"ials": "irspack", "sgd": "lightfm", "multilinear": "shortlist"}  # what scripts that read data need beside it
 LIBRARIES = {"retrieval": "scann"}  # what others need

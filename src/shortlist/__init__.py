@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UnknownIdError,
     )
     from shortlist.evaluation import Comparison, Evaluation, compare, evaluate, evaluate_candidates
+    from shortlist.loading import convert, load
     from shortlist.online import Event, UserState, UserStates
     from shortlist.ranking.index import Index
     from shortlist.ranking.recommendations import Recommendations
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from shortlist.recommenders.neighbours import ItemKNN, UserKNN
     from shortlist.recommenders.popularity import Popularity
     from shortlist.recommenders.rank_als import RankALS
-    from shortlist.recommenders.registry import load
     from shortlist.recommenders.slim import SLIM
     from shortlist.recommenders.tensor_factorization import PARAFAC, Tucker
     from shortlist.reranking import Candidates, LambdaMART, Reranker, TwoStage
@@ -126,7 +126,8 @@ _HOME = {
     "compare": "shortlist.evaluation",
     "evaluate": "shortlist.evaluation",
     "evaluate_candidates": "shortlist.evaluation",
-    "load": "shortlist.recommenders.registry",
+    "convert": "shortlist.loading",
+    "load": "shortlist.loading",
     "tune": "shortlist.tuning",
     "warm_up": "shortlist.warming",
     "write_lists": "shortlist.batch",
@@ -146,8 +147,8 @@ __all__ = [  # noqa: RUF022
     "Recommender", "DotProduct", "Popularity", "ItemKNN", "UserKNN", "SLIM", "EASE", "IALS", "ICD",
     "MatrixFactorization", "BPR", "AdaptiveBPR", "WARP", "LambdaMF", "LogisticMF", "HingeMF", "SquareMF", "SoftmaxMF",
     "RankALS", "PARAFAC", "Tucker", "FactorizationMachine", "FeatureIALS",
-    "Recommendations", "Explanation", "Index", "UserState", "UserStates", "Event", "load", "write_lists", "BatchResult",
-    "TwoStage", "Reranker", "LambdaMART", "Candidates", "Epoch", "STOP",
+    "Recommendations", "Explanation", "Index", "UserState", "UserStates", "Event", "load", "convert",
+    "write_lists", "BatchResult", "TwoStage", "Reranker", "LambdaMART", "Candidates", "Epoch", "STOP",
     "evaluate", "evaluate_candidates", "compare", "Evaluation", "Comparison", "metrics", "objectives",
     "sampling", "slates",
     "tune", "Tuned", "tuning", "warm_up", "WarmUpResult",

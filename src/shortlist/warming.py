@@ -25,13 +25,14 @@ from shortlist.data.interactions import Interactions
 from shortlist.data.splits import Split
 from shortlist.errors import SettingError, ShortlistWarning
 from shortlist.evaluation import evaluate
+from shortlist.loading import load
 from shortlist.metrics import Lists
 from shortlist.metrics.beyond_accuracy import distance
 from shortlist.online import UserState
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.neighbours import ItemKNN
-from shortlist.recommenders.registry import REGISTRY, load, recommender_class
+from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.reranking import LambdaMART, TwoStage
 from shortlist.retrieval.slates import SLATES
 
@@ -120,7 +121,7 @@ def _templates(models: Models | None) -> list[Recommender]:
             raise SettingError(
                 f"models has {given!r:.80}; expected names, classes or objects of recommenders", field="models"
             )
-        templates.append(_with(model, **(model._ending_at(2) if model._in_epochs else {})))
+        templates.append(_with(model, **(model.settings_ending_at(2) if model.learns_in_epochs else {})))
     return templates
 
 
@@ -137,7 +138,7 @@ def _exercise(model: Recommender) -> None:
         warnings.simplefilter("ignore", ShortlistWarning)  # warnings about models of tiny data mean nothing
         for k, (split, settings, features) in enumerate(_variants(model)):
             fitted = _with(model, **settings)
-            if model._in_epochs:
+            if model.learns_in_epochs:
                 fitted.fit(split.train, validation=split, metric="ndcg@5", progress=False, **features)
             else:
                 fitted.fit(split.train, progress=False, **features)
@@ -145,7 +146,7 @@ def _exercise(model: Recommender) -> None:
             place = Path(folder) / str(k)
             fitted.save(place)
             _exercise_queries(load(place), split)
-        if model._in_epochs and isinstance(fitted, DotProduct):
+        if model.learns_in_epochs and isinstance(fitted, DotProduct):
             with suppress(SettingError):  # some cannot start from another model
                 _with(model).fit(split.train, start=fitted, progress=False)
         if hasattr(model, "partial_fit"):

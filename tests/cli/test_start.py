@@ -14,7 +14,7 @@ from shortlist.cli.options import MODELS
 from shortlist.recommenders.registry import REGISTRY
 
 COMMANDS = ["demo", "fit", "evaluate", "tune", "compare", "recommend", "similar", "batch", "inspect"]
-COMMANDS += ["datasets", "doctor", "warmup"]
+COMMANDS += ["convert", "datasets", "doctor", "warmup"]
 
 
 @pytest.mark.parametrize("args", [["--help"], ["fit", "--help"], ["--version"]])

@@ -13,6 +13,7 @@ import pytest
 import shortlist as sl
 from conformance.test_every_recommender import events, make, quick
 from forking import in_a_child, needs_fork, result
+from shortlist.data import vocabulary
 from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY
 from shortlist.reranking.base import Reranker
@@ -209,6 +210,27 @@ def test_a_loaded_two_stage_answers_after_a_fork(tmp_path):
     assert in_a_child(calls) == {name: result(call) for name, call in calls.items()}
 
 
+@pytest.mark.parametrize("kind", ["text", "tuple"])
+def test_a_model_can_be_loaded_after_a_fork(tmp_path, kind, monkeypatch):
+    data = events(kind)
+    known, items = data.contexts.ids()[:3], data.items.ids()
+    make("IALS", epochs=2).fit(data).save(tmp_path / "small")
+    monkeypatch.setattr(vocabulary, "_SMALL", 2)
+    make("IALS", epochs=2).fit(data).save(tmp_path / "large")  # ids are looked up in an index
+
+    def answers(name, verify=False):
+        model = sl.load(tmp_path / name, verify=verify)
+        lists = model.recommend(known, n=4), model.recommend(history=[items[:2]], n=4, deny=items[3:4])
+        return [one.to_polars() for one in lists], model.items_.ids()
+
+    calls = {
+        "small": lambda: answers("small"),
+        "large": lambda: answers("large"),
+        "verified": lambda: answers("large", verify=True),
+    }
+    assert in_a_child(calls) == {name: result(call) for name, call in calls.items()}
+
+
 def test_what_needs_polars_threads_is_refused_and_does_not_hang(tmp_path):
     data = events()
     model = make("Popularity").fit(data)
@@ -221,7 +243,6 @@ def test_what_needs_polars_threads_is_refused_and_does_not_hang(tmp_path):
     calls = {
         "write_lists": lambda: sl.write_lists(model, tmp_path / "lists.csv"),
         "save": lambda: model.save(tmp_path / "again"),
-        "load": lambda: sl.load(tmp_path / "saved"),
         "events": lambda: sl.Interactions.from_frame(frame, **columns),
         "events in a file": lambda: sl.Interactions.read(tmp_path / "events.csv", **columns),
         "features in a file": lambda: sl.Features.read(tmp_path / "events.csv", id="user"),

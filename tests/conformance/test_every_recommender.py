@@ -124,7 +124,7 @@ def test_fit_returns_itself_and_learns_nothing_into_settings(name, data):
     before = model.settings()
     assert model.fit(data) is model
     assert model.settings() == before | model.derived_
-    assert set(model.derived_) == {key for key in type(model)._derivable if before[key] is None}
+    assert set(model.derived_) == {key for key in type(model).derivable if before[key] is None}
     assert type(model)(**model.settings()).settings() == model.settings()
 
 

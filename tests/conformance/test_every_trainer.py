@@ -18,7 +18,7 @@ from shortlist.recommenders.registry import REGISTRY, recommender_class
 from shortlist.storage import load_model, save_model
 
 EPOCHS, BREAK = 4, 2
-IN_EPOCHS = sorted(name for name in REGISTRY if recommender_class(name)._in_epochs)
+IN_EPOCHS = sorted(name for name in REGISTRY if recommender_class(name).learns_in_epochs)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in IN_EPOCHS},
     "IALS on a device": ("IALS", {"device": "torch-cpu"}),

@@ -127,3 +127,17 @@ class TestOrdered:
         done = sl.write_lists(after_last, tmp_path / "lists.parquet", n=2, exclude_seen=False, block=5)
         lists = after_last.recommend(list(range(12)), n=2, exclude_seen=False)
         assert pl.read_parquet(done.path)["item"].to_list() == lists.to_polars()["item"].to_list()
+
+    def test_a_saved_model_of_ones_own_class(self, after_last, tmp_path):
+        after_last.save(tmp_path / "model")
+        for verify in (False, True):
+            again = sl.load(tmp_path / "model", code=[AfterLast], verify=verify)
+            assert again.recommend(list(range(12)), n=3).ids == after_last.recommend(list(range(12)), n=3).ids
+            assert again.recommend(history=[[4, 1], [1, 4]], n=1).ids == [[2], [5]]
+            for name in ("indptr", "items", "times", "weights"):
+                stored, expected = (getattr(model.histories_, name) for model in (again, after_last))
+                np.testing.assert_array_equal(stored, expected)
+        with pytest.raises(sl.StorageError, match=r"your own class .*AfterLast; pass the class: load\(path, code=\[Aft"):
+            sl.load(tmp_path / "model")
+        with pytest.raises(sl.SettingError, match="code has 'x'; expected classes of recommenders"):
+            sl.load(tmp_path / "model", code=["x"])

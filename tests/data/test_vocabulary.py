@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from shortlist.data import vocabulary
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import DataError, SettingError, UnknownIdError
+from shortlist.storage import StoredModel, load_model, save_model
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 IDS = st.one_of(
@@ -16,6 +20,16 @@ IDS = st.one_of(
     st.lists(st.text(max_size=6), min_size=1, max_size=30, unique=True),
     st.lists(st.tuples(INTS, st.text(max_size=3)), min_size=1, max_size=30, unique=True),
 )
+
+
+@pytest.fixture(scope="module", params=["dictionary", "index"], autouse=True)
+def way(request):
+    """Run every test as for a small and as for a large vocabulary."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "index":
+            patch.setattr(vocabulary, "_SMALL", -1)
+            patch.setattr(vocabulary, "_FEW", 1 << 30)  # any number of ids is few
+        yield request.param
 
 
 def of(ids):
@@ -197,3 +211,38 @@ def test_equality_and_repr():
     assert repr(v) == "Vocabulary(x: 2 String ids, 'a' … 'b')"
     with pytest.raises(TypeError):
         hash(v)
+
+
+@settings(max_examples=60, deadline=None)
+@given(IDS, IDS, st.data())
+def test_a_mapped_vocabulary_is_the_same(ids, others, data):
+    v = of(ids)
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(Path(folder) / "m", StoredModel("Sample", {}, {}, {"ids": v.frame}))
+        mapped = Vocabulary(load_model(Path(folder) / "m").tables["ids"])
+    asked = [*others, *ids, None, 1.0, True, "x", 2**80]
+    assert mapped.encode(asked, unknown="mark").tolist() == v.encode(asked, unknown="mark").tolist()
+    codes = data.draw(st.lists(st.integers(-len(ids), len(ids) - 1), max_size=5))
+    assert mapped.ids(codes) == v.ids(codes)
+    assert mapped.take(codes).equals(v.take(codes))
+    assert (len(mapped), mapped.names, mapped.dtypes, repr(mapped)) == (len(v), v.names, v.dtypes, repr(v))
+    assert mapped.ids() == v.ids()
+    assert mapped == v
+    assert mapped.extend(ids) is mapped
+    for wrong in ([len(ids)], [-len(ids) - 1], ["a"], [[0]], 0, [0.5]):
+        with pytest.raises(SettingError, match="expected a list of integers from 0 to"):
+            mapped.ids(wrong)
+
+
+def test_few_ids_are_looked_up_without_all_of_them(way):
+    if way == "dictionary":
+        pytest.skip("for large vocabularies")
+    v = Vocabulary.of([("ann", 1), ("bob", 2)], ["who", "when"])
+    assert v.is_large
+    assert ("bob", np.int64(2)) in v
+    assert ("bob", "2") not in v
+    assert "bob" not in v
+    assert ("bob", True) not in v
+    assert v.encode([("bob", 2)]).tolist() == [1]
+    assert v.ids([1, -1]) == [("bob", 2), ("bob", 2)]
+    assert not {"_code_of", "_values"} & vars(v).keys()

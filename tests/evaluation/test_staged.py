@@ -115,7 +115,7 @@ def test_how_much_of_the_answers_a_second_stage_knows():
     assert cheat.knows_answers(kept) == pytest.approx(len(new) / len(pairs))  # the others may have come again
     with pytest.warns(sl.ShortlistWarning, match=f"learned from {len(new)} of {len(pairs)} held-out pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
-    cheat._reranker_state.pairs = np.unique(digests(*zip(*new[:1])))
+    cheat.reranker_state.pairs = np.unique(digests(*zip(*new[:1])))
     with pytest.warns(sl.ShortlistWarning, match=f"learned from 1 of {len(pairs)} held-out pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
     before = sl.splits.by_time(kept.train, 0.3, repeats="keep")

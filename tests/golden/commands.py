@@ -54,6 +54,7 @@ COMMANDS: dict[str, list[str]] = {
     "similar": ["similar", "{folder}/ials", "p03", "-n", "5"],
     "batch": ["batch", "{folder}/ials", "--out", "{folder}/lists.parquet", "-n", "3"],
     "inspect, model": ["inspect", "{folder}/ials"],
+    "convert": ["convert", "{folder}/ials", "{folder}/converted"],
     "inspect, events": ["inspect", *EVENTS],
     "datasets": ["datasets"],
     "warmup": ["warmup", "--model", "popularity"],

@@ -458,7 +458,7 @@ def test_the_settings_that_end_at_an_epoch_are_those_of_its_model():
     split = sl.splits.by_time(events(120, 36), test=0.2)
     model = sl.BPR(dim=6, epochs=12, learning_rate=0.2, schedule="linear")
     model.fit(split.train, validation=split, metric="recall@5", patience=10, every=1, threads=1)
-    again = sl.BPR(**{**model.settings(), **model._ending_at(model.best_epoch_)}).fit(split.train, threads=1)
+    again = sl.BPR(**{**model.settings(), **model.settings_ending_at(model.best_epoch_)}).fit(split.train, threads=1)
     np.testing.assert_allclose(again.item_embeddings_, model.item_embeddings_, rtol=1e-5, atol=1e-6)
 
 

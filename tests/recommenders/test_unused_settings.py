@@ -122,7 +122,7 @@ def test_settings_that_are_refused_do_change_nothing():
         plain, changed = kind(**SMALL), kind(**SMALL)
         vars(plain).update({k: v for k, v in settings.items() if k in {"solver", "loss", "objective", "sampler"}})
         vars(changed).update(settings)
-        changed._unused = dict
+        changed.unused_settings = dict
         first, second = (one.fit(data, threads=1).score(["a"], [["x", "y", "z"]])[0] for one in (plain, changed))
         np.testing.assert_array_equal(first, second, err_msg=f"{kind.__name__} {settings}")
 

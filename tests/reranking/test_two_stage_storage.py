@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+import warnings
+from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -11,6 +14,7 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import Linear, events
+from shortlist.data.mapped_ids import frame_of
 from shortlist.storage import load_model, save_model
 
 pytest.importorskip("lightgbm")
@@ -43,7 +47,7 @@ def test_there_and_back(two, split, tmp_path):
     for again in (sl.load(tmp_path / "two"), sl.TwoStage.load(tmp_path / "two")):
         assert answers(again) == answers(two)
         assert repr(again) == repr(two)
-        assert again._reranker_state.clicks == two._reranker_state.clicks
+        assert again.reranker_state.clicks == two.reranker_state.clicks
         assert again.feature_names_ == two.feature_names_
         assert again.reranker.importance().equals(two.reranker.importance())
         with pytest.warns(sl.ShortlistWarning, match="held-out pairs of this split"):
@@ -163,7 +167,32 @@ def test_forgeries_are_refused(two, tmp_path, forgery):
     """Signed anew, so that only what is inside is wrong."""
     two.save(tmp_path / "two")
     stored = load_model(tmp_path / "two")
+    stored.tables.update({name: frame_of(table) for name, table in stored.tables.items()})
     FORGERIES[forgery](stored)
     save_model(tmp_path / "forged", stored)
     with pytest.raises(sl.StorageError, match="forged"):
         sl.load(tmp_path / "forged")
+
+
+def test_damaged_files_give_an_answer_or_an_error(two, tmp_path):
+    """Without verification, with other bytes anywhere in the arrays and tables."""
+    two.save(tmp_path / "two")
+    rng = random.Random(0)
+    files = [path for path in sorted((tmp_path / "two").iterdir()) if path.name != "manifest.json"]
+    answered = 0
+    for _ in range(200):
+        path = rng.choice([files[0], *files])  # the first has all arrays
+        whole = path.read_bytes()
+        altered = bytearray(whole)
+        for _ in range(rng.choice([1, 4, 50])):
+            altered[rng.randrange(len(whole))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+        path.unlink()  # a file is never changed in place
+        path.write_bytes(altered)
+        with suppress(sl.ShortlistError), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            damaged = sl.load(tmp_path / "two")
+            damaged.recommend(["u1", "u2"], n=3, threads=1).to_polars()
+            damaged.recommend(history=[[1, 2]], n=3, threads=1).to_polars()
+            answered += 1
+        path.write_bytes(whole)
+    assert 20 < answered < 200

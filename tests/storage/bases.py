@@ -7,8 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 import shortlist as sl
+from shortlist.data import vocabulary
 from shortlist.recommenders.registry import REGISTRY, recommender_class
 from storage.samples import forge
 
@@ -51,7 +53,10 @@ def make_bases(folder: Path) -> list[Path]:
         for kind in DATA:
             for seed in (1, 2):
                 path = folder / f"{name}-{kind}-{seed}"
-                fit(name, kind, seed).save(path)
+                with pytest.MonkeyPatch.context() as patch:
+                    if seed == 2:  # with an index of its ids, as large models have
+                        patch.setattr(vocabulary, "_SMALL", 2)
+                    fit(name, kind, seed).save(path)
                 fix_names(path)
                 made.append(path)
     return made

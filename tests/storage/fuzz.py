@@ -6,12 +6,16 @@ From the folder `tests`:
     python -m storage.fuzz --seed 0 --start 4711 --count 1      # one case again, as a failure is printed
 
 Each case is drawn from its seed and number alone: a base model (every registered recommender, on ids of several kinds,
-with weights and without), and one or more of `MUTATIONS`. Cases run in child processes; a case may
+with weights and without), and one or more of `MUTATIONS`. Cases run in child processes. A model that is loaded with
+`verify=True` may
 
 * be refused: a ShortlistError that names the path and is short enough to be read;
 * load with a manifest of a base model: then it answers exactly as that model;
 * load with a manifest that was forged: then it must answer, with ids of its catalogue, as many as were asked for,
   and finite scores.
+
+Loaded without `verify`, it is also folded in to, indexed and evaluated. It may then give wrong answers, and refuse at
+any time with a ShortlistError.
 
 Anything else is a failure: another exception, a crash, more than `SECONDS`, or more than `MEGABYTES` of memory.
 """
@@ -41,6 +45,7 @@ import numpy as np
 import polars as pl
 
 import shortlist as sl
+from shortlist.data import vocabulary
 from storage.bases import make_bases
 from storage.mutations import MANIFEST, MUTATIONS, Box
 from storage.samples import child_environment
@@ -133,10 +138,53 @@ def draw(seed: int, case: int, bases: list[Path], folder: Path) -> tuple[Box, Pa
     return box, base
 
 
+def use(model: Any) -> None:
+    """Ask everything of a model that was not verified: whatever it answers, it must not crash."""
+    contexts, items = model.contexts_.ids()[:6], model.items_.ids()
+    events = sl.Interactions.from_frame({"u": [0, 0, 1], "i": [*items[:2], items[-1]]}, context="u", item="i")
+    truth = sl.Interactions.from_frame({"u": [0, 1], "i": [items[-1], items[0]]}, context="u", item="i")
+    split = sl.Split(events, events, truth, "history", "keep", fold_in=True)
+    uses: list[Callable[[], object]] = [
+        lambda: model.recommend(contexts, n=3, threads=1).to_polars(),
+        lambda: model.recommend(contexts * 2, n=3, deny=items[:1], threads=1),  # by kernels
+        lambda: model.recommend(contexts[:1], n=3, slate=sl.slates.MMR(0.5)).ids,
+        lambda: model.recommend(history=[items[:2], items[1:4], [items[-1]]], n=3, threads=1).ids,
+        lambda: model.recommend(history=events, n=2, threads=1).ids,
+        lambda: model.similar_items(items[:2], n=2, threads=1).ids,
+        lambda: model.rank(contexts[:2], [items[:2]] * 2, exclude_seen=True, threads=1),
+        lambda: sl.evaluate(model, split, threads=1),
+        lambda: answers(model),
+    ]
+    if isinstance(model, sl.DotProduct):
+        uses += [
+            lambda: model.fold_in([items[:3], {items[0]: 2.0}], threads=1),
+            lambda: model.fold_in_items([contexts[:2]], threads=1),
+            lambda: model.index("exact", threads=1).search(contexts, n=2).ids,
+        ]
+    for ask in uses:
+        with contextlib.suppress(sl.ShortlistError, WrongError):
+            ask()
+
+
+def judge_unverified(box: Box) -> str:
+    """What went wrong with a model that was not verified, or nothing."""
+    try:
+        with np.errstate(all="ignore"):
+            use(sl.load(box.path))
+    except sl.ShortlistError as error:
+        if len(str(error).replace(str(box.path), "")) > LONGEST_MESSAGE:
+            return f"unverified: a message of {len(str(error))} characters: {error!s:.300}"
+    except Exception as error:
+        return f"unverified: {type(error).__name__}: {error!s:.300}"
+    return ""
+
+
 def judge(box: Box, expected: dict[str, str]) -> tuple[str, str]:
     """The result of a case, and a message where there is one."""
+    if wrong := judge_unverified(box):
+        return wrong, ""
     try:
-        model = sl.load(box.path)
+        model = sl.load(box.path, verify=True)
     except sl.ShortlistError as error:
         text = str(error)
         causes: list[BaseException] = [error]
@@ -195,6 +243,7 @@ def peak() -> float:
 def child(seed: int, cases: range, folder: Path) -> None:
     """Run cases, telling of each before and after it."""
     warnings.simplefilter("ignore")
+    vocabulary._SMALL = 2  # ids are looked up in the index
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # some libraries write to standard output when a matrix is not finite
     bases = sorted((folder / "bases").iterdir())

@@ -28,12 +28,14 @@ def with_arrays(box: Box, change: Callable[[Arrays], object]) -> None:
     entries = {
         name: ArrayEntry(e["dtype"], tuple(e["shape"])) for name, e in box.manifest()["arrays"]["entries"].items()
     }
-    views = array_files.decode(entries, np.frombuffer(path.read_bytes(), np.uint8).copy())
+    version = box.manifest()["format_version"]
+    buffer = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    views = array_files.decode(entries, version, buffer, verify=False)
     arrays = {name: view.copy() for name, view in views.items()}
     change(arrays)
     arrays = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     entries = {name: ArrayEntry(array.dtype.name, array.shape) for name, array in arrays.items()}
-    path.write_bytes(b"".join(map(bytes, array_files.encode(entries, arrays))))
+    path.write_bytes(b"".join(map(bytes, array_files.encode(entries, version, arrays))))
     listed = {name: {"dtype": entry.dtype, "shape": list(entry.shape)} for name, entry in entries.items()}
     box.change(lambda found: found["arrays"].update(entries=listed))
     box.sign()
@@ -82,7 +84,7 @@ def other_bounds(box: Box) -> None:
     """The bounds of rows: not rising, not from 0, not to the end, over the edge of 64 bits."""
 
     def change(arrays: Arrays) -> None:
-        bounds = arrays[box.rng.choice([name for name in arrays if name.endswith("indptr")])]
+        bounds = arrays[box.rng.choice([name for name in arrays if name.endswith(("indptr", "bounds_"))])]
         pick, at = box.rng.randrange(6), box.rng.randrange(len(bounds))
         if pick == 0:
             bounds[at] = box.rng.choice([-1, 0, 1, len(bounds), 2**31, 2**62, 2**63 - 1, -(2**63)])
@@ -105,7 +107,7 @@ def other_columns(box: Box) -> None:
     """The columns within rows: out of range, unsorted, twice."""
 
     def change(arrays: Arrays) -> None:
-        columns = arrays[box.rng.choice([name for name in arrays if name.endswith("indices")])]
+        columns = arrays[box.rng.choice([name for name in arrays if name.endswith(("indices", "_items_", ".codes"))])]
         pick, at = box.rng.randrange(5), box.rng.randrange(len(columns))
         if pick == 0:
             columns[at] = box.rng.choice([-1, 11, 12, 10**6, 2**31 - 1, -(2**31)])
@@ -117,6 +119,20 @@ def other_columns(box: Box) -> None:
             columns[:] = box.rng.randrange(11)
         else:
             columns[at] = box.rng.randrange(11)
+
+    with_arrays(box, change)
+
+
+@mutation
+def other_order(box: Box) -> None:
+    """The popularity of items, and the index of ids: other numbers."""
+
+    def change(arrays: Arrays) -> None:
+        names = [name for name in arrays if name in ("popularity", "priority") or name.endswith((".hashes", ".codes"))]
+        array = arrays[box.rng.choice(names)]
+        limits = np.iinfo(array.dtype)
+        for _ in range(box.rng.choice([1, 3, array.size])):
+            array[box.rng.randrange(array.size)] = box.rng.choice([limits.min, limits.max, 0, 1, array.size])
 
     with_arrays(box, change)
 

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from shortlist.storage import arrays as array_files
-from shortlist.storage.manifest import ArrayEntry
+from shortlist.storage.manifest import FORMAT_VERSION, ArrayEntry
 from storage.box import MANIFEST, Box, mutation
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _filling(found: dict[str, Any], size: int) -> dict[str, Any]:
     for guess in range(size - 4096, size):
         entries = {**found["arrays"]["entries"], name: {"dtype": "int8", "shape": [guess]}}
         typed = {key: ArrayEntry(one["dtype"], tuple(one["shape"])) for key, one in entries.items()}
-        if len(array_files.header(typed)) + sum(map(array_files.byte_count, typed.values())) == size:
+        if array_files.file_bytes(typed, FORMAT_VERSION) == size:
             return {name: entries[name]}
     return {}
 

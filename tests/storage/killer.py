@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shortlist.recommenders.registry import load
+from shortlist.loading import load
 from shortlist.storage import files, save_model
 from storage.faults import at_call
 from storage.samples import sample

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from shortlist.data.mapped_ids import frame_of
 from shortlist.storage import StoredModel
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def same(a: StoredModel, b: StoredModel) -> bool:
         and all(_same_array(a.arrays[name], b.arrays[name]) for name in a.arrays)
         and list(a.tables) == list(b.tables)
         and all(a.tables[name].schema == b.tables[name].schema for name in a.tables)
-        and all(a.tables[name].equals(b.tables[name]) for name in a.tables)
+        and all(frame_of(a.tables[name]).equals(frame_of(b.tables[name])) for name in a.tables)
     )
 
 

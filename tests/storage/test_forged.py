@@ -27,7 +27,7 @@ def saved(folder: Path, name: str, kind: str = "weights") -> Box:
 
 def refused(box: Box, match: str) -> None:
     with pytest.raises(sl.StorageError, match=match) as caught:
-        sl.load(box.path)
+        sl.load(box.path, verify=True)
     assert str(box.path) in str(caught.value)
     assert len(str(caught.value)) < 1000
 
@@ -90,7 +90,7 @@ def test_weights_beyond_float32(tmp_path: Path) -> None:
         ("items", lambda f: pl.concat([f[:-1], f[:1]]), "ids of items are not distinct: 1 of 11"),
         ("contexts", lambda f: pl.concat([f[:-2], f[:2]]), "ids of contexts are not distinct: 2 of"),
         ("items", lambda f: f.with_columns(more=f["product"]), "ids of items have 2 columns"),
-        ("items", lambda f: f[:-1], "expected 0 to 9|expected float32"),
+        ("items", lambda f: f[:-1], "one int64 for each item"),
         ("items", lambda f: f[:0], "0 items; a fitted model has at least one of each"),
         ("contexts", lambda f: f[:-1], "expected int64"),
     ],

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shortlist.recommenders.registry import REGISTRY, load
+from shortlist.loading import load
+from shortlist.recommenders.registry import REGISTRY
 from shortlist.storage import load_model, save_model
 from storage.bases import fit
 from storage.faults import at_call

@@ -83,7 +83,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_of_a_later_version_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    text = '{"format": "shortlist-model", "format_version": 2, "shortlist_version": "9.1"}'
+    text = '{"format": "shortlist-model", "format_version": 3, "shortlist_version": "9.1"}'
     (tmp_path / "m" / "manifest.json").write_text(text)
     with pytest.raises(StorageError, match=r"9\.1"):
         save_model(tmp_path / "m", sample(1))

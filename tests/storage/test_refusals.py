@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from shortlist._version import __version__
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import StorageError
 from shortlist.storage import StoredModel, load, load_model, read_manifest, save_model
 from storage.samples import arrays_name, forge, replace_file, same, sample, table_name
@@ -30,8 +31,16 @@ def model(tmp_path: Path) -> Path:
 
 
 def refused(path: Path, match: str) -> None:
+    """It is refused, whether everything is checked or only what always is."""
+    for verify in (False, True):
+        with pytest.raises(StorageError, match=match):
+            load_model(path, verify=verify)
+
+
+def refused_if_verified(path: Path, match: str) -> None:
+    load_model(path)
     with pytest.raises(StorageError, match=match):
-        load_model(path)
+        load_model(path, verify=True)
 
 
 def manifest_refused(path: Path, match: str) -> None:
@@ -94,7 +103,7 @@ def test_a_huge_manifest_is_not_read(model: Path) -> None:
 
 
 def test_a_future_version_names_both_and_the_way_out(model: Path) -> None:
-    forge(model, lambda found: found.update(format_version=2, shortlist_version="7.5", new_field=[]))
+    forge(model, lambda found: found.update(format_version=3, shortlist_version="7.5", new_field=[]))
     manifest_refused(model, rf"Shortlist 7\.5 .*this is Shortlist {__version__}.*upgrade")
 
 
@@ -247,7 +256,7 @@ def test_files_swapped_between_models(model: Path) -> None:
     for part in (arrays_name, lambda m: table_name(m, "items"), lambda m: table_name(m, "contexts")):
         kept = (model / part(model)).read_bytes()
         shutil.copy(other / part(other), model / part(model))
-        refused(model, "it has|altered")
+        refused_if_verified(model, "altered")
         (model / part(model)).write_bytes(kept)
     assert same(load_model(model), sample(1))
     shutil.copy(other / "manifest.json", model / "manifest.json")
@@ -287,7 +296,7 @@ def test_values_that_are_no_numbers_in_a_signed_file(tmp_path: Path, value: floa
     name = arrays_name(tmp_path / "m")
     raw = (tmp_path / "m" / name).read_bytes()
     replace_file(tmp_path / "m", name, raw.replace(np.float64(12345.678).tobytes(), np.float64(value).tobytes()))
-    refused(tmp_path / "m", r"array 'W' has the value -?(nan|inf) at \[1\]")
+    refused_if_verified(tmp_path / "m", r"array 'W' has the value -?(nan|inf) at \[1\]")
 
 
 def test_a_bool_that_is_neither_in_a_signed_file(tmp_path: Path) -> None:
@@ -295,7 +304,7 @@ def test_a_bool_that_is_neither_in_a_signed_file(tmp_path: Path) -> None:
     name = arrays_name(tmp_path / "m")
     raw = (tmp_path / "m" / name).read_bytes()
     replace_file(tmp_path / "m", name, raw[:-1] + b"\x02")
-    refused(tmp_path / "m", "neither false nor true")
+    refused_if_verified(tmp_path / "m", "neither false nor true")
 
 
 def _arrow(frame: pl.DataFrame, compression: Any = "uncompressed", views: bool = False) -> bytes:
@@ -346,7 +355,8 @@ def test_notes_in_a_table(model: Path, where: str) -> None:
         writer.write_batch(batch, custom_metadata=note if where == "batch" else None)
     replace_file(model, table_name(model, "items"), out.getvalue())
     if where == "nowhere":
-        assert load_model(model).tables["items"]["id"].to_list() == IDS
+        table = load_model(model, verify=True).tables["items"]
+        assert frame_of(table)["id"].to_list() == table.rows(np.arange(7)) == IDS
     else:
         refused(model, "metadata")
 
@@ -368,5 +378,7 @@ def test_a_panic_in_the_reader_of_tables_becomes_a_storage_error(model: Path, mo
 
     monkeypatch.setattr(pl, "read_ipc", panic)
     with pytest.raises(StorageError, match="no luck") as caught:
-        load_model(model)
+        load_model(model).tables["items"].frame  # noqa: B018
+    with pytest.raises(StorageError, match="no luck"):
+        load_model(model, verify=True)
     assert isinstance(caught.value.__cause__, pl.exceptions.PanicException)

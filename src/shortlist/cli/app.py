@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from shortlist._version import __version__
 from shortlist.cli.batch import batch
 from shortlist.cli.compare import compare
+from shortlist.cli.convert import convert
 from shortlist.cli.datasets import datasets
 from shortlist.cli.demo import demo
 from shortlist.cli.doctor.command import doctor
@@ -121,7 +122,11 @@ def _joined_paragraphs(text: str) -> str:
     return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
 
 
-for _command in (demo, fit, evaluate, tune, compare, recommend, similar, batch, inspect, datasets, doctor, warmup):
+_COMMANDS = (
+    *(demo, fit, evaluate, tune, compare, recommend, similar, batch),
+    *(inspect, convert, datasets, doctor, warmup),
+)
+for _command in _COMMANDS:
     app.command(cls=Command, help=_joined_paragraphs(_command.__doc__ or ""))(_command)
 
 

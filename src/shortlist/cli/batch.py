@@ -60,6 +60,7 @@ def batch(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of resuming an interrupted run.")
     ] = False,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -75,13 +76,13 @@ def batch(
     """
     from shortlist.batch import write_lists
     from shortlist.batch.list_files import list_file
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
     from shortlist.storage.draft import folder_of
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
     list_file(Path(out), nested=lists)
     folder = folder_of(Path(out))
-    recommender = load(model)
+    recommender = load(model, verify=not no_verify)
     try:
         done = write_lists(
             recommender,

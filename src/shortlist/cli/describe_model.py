@@ -111,6 +111,8 @@ def _such_as(sample: list[Any] | None, rows: int) -> str:
 
 def _sample(directory: Path, manifest: "Manifest", name: str) -> list[Any] | None:
     """Return the first few ids of a table, or None if the file is missing, changed or too large."""
+    import numpy as np
+
     from shortlist.errors import StorageError
     from shortlist.storage.files import file_size, open_regular, read_exactly
     from shortlist.storage.id_tables import decode
@@ -123,16 +125,15 @@ def _sample(directory: Path, manifest: "Manifest", name: str) -> list[Any] | Non
         if file_size(file) == expected.bytes:
             content, sha256 = read_exactly(file, expected.bytes)
             if sha256 == expected.sha256:
-                rows = decode(entry, content.tobytes()).head(_SAMPLE).rows()
-                return [row if len(row) > 1 else row[0] for row in rows]
+                return decode(entry, content, directory / entry.file).rows(np.arange(min(_SAMPLE, entry.rows)))
     return None
 
 
 def _check(path: str) -> dict[str, Any]:
     """Load the model and make one recommendation. Raise an error if anything is wrong."""
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     with Stopwatch() as watch:
-        model = load(path)
+        model = load(path, verify=True)
         model.recommend(history=[[]], n=1)
     return {"ok": True, "seconds": watch.seconds}

@@ -96,6 +96,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -108,8 +109,8 @@ def fit(
       shortlist fit events.csv --context user --item product \
         --set dim=128 --out models/shop
     """
+    from shortlist.loading import load
     from shortlist.recommenders.fit_options import FitOptions, refuse_epochs
-    from shortlist.recommenders.registry import load
     from shortlist.storage import check_writable
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
@@ -128,11 +129,13 @@ def fit(
         raise typer.BadParameter("same directory as --out; choose another", param_hint="--checkpoint")
     by, wait = metric or "ndcg@20", patience or 3
     FitOptions(metric=by, patience=wait)  # raises an error for invalid values
-    if not recommender._in_epochs:
+    if not recommender.learns_in_epochs:
         refuse_epochs(type(recommender).__name__, validation=validation, checkpoint=checkpoint, start=start)
     check_target(out)
     if checkpoint is not None:
         check_writable(checkpoint)
+    if no_verify and start is None:
+        raise typer.BadParameter("only valid with --start", param_hint="--no-verify")
     splitting = separators(tags or [])
     if (item_features or context_features) and not recommender.uses_features:
         option = "--item-features" if item_features else "--context-features"
@@ -140,7 +143,7 @@ def fit(
             f"{type(recommender).__name__} does not use features; choose factorizationmachine or featureials",
             param_hint=option,
         )
-    smaller = None if start is None else load(start)
+    smaller = None if start is None else load(start, verify=not no_verify)
     loaded = source.read(output)
     events = training_events(loaded, output)
     features = {
@@ -259,7 +262,7 @@ def choose_epochs(
         f"epoch {best} of {len(trained.training_)} is best by {metric} ({value:.4f}) on a split by {split.protocol}; "
         f"now fitting all events with {count(best, 'epoch')}"
     )
-    for name, setting in trained._ending_at(best).items():
+    for name, setting in trained.settings_ending_at(best).items():
         setattr(recommender, name, setting)
     return {"metric": metric, "value": value, "epochs": best, "protocol": split.protocol}
 

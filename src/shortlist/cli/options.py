@@ -57,6 +57,10 @@ AsJson = Annotated[
         help="Print the result as one JSON document on standard output; print errors as JSON on standard error.",
     ),
 ]
+NoVerify = Annotated[
+    bool,
+    typer.Option("--no-verify", help="Skip the checks of checksums, ids and numbers: a large model loads faster."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print progress or notes.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. Default: all CPUs.")]
 Config = Annotated[

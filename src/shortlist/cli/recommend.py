@@ -51,6 +51,7 @@ def recommend(
     diversity: Diversity = None,
     strength: Strength = None,
     pool: Pool = None,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -66,7 +67,7 @@ def recommend(
 
       shortlist recommend models/shop user-17 --slate mmr --diversity 0.3
     """
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
     if contexts and history:  # one of them may come from the --config file; the command line wins
@@ -77,7 +78,7 @@ def recommend(
     if bool(contexts) == bool(history):
         raise typer.BadParameter("pass either contexts or --history", param_hint="CONTEXT")
     picked = slate_of(slate, diversity, strength, pool)
-    recommender = load(model)
+    recommender = load(model, verify=not no_verify)
     filters: dict[str, Any] = {
         "exclude_seen": not keep_seen,
         "allow": item_filter(recommender, "allow", allow, ctx, output),
@@ -122,6 +123,7 @@ def similar(
     allow: Allow = None,
     deny: Deny = None,
     unknown: opt.UnknownIds = opt.Unknown.RAISE,
+    no_verify: opt.NoVerify = False,
     config: opt.Config = None,
     threads: opt.Threads = None,
     as_json: opt.AsJson = False,
@@ -133,10 +135,10 @@ def similar(
 
       shortlist similar models/shop apple pear -n 5
     """
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     output = Output(ctx, as_json=as_json, quiet=quiet)
-    recommender = load(model)
+    recommender = load(model, verify=not no_verify)
     ids, skipped = parsed(recommender.items_, items, "item", unknown)
     answer = recommender.similar_items(
         ids,

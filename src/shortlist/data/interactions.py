@@ -122,7 +122,7 @@ class Interactions:
             if error.hint:
                 hint = with_hint(error.hint, hint)
             raise DataError(error.problem, code=error.code, field=error.field, hint=hint) from error
-        return cls._from_built(built, columns, aggregate)
+        return cls.from_encoded(built, columns, aggregate)
 
     @classmethod
     def from_frame(
@@ -143,7 +143,7 @@ class Interactions:
         """
         _check_aggregate(aggregate)
         columns = Columns.named(context, item, weight, time)
-        return cls._from_built(build(as_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
+        return cls.from_encoded(build(as_lazy(frame, columns), columns, on_bad=on_bad), columns, aggregate)
 
     @classmethod
     def from_csr(
@@ -205,7 +205,8 @@ class Interactions:
         )
 
     @classmethod
-    def _from_built(cls, built: EncodedEvents, columns: Columns, aggregate: Aggregate) -> Interactions:
+    def from_encoded(cls, built: EncodedEvents, columns: Columns, aggregate: Aggregate) -> Interactions:
+        """Build from encoded events."""
         return cls(
             built.contexts,
             built.items,

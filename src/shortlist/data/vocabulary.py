@@ -17,7 +17,9 @@ from shortlist._checks import refusal
 from shortlist._fork import polars_threads
 from shortlist._phrases import count, n_of
 from shortlist._wording import Message
+from shortlist.data.id_index import IdIndex
 from shortlist.data.id_lists import ids_of_frame, is_frame
+from shortlist.data.mapped_ids import MappedIds
 from shortlist.errors import DataError, SettingError, UnknownIdError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -25,6 +27,8 @@ Id: TypeAlias = Any  # an int, a str, or a tuple of them
 Unknown: TypeAlias = Literal["raise", "skip", "mark", "average"]
 
 _JOIN_FROM = 4096  # from this length on, a hash join is faster than a Python dictionary
+_SMALL = 1 << 16  # up to this size, a dictionary of all ids costs a few milliseconds
+_FEW = 4096  # for so many ids at once, a dictionary of all is worth its memory
 _MOST = np.iinfo(np.int32).max
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,38}")  # polars' integers have at most 39 digits
 _SKIP = Message("pass {unknown} to drop them", unknown="skip")
@@ -46,19 +50,34 @@ class Vocabulary:
     Vocabulary(product: 3 String ids, 'pear' … 'fig')
     """
 
-    def __init__(self, frame: pl.DataFrame) -> None:
-        if not isinstance(frame, pl.DataFrame):
+    def __init__(self, frame: pl.DataFrame | MappedIds, index: IdIndex | None = None) -> None:
+        """Make a vocabulary.
+
+        Args:
+            frame: distinct ids, in the order of their codes.
+            index: the index of these ids, if it exists already.
+        """
+        if not isinstance(frame, pl.DataFrame | MappedIds):
             raise DataError(f"expected a polars frame, got {type(frame).__name__}; for a list use Vocabulary.of")
-        if not frame.width:
+        self._schema = frame.schema
+        if not len(self._schema):
             raise DataError("a vocabulary needs at least one column of ids")
         if frame.height > _MOST:
             raise DataError(f"{frame.height:,} ids are too many; the maximum is {_MOST:,}")
-        for column in frame.get_columns():
-            if not (column.dtype.is_integer() or column.dtype == pl.String):
-                raise DataError(f"column {column.name!r} has type {column.dtype}; ids are integers or strings")
-            if column.null_count():
-                raise DataError(f"column {column.name!r}: {column.null_count():,} ids are null")
-        self._frame = frame
+        for name, dtype in self._schema.items():
+            if not (dtype.is_integer() or dtype == pl.String):
+                raise DataError(f"column {name!r} has type {dtype}; ids are integers or strings")
+        self._height = frame.height
+        self._table: MappedIds | None = None
+        if isinstance(frame, MappedIds):
+            self._table = frame
+        else:
+            for column in frame.get_columns():
+                if column.null_count():
+                    raise DataError(f"column {column.name!r}: {column.null_count():,} ids are null")
+            self._frame = frame
+        if index is not None:
+            self.index = index
 
     @classmethod
     def of(cls, ids: Iterable[Id] | pl.Series, name: str | Sequence[str] = "id") -> Vocabulary:
@@ -74,7 +93,12 @@ class Vocabulary:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the id columns in the user's data."""
-        return tuple(self._frame.columns)
+        return tuple(self._schema.names())
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        """The types of the id columns."""
+        return tuple(self._schema.dtypes())
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -84,30 +108,69 @@ class Vocabulary:
     @property
     def is_tuple(self) -> bool:
         """Whether ids are tuples (several columns)."""
-        return self._frame.width > 1
+        return len(self._schema) > 1
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a dictionary of all ids would be slow to build; then few ids are found by `index`."""
+        return self._height > _SMALL
+
+    @property
+    def _is_text(self) -> bool:
+        return not self.is_tuple and self.dtypes[0] == pl.String
+
+    @cached_property
+    def index(self) -> IdIndex:
+        """The index from ids to codes."""
+        return IdIndex.of(vars(self).get("_values") or _rows(self._frame))
 
     def ids(self, codes: Sequence[int] | npt.NDArray[Any] | None = None) -> list[Id]:
         """Return the ids with these codes (by default all ids) as Python values."""
         if codes is None:
             return list(self._values)
-        values = self._values
         try:
-            return [values[code] for code in np.asarray(codes).tolist()]
-        except (TypeError, ValueError, IndexError):
+            places = np.asarray(codes)
+            if "_values" in vars(self) or not self._is_few(len(places)):
+                values = self._values
+                return [values[code] for code in places.tolist()]
+            if places.ndim != 1 or (len(places) and places.dtype.kind not in "iub"):
+                raise TypeError
+            return self._rows_at(places.astype(np.int64))
+        except (TypeError, ValueError, IndexError, pl.exceptions.PolarsError):
             raise self._codes_error(codes) from None
+
+    def _is_few(self, n: int) -> bool:
+        """Return whether n ids are so few that the others should not be decoded."""
+        return self.is_large and n < _FEW
+
+    @cached_property
+    def _frame(self) -> pl.DataFrame:
+        assert self._table is not None
+        return self._table.frame
 
     @cached_property
     def _values(self) -> list[Id]:
         return _rows(self._frame)
 
-    def _id_of(self, code: int) -> Id:
+    def _rows_at(self, places: npt.NDArray[Any]) -> list[Id]:
+        if self._table is not None and "_frame" not in vars(self):
+            return self._table.rows(places)
+        return _rows(rows_at(self._frame, places))
+
+    def id_of(self, code: int) -> Id:
+        """Return the id with this code."""
+        if self._table is not None and "_frame" not in vars(self):
+            return self._table.row(code)
         row = self._frame.row(code)
         return row if self.is_tuple else row[0]
 
     def take(self, codes: npt.NDArray[Any]) -> pl.DataFrame:
         """Return the ids with these codes as a frame with the original columns and types."""
         try:
-            return rows_at(self._frame, codes)
+            places = np.asarray(codes, dtype=np.int64)
+            if self._table is not None and "_frame" not in vars(self) and self._is_few(len(places)):
+                return self._table.take(places)
+            return rows_at(self._frame, places)
         except (TypeError, ValueError, IndexError, OverflowError, pl.exceptions.PolarsError):
             raise self._codes_error(codes) from None
 
@@ -153,7 +216,7 @@ class Vocabulary:
     def extend(self, ids: Iterable[Id] | pl.Series) -> Vocabulary:
         """Return a vocabulary with the new ids among `ids` appended in order; old codes do not change."""
         _refuse_single(ids, "id")
-        frame = _frame_of(ids, list(self.names), self._frame.schema)
+        frame = _frame_of(ids, list(self.names), self._schema)
         new = np.flatnonzero(self.encode(frame, unknown="mark") < 0)
         if not len(new):
             return self
@@ -168,9 +231,9 @@ class Vocabulary:
         if not isinstance(text, str):
             raise SettingError(f"expected an id as text, got {text!r:.80}")
         parts = text.split(",") if self.is_tuple else [text]
-        if len(parts) != self._frame.width:
-            raise SettingError(f"{text!r} has {len(parts)} parts; expected {self._frame.width}: {','.join(self.names)}")
-        values = [self._parse_part(part, column) for part, column in zip(parts, self._frame.get_columns())]
+        if len(parts) != len(self.names):
+            raise SettingError(f"{text!r} has {len(parts)} parts; expected {len(self.names)}: {','.join(self.names)}")
+        values = [self._parse_part(part, *column) for part, column in zip(parts, self._schema.items())]
         return tuple(values) if self.is_tuple else values[0]
 
     def typed(self, parts: Sequence[str]) -> Id:
@@ -180,26 +243,30 @@ class Vocabulary:
         ('bob', 'sunday')
         """
         values: list[int | str] = []
-        for part, column in zip(parts, self._frame.get_columns(), strict=True):
+        for part, column in zip(parts, self._schema.items(), strict=True):
             try:
-                values.append(self._parse_part(part, column))
+                values.append(self._parse_part(part, *column))
             except UnknownIdError:
                 values.append(part)
         return tuple(values) if self.is_tuple else values[0]
 
     @staticmethod
-    def _parse_part(text: str, column: pl.Series) -> int | str:
-        if column.dtype == pl.String:
+    def _parse_part(text: str, name: str, dtype: pl.DataType) -> int | str:
+        if dtype == pl.String:
             return text
         number = integer_of(text)
         if number is None:
-            raise UnknownIdError(
-                f"unknown id {text!r:.80}: ids of {column.name!r} are integers; pass plain digits such as 17"
-            )
+            raise UnknownIdError(f"unknown id {text!r:.80}: ids of {name!r} are integers; pass plain digits such as 17")
         return number
 
     def _code(self, key: Id) -> int:
-        return self._code_of.get(key, -1) if is_id(key) else -1
+        if self._in_dictionary(1):
+            return self._code_of.get(key, -1) if is_id(key) else -1
+        return int(self._encode_by_index([key])[0])
+
+    def _in_dictionary(self, n: int) -> bool:
+        """Return whether to look n ids up in a dictionary of all ids."""
+        return "_code_of" in vars(self) or not self._is_few(n)
 
     @cached_property
     def _code_of(self) -> dict[Id, int]:
@@ -207,15 +274,36 @@ class Vocabulary:
 
     def _encode_by_dict(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         keys = _listed(ids)
+        if not self._in_dictionary(len(keys)):
+            return self._encode_by_index(keys)
         # Fast path without Python code per id. In a dictionary True and 1.0 equal 1: they need the slow path.
-        if self._frame.dtypes == [pl.String] or set(map(type, keys)) <= {str, int}:
+        if self._is_text or set(map(type, keys)) <= {str, int}:
             with suppress(TypeError):  # an id that is not hashable
                 return np.fromiter(map(self._code_of.get, keys, repeat(-1)), np.int32, len(keys))
         return np.fromiter((self._code(key) for key in keys), np.int32, len(keys))
 
+    def _encode_by_index(self, keys: Sequence[Id]) -> Codes:
+        if not self.is_tuple and set(map(type, keys)) <= {str if self._is_text else int}:
+            return self.index.find(keys, self)
+        codes = np.full(len(keys), -1, np.int32)
+        places = [k for k, key in enumerate(keys) if self._is_like_ids(key)]
+        codes[places] = self.index.find([keys[k] for k in places], self)
+        return codes
+
+    def _is_like_ids(self, key: Id) -> bool:
+        """Return whether a key has the type of the ids: text or integers, or a tuple of them."""
+        parts = key if self.is_tuple and isinstance(key, tuple) else (key,)
+        return (
+            isinstance(key, tuple) == self.is_tuple
+            and len(parts) == len(self._schema)
+            and all(
+                is_id(part) and isinstance(part, str) == (dtype == pl.String) for part, dtype in zip(parts, self.dtypes)
+            )
+        )
+
     def _encode_by_join(self, ids: Iterable[Id] | pl.Series | pl.DataFrame) -> Codes:
         try:
-            query = _frame_of(ids, list(self.names), self._frame.schema)
+            query = _frame_of(ids, list(self.names), self._schema)
         except DataError:
             return self._encode_by_dict(ids)  # some ids have a type that cannot match
         # Number the columns for the join: a user's column might be called "code".
@@ -226,7 +314,7 @@ class Vocabulary:
         return coded["code"].cast(pl.Int32).fill_null(-1).to_numpy()
 
     def _unknown_message(self, first: Id, n_missing: int, n_ids: int, what: str) -> str:
-        example = self._id_of(0) if len(self) else None
+        example = self.id_of(0) if len(self) else None
         hint = ""
         if example is not None and type(first) is not type(example) and not isinstance(first, np.generic):
             hint = f" of type {type(example).__name__}, such as {example!r}"
@@ -234,7 +322,7 @@ class Vocabulary:
         return f"unknown {what} {first!r} ({n_of(n_missing, n_ids, 'id')} unknown; {known}{hint})"
 
     def __len__(self) -> int:
-        return self._frame.height
+        return self._height
 
     def __iter__(self) -> Iterator[Id]:
         return iter(self.ids())
@@ -245,15 +333,20 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self._frame is other._frame or (
-            self._frame.schema == other._frame.schema and self._frame.equals(other._frame)
-        )
+        if self is other or (self._table is not None and self._table is other._table):
+            return True
+        if self._schema != other._schema or self._height != other._height:
+            return False
+        return self._frame is other._frame or self._frame.equals(other._frame)
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (self._frame,)  # a mapped file cannot be sent to another process
+
     def __repr__(self) -> str:
-        types = ", ".join(str(dtype) for dtype in self._frame.dtypes)
-        span = f", {self._id_of(0)!r} … {self._id_of(-1)!r}" if len(self) else ""
+        types = ", ".join(str(dtype) for dtype in self.dtypes)
+        span = f", {self.id_of(0)!r} … {self.id_of(-1)!r}" if len(self) else ""
         return f"Vocabulary({', '.join(self.names)}: {len(self):,} {types} ids{span})"
 
 

@@ -34,7 +34,7 @@ def loss_values(loss: LossName, scores: Any, labels: Any) -> Any:
         return (scores - labels) ** 2
     if loss == "hinge":
         return (1 - labels * scores).clip(0)
-    z, xp = labels * scores, _namespace(scores)
+    z, xp = labels * scores, array_namespace(scores)
     return xp.logaddexp(0 * z, -z)
 
 
@@ -47,7 +47,7 @@ def loss_slopes(loss: LossName, scores: Any, labels: Any) -> Any:
     scores, labels = _checked(loss, scores, labels)
     if loss == "square":
         return 2 * (scores - labels)
-    z, xp = labels * scores, _namespace(scores)
+    z, xp = labels * scores, array_namespace(scores)
     if loss == "hinge":
         return xp.where(z < 1, -labels * (0 * scores + 1), 0 * scores)
     e = xp.exp(-abs(z))
@@ -73,7 +73,7 @@ def _is_tensor(array: Any) -> bool:
     return type(array).__module__.startswith("torch")
 
 
-def _namespace(array: Any) -> Any:
+def array_namespace(array: Any) -> Any:
     """Return the torch module for a tensor, otherwise NumPy."""
     return sys.modules["torch"] if _is_tensor(array) else np
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shortlist._checks import number, one_of
-from shortlist.objectives.losses import CODES, NEGATIVE_LABELS, LossName, _namespace, loss_slopes, loss_values
+from shortlist.objectives.losses import CODES, NEGATIVE_LABELS, LossName, array_namespace, loss_slopes, loss_values
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Softmax:
             log_expected: ln(m·q) of each sampled negative; 0 if the negatives are all items except the positive.
         """
         z = self._logits(positives, negatives, log_expected)
-        xp = _namespace(z)
+        xp = array_namespace(z)
         top = z.max(1)
         top = top[0] if isinstance(top, tuple) else top  # torch returns the positions too
         return top + xp.log(xp.exp(z - top[:, None]).sum(1)) - z[:, 0]
@@ -113,7 +113,7 @@ class Softmax:
     def slopes(self, positives: Any, negatives: Any, log_expected: Any = 0.0) -> Any:
         """Return the derivatives with respect to the scores, n × (1 + m); column 0 is the positive."""
         z = self._logits(positives, negatives, log_expected)
-        xp = _namespace(z)
+        xp = array_namespace(z)
         top = z.max(1)
         top = top[0] if isinstance(top, tuple) else top
         weights = xp.exp(z - top[:, None])
@@ -122,7 +122,7 @@ class Softmax:
         return weights / self.temperature
 
     def _logits(self, positives: Any, negatives: Any, log_expected: Any) -> Any:
-        xp = _namespace(negatives)
+        xp = array_namespace(negatives)
         stacked = xp.concatenate((positives[:, None], negatives), 1)
         z = stacked / self.temperature
         z[:, 1:] = z[:, 1:] - log_expected

@@ -248,7 +248,7 @@ def filter_for_all(name: str, given: Iterable[Id] | None, whom: str) -> list[Id]
 def known_items(name: str, ids: list[Id], items: Vocabulary) -> Codes:
     """Return the codes of the known ids of a filter; refuse ids of a wrong type."""
     codes = items.encode(ids, unknown="mark")
-    text = items.frame.dtypes[0] == pl.String
+    text = items.dtypes[0] == pl.String
     for id_ in ids:
         if not is_id(id_) or isinstance(id_, str) != text:
             expected = "text" if text else "integers"

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import integer
+from shortlist._kernel_views import for_kernels
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id
@@ -41,7 +42,10 @@ _RANK_SAMPLE = 10_000  # items from which it computes the rank
 class Alternating(PointwiseFactorization):
     """Matrix factorization ŷ(i|c) = ⟨w_c, h_i⟩ under `PointwiseSquare`; a subclass adds the half-steps."""
 
-    _derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
+    derivable: ClassVar[dict[str, Any]] = {"dim": 256, "regularization": 0.01, "unobserved_weight": 0.1}
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        ("_loss", "_fixed_items", "_fixed_contexts"), "_prepare_fold_in"
+    )
 
     dim: int | None = None  # type: ignore[assignment]
     regularization: float | None = None  # type: ignore[assignment]
@@ -49,13 +53,13 @@ class Alternating(PointwiseFactorization):
 
     def _derive(self, interactions: Interactions, options: FitOptions) -> dict[str, Any]:
         settings = square_loss_settings(self, interactions)
-        if isinstance(options.start, DotProduct) and options.start._fitted:
-            settings["dim"] = max(settings["dim"], options.start._latent)
+        if isinstance(options.start, DotProduct) and options.start.is_fitted:
+            settings["dim"] = max(settings["dim"], options.start.latent_dim)
         return settings
 
     def objective(self) -> PointwiseSquare:
         """Return the loss that `fit` minimises."""
-        if unset := [name for name in self._derivable if name != "dim" and getattr(self, name) is None]:
+        if unset := [name for name in self.derivable if name != "dim" and getattr(self, name) is None]:
             raise NotFittedError(
                 f"{unset[0]} is derived from the data", hint=f"fit the {type(self).__name__} first, or set {unset[0]}"
             )
@@ -65,7 +69,7 @@ class Alternating(PointwiseFactorization):
         if (
             len(self.item_embeddings_) < _MIN_SIZE
             or self._width < _MIN_SIZE
-            or len(self.derived_) == len(self._derivable)
+            or len(self.derived_) == len(self.derivable)
         ):
             return []
         items = self.item_embeddings_
@@ -132,7 +136,9 @@ class Alternating(PointwiseFactorization):
         """Solve the item half-step for these rows."""
         fixed = self._fixed_contexts
         if fixed is None:
-            fixed = self._fixed_contexts = FoldInBasis(self.context_embeddings_, self._loss.contexts.values)
+            fixed = self._fixed_contexts = FoldInBasis(
+                for_kernels(self.context_embeddings_), self._loss.contexts.values
+            )
         return self._solve(rows, fixed, self._loss.new_item_terms(rows), threads)
 
     @staticmethod
@@ -198,7 +204,12 @@ class Alternating(PointwiseFactorization):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self.training_, self.best_epoch_ = [], None
-        self._set_items(self.item_embeddings_, self._precompute(self.seen_))
+
+    def _prepare_fold_in(self) -> None:
+        """Set what folding in to a loaded model needs."""
+        self._loss = self._precompute(self.seen_)
+        self._fixed_items = FoldInBasis(for_kernels(self.item_embeddings_), self._loss.items.values)
+        self._fixed_contexts = None
 
     def _largest(self) -> float:
         contexts, items = self._loss.contexts, self._loss.items

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -23,10 +23,12 @@ from shortlist._renamed import attribute_of, new_setting, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.histories import Histories
+from shortlist.data.history_arrays import histories_of_arrays, ordered_arrays
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
-from shortlist.data.sparse_rows import SparseRows, csr_error
+from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.splits import Split
+from shortlist.data.unchecked_rows import UncheckedRows
 from shortlist.data.vocabulary import Codes, Id, Unknown, Vocabulary
 from shortlist.errors import DataError, NotFittedError, SettingError, ShortlistWarning, StorageError
 from shortlist.objectives.weighting import Weighting, strengths
@@ -57,8 +59,10 @@ from shortlist.scoring import BlockScorer
 from shortlist.solvers.train import Callback
 
 if TYPE_CHECKING:
+    from shortlist.data.mapped_ids import MappedIds
     from shortlist.storage import StoredModel
 
+_OF_EVERY_MODEL = ("seen.indptr", "seen.indices", "seen.values", "popularity", "priority")  # stored arrays
 _OF_EMBEDDINGS = ("index", "fold_in", "fold_in_items")  # methods of `DotProduct` only
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -95,24 +99,38 @@ class _TakesOldNames(ABCMeta):
 class Recommender(metaclass=_TakesOldNames):
     """Base class of all recommenders.
 
-    A subclass defines `_fit`, `_scorer` and the names of its learned arrays.
+    A subclass defines `_fit`, `scorer` and the names of its learned arrays.
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
-    _in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
+    learns_in_epochs: ClassVar[bool] = False  # whether it learns in epochs and so has the setting `epochs`
     uses_features: ClassVar[bool] = False  # whether it also learns from features
     ordered: ClassVar[bool] = False  # whether the order of a history matters; if not, histories are sets
-    _derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
+    derivable: ClassVar[dict[str, Any]] = {}  # settings that may be None, with valid values for the checks of settings
+    # Attributes that a loaded model computes or checks when they are first used, with the methods that set them.
+    _on_first_use: ClassVar[dict[str, str]] = {
+        "seen_": "_check_seen",
+        "popularity_": "_set_popularity",
+        "item_priority_": "_set_popularity",
+    }
 
     def __post_init__(self) -> None:
         self.derived_: dict[str, Any] = {}
         self._fitted = False
         self._checked: tuple[Any, ...] = ()  # the values of the settings when they were last checked
-        self._check_settings()
+        self._unchecked_seen: UncheckedRows | None = None
+        self.validate_settings()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
+            if name in self._on_first_use and vars(self).get("_fitted"):
+                try:
+                    getattr(self, self._on_first_use[name])()
+                except (TypeError, ValueError, OverflowError, IndexError) as error:
+                    who = type(self).__name__
+                    raise StorageError(f"this {who} is damaged: {error!s:.300}; load it with verify=True") from error
+                return vars(self)[name]
             if name in _OF_EMBEDDINGS:
                 raise AttributeError(
                     f"{type(self).__name__} has no embeddings, so it has no {name}; use recommend", name=name, obj=self
@@ -147,7 +165,7 @@ class Recommender(metaclass=_TakesOldNames):
     def _check(self) -> None:
         """Raise SettingError for invalid settings."""
 
-    def _unused(self) -> dict[str, str]:
+    def unused_settings(self) -> dict[str, str]:
         """Return the settings that have no effect given the other settings, as {name: reason}."""
         return {}
 
@@ -163,12 +181,13 @@ class Recommender(metaclass=_TakesOldNames):
         """Compute settings that are None from the data, as {name: value}."""
         return {}
 
-    def _check_settings(self) -> None:
-        unset = {name: value for name, value in self._derivable.items() if getattr(self, name) is None}
+    def validate_settings(self) -> None:
+        """Raise SettingError for invalid settings, and for settings that have no effect."""
+        unset = {name: value for name, value in self.derivable.items() if getattr(self, name) is None}
         filled = copy.copy(self)
         vars(filled).update(unset)
         filled._check()
-        refuse_unused(self, {name: why for name, why in filled._unused().items() if name not in unset})
+        refuse_unused(self, {name: why for name, why in filled.unused_settings().items() if name not in unset})
         self._checked = self._values()
 
     def _values(self) -> tuple[Any, ...]:
@@ -179,7 +198,7 @@ class Recommender(metaclass=_TakesOldNames):
         """Return the default search space of `shortlist.tune`: the settings worth tuning and their ranges."""
         return {}
 
-    def _ending_at(self, epoch: int) -> dict[str, Any]:
+    def settings_ending_at(self, epoch: int) -> dict[str, Any]:
         """Return the settings with which a fit from scratch ends with the model of this epoch."""
         return {"epochs": epoch}
 
@@ -206,7 +225,7 @@ class Recommender(metaclass=_TakesOldNames):
 
     @abstractmethod
     def _check_arrays(self) -> None:
-        """Check the shapes of loaded arrays, and derive what is not stored."""
+        """Check the shapes of loaded arrays. The methods of `_on_first_use` compute what is derived from them."""
 
     def _largest(self) -> float:
         """Return a bound on the scores and on all intermediate numbers; NaN or infinite if one of them is."""
@@ -274,7 +293,7 @@ class Recommender(metaclass=_TakesOldNames):
             context_features=context_features,
             item_features=item_features,
         )
-        if not self._in_epochs:
+        if not self.learns_in_epochs:
             options.refuse_for(type(self).__name__)
         options.refuse_without_validation()
         if not self.uses_features:
@@ -282,12 +301,12 @@ class Recommender(metaclass=_TakesOldNames):
         self._check_events(interactions, "fit")
         for message in self._unused_inputs(interactions, options):
             warnings.warn(message, ShortlistWarning, stacklevel=2)
-        self._learn(interactions, options, "fit", callbacks, progress, threads)
+        self.fit_with(interactions, options, "fit", callbacks, progress, threads)
         for message in self._fit_warnings():
             warnings.warn(message, ShortlistWarning, stacklevel=2)
         return self
 
-    def _learn(
+    def fit_with(
         self,
         interactions: Interactions,
         options: FitOptions,
@@ -297,36 +316,47 @@ class Recommender(metaclass=_TakesOldNames):
         threads: int | None,
         step: Step | None = None,
     ) -> Self:
+        """Learn with options that were checked; `fit`, `partial_fit` and `tune` call this.
+
+        Args:
+            interactions: the observed events.
+            options: validation, checkpoint, start values and features.
+            who: the name of the caller for messages.
+            callbacks: as in `fit`.
+            progress: as in `fit`.
+            threads: as in `fit`.
+            step: called with the finished parts of the work, by recommenders that do not learn in epochs.
+        """
         self._check_events(interactions, who)
         if not _identical(self._checked, self._values()):  # settings were set after the constructor checked them
-            self._check_settings()
+            self.validate_settings()
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
         listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
         if not all(map(callable, listeners)):
             raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
         model = copy.copy(self)  # a fit that fails must leave self unchanged
         if options.start is not self:  # partial_fit keeps its derived settings
-            model._settle(interactions, options)
+            model.settle(interactions, options)
         derived = f"{format_settings(model.derived_)}, from the data" if model.derived_ else ""
         with watched(type(self).__name__, listeners, progress, derived) as monitor, blas_threads(threads):
             model._fit(interactions, options, monitor if step is None else replace(monitor, step=step), threads)
-            model._remember(interactions)
+            model.remember(interactions)
             model._refuse_diverged()
         vars(self).update(vars(model))
         return self
 
-    def _settle(self, interactions: Interactions, options: FitOptions) -> None:
+    def settle(self, interactions: Interactions, options: FitOptions) -> None:
         """Derive the settings that are not set; settings that an earlier fit derived are derived again."""
         vars(self).update(self._unset())
         values = self._derive(interactions, options)
-        self.derived_ = {name: values[name] for name in self._derivable if getattr(self, name) is None}
+        self.derived_ = {name: values[name] for name in self.derivable if getattr(self, name) is None}
         vars(self).update(self.derived_)
 
     def _unset(self) -> dict[str, None]:
         """Return {name: None} for the settings that a fit derived and that were not set afterwards."""
         return {name: None for name, value in self.derived_.items() if getattr(self, name) == value}
 
-    def _given(self) -> dict[str, Any]:
+    def given_settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as they were given, None for derived settings."""
         return self.settings() | self._unset()
 
@@ -340,11 +370,11 @@ class Recommender(metaclass=_TakesOldNames):
         if not len(interactions):
             raise DataError("there are no events to learn from", code="empty-data")
 
-    def _remember(self, interactions: Interactions) -> None:
+    def remember(self, interactions: Interactions) -> None:
         """Keep the parts of the data that answers need."""
         self.contexts_ = interactions.contexts
         self.items_ = interactions.items
-        self.seen_ = interactions.by_context
+        self.seen_, self._unchecked_seen = interactions.by_context, None
         if self.ordered:
             self.histories_ = interactions.histories
         self._set_popularity()
@@ -368,6 +398,11 @@ class Recommender(metaclass=_TakesOldNames):
         order = np.argsort(-self.popularity_, kind="stable")
         self.item_priority_ = np.empty(len(order), np.int32)
         self.item_priority_[order] = np.arange(len(order), dtype=np.int32)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the recommender was fitted or loaded."""
+        return self._fitted
 
     def require_fit(self) -> None:
         """Raise NotFittedError before `fit`."""
@@ -546,8 +581,11 @@ class Recommender(metaclass=_TakesOldNames):
 
     def histories_of(self, codes: Codes) -> Histories:
         """Return the training histories of contexts; empty for code −1."""
+        known = not (codes < 0).any()
+        if known and self._unchecked_seen is not None and not self.ordered:
+            return Histories.of_sets(self._unchecked_seen.take(codes))
         histories = self.histories_ if self.ordered else Histories.of_sets(self.seen_)
-        if not (codes < 0).any():
+        if known:
             return histories.take(codes)
         return histories.with_empty_row().take(np.where(codes < 0, histories.n_rows, codes))
 
@@ -575,78 +613,137 @@ class Recommender(metaclass=_TakesOldNames):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model with its ids to a directory; `shortlist.load` reads it back.
 
+        A model of a class of yours is loaded with `shortlist.load(path, code=[MyModel])`.
+
         An existing model in that directory is replaced in one step: after a crash it holds either the old model or the
         new one. A checkpoint of a fit is never replaced. A model that `load` would refuse is refused before anything
         is written.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_loadable, require_registered, restored
+        from shortlist.recommenders.restoring import require_loadable, restored
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
         stored = self.to_stored()
-        require_registered(self)
-        require_loadable(path, stored, restored)
+        require_loadable(path, stored, partial(restored, type(self)))
         refuse_checkpoint(path)
         save_model(path, stored)
 
     def to_stored(self) -> StoredModel:
-        """Return the model as settings, arrays and tables; `registry.restored` builds it again."""
+        """Return the model as settings, arrays and tables; `restoring.restored` builds it again."""
         self.require_fit()
-        self._check_settings()
+        self.validate_settings()
+        from shortlist.recommenders.restoring import kind_name
         from shortlist.storage import StoredModel
 
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
+        arrays = dict(self.state_dict())
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
         if self.seen_.values is not None:
             arrays["seen.values"] = self.seen_.values
-        tables = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        arrays["popularity"], arrays["priority"] = self.popularity_, self.item_priority_
+        if self.ordered:
+            arrays.update(ordered_arrays(self.histories_))
+        tables: dict[str, pl.DataFrame | MappedIds] = {"contexts": self.contexts_.frame, "items": self.items_.frame}
+        for name, vocabulary in (("contexts", self.contexts_), ("items", self.items_)):
+            if vocabulary.is_large:
+                arrays[f"{name}.hashes"], arrays[f"{name}.codes"] = vocabulary.index.hashes, vocabulary.index.codes
         extra = {"derived": list(self.derived_)} if self.derived_ else {}
-        stored = StoredModel(type(self).__name__, self.settings(), arrays, tables, extra)
-        self._store_more(stored)
+        stored = StoredModel(kind_name(type(self)), self.settings(), arrays, tables, extra)
+        self.store_more(stored)
         return stored
 
     def custom_code(self) -> list[str]:
         """Return the names of the user's own classes and functions, which cannot be stored: none."""
         return []
 
-    def _store_more(self, stored: StoredModel) -> None:
+    def store_more(self, stored: StoredModel) -> None:
         """Add what a subclass stores in addition, such as features."""
         return
 
-    def _restore_more(self, stored: StoredModel) -> None:
+    def restore_more(self, stored: StoredModel) -> None:
         """Read what `_store_more` added, and remove all of it from `stored`."""
         return
 
-    def _restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary) -> None:
-        """Take learned state from storage and check that it fits together."""
+    def restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary, verify: bool) -> None:
+        """Take learned state from storage and check that it fits together.
+
+        Names, dtypes and shapes are checked at once; everything else only if `verify` is set, or when it is first used.
+        """
         arrays = stored.arrays
-        required = {"seen.indptr", "seen.indices", *self._arrays}
-        if missing := sorted(required - arrays.keys()):
+        if missing := sorted({"seen.indptr", "seen.indices"} - arrays.keys()):
             raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
-        if surplus := sorted(arrays.keys() - required - {"seen.values"}):
-            raise StorageError(
-                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
-            )
+        state = {name: array for name, array in arrays.items() if name not in _OF_EVERY_MODEL}
+        if self.ordered:
+            self.histories_ = histories_of_arrays(state, len(contexts), len(items))
         if not len(contexts) or not len(items):
             raise StorageError(
                 f"it has {len(contexts)} contexts and {len(items)} items; a fitted model has at least one of each"
             )
         self.contexts_, self.items_ = contexts, items
-        values = _writable(arrays["seen.values"]) if "seen.values" in arrays else None
-        self.seen_ = SparseRows(_writable(arrays["seen.indptr"]), _writable(arrays["seen.indices"]), values, len(items))
-        _check_rows(self.seen_, len(contexts))
+        self._unchecked_seen = UncheckedRows.of(arrays, len(contexts), len(items))
+        if "popularity" in arrays or "priority" in arrays:  # earlier versions did not store them
+            for name, dtype in {"popularity": np.int64, "priority": np.int32}.items():
+                array = arrays.get(name)
+                if array is None or array.dtype != dtype or array.shape != (len(items),):
+                    raise StorageError(f"its {name} does not have one {np.dtype(dtype)} for each item")
+            self.popularity_, self.item_priority_ = arrays["popularity"], arrays["priority"]
+        self._fitted = True
+        self.load_state_dict(state)
+        if verify:
+            self._verify()
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned: any number of named arrays. By default the attributes that `_arrays` names."""
+        return {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what `state_dict` returned; refuse missing, superfluous and wrongly shaped arrays.
+
+        The model has its settings, ids and histories already. Arrays of a loaded model are read-only.
+        """
+        if missing := sorted(set(self._arrays) - state.keys()):
+            raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
+        if surplus := sorted(state.keys() - set(self._arrays)):
+            raise StorageError(
+                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
+            )
         for name in self._arrays:
-            setattr(self, name, _writable(arrays[name]))
+            setattr(self, name, state[name])
         self._check_arrays()
+
+    def _check_seen(self) -> None:
+        """Check all histories of a loaded model; until then `histories_of` checks the rows that it returns."""
+        unchecked = self._unchecked_seen
+        if unchecked is not None:
+            self.seen_, self._unchecked_seen = unchecked.checked(), None
+
+    def _verify(self) -> None:
+        """Check all numbers of a loaded model."""
+        self._check_seen()
+        self._check_popularity()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, method in self._on_first_use.items():
+                if name not in vars(self):
+                    getattr(self, method)()
+        if self.seen_.values is not None and len(self.seen_) and self.seen_.values.min() < 0:
+            raise StorageError(
+                "the model's histories do not fit its contexts and items: a weight is "
+                f"{self.seen_.values.min()}; expected weights ≥ 0"
+            )
         largest = self._bound()
         if not largest <= FLOAT32_MAX:
             raise StorageError(
                 f"its numbers are too large: scores could reach {largest:.2g}, but float32 ends at 3.4e+38"
             )
+
+    def _check_popularity(self) -> None:
+        """Compare the stored popularity, if there is one, with the histories."""
+        before = {name: array for name, array in vars(self).items() if name in ("popularity_", "item_priority_")}
         self._set_popularity()
-        self._fitted = True
+        if not all(np.array_equal(array, getattr(self, name)) for name, array in before.items()):
+            raise StorageError("its popularity or priority of items does not match its histories")
+        vars(self).update(before)
 
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
         array = getattr(self, name)
@@ -671,15 +768,6 @@ class Recommender(metaclass=_TakesOldNames):
         return f"{type(self).__name__}({format_settings(self.settings())}){state}"
 
 
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array itself if it is writable, else a copy.
-
-    Loaded arrays are read-only views of one buffer. Views would keep the whole buffer in memory, and kernels would be
-    compiled a second time for read-only arrays.
-    """
-    return array if array.flags.writeable else array.copy()
-
-
 def largest_of(*numbers: float) -> float:
     """Return the largest number, or NaN if any is NaN (`max` may ignore NaN).
 
@@ -687,14 +775,6 @@ def largest_of(*numbers: float) -> float:
     nan
     """
     return float(np.max(numbers))
-
-
-def _check_rows(rows: SparseRows, n_rows: int) -> None:
-    wrong = csr_error(rows, n_rows)
-    if wrong is None and rows.values is not None and len(rows) and rows.values.min() < 0:
-        wrong = f"a weight is {rows.values.min()}; expected weights ≥ 0"
-    if wrong is not None:
-        raise StorageError(f"the model's histories do not fit its contexts and items: {wrong}")
 
 
 def _identical(first: Sequence[Any], second: Sequence[Any]) -> bool:

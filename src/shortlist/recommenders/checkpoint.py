@@ -88,7 +88,7 @@ class Checkpoint:
                 raise StorageError(f"'{self._path}' is not a checkpoint", code="target-exists", hint=_OTHER)
             check_writable(self._path)  # fail now rather than after the first epoch
             return None
-        stored = load_model(self._path)
+        stored = load_model(self._path, verify=True, mapped=False)
         if stored.kind != self._kind:
             raise self._other_content(stored.kind)
         before = new_settings(self._owner, stored.settings, warn=False)

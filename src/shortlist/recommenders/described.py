@@ -42,7 +42,7 @@ class DescribedMultilinear(MultilinearModel):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _learn(
+    def fit_with(
         self,
         interactions: Interactions,
         options: FitOptions,
@@ -52,10 +52,11 @@ class DescribedMultilinear(MultilinearModel):
         threads: int | None,
         step: Step | None = None,
     ) -> Self:
+        """Add ids that only have features to the vocabularies, then learn."""
         self._check_events(interactions, who)
         for side in _SIDES:
             interactions = _with_described(interactions, getattr(options, f"{side}_features"), side)
-        return super()._learn(interactions, options, who, callbacks, progress, threads, step)
+        return super().fit_with(interactions, options, who, callbacks, progress, threads, step)
 
     def _prepare(self, interactions: Interactions, options: FitOptions) -> None:
         self.context_features_, self.item_features_ = options.context_features, options.item_features
@@ -103,7 +104,7 @@ class DescribedMultilinear(MultilinearModel):
             context_features=self._with_new("context", context_features),
             item_features=self._with_new("item", item_features),
         )
-        return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
+        return self.fit_with(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
     def _with_new(self, side: str, new: Features | None) -> Features | None:
         """Return the features of a side, with those of new ids appended."""
@@ -155,7 +156,7 @@ class DescribedMultilinear(MultilinearModel):
         vocabulary: Vocabulary = self.contexts_ if side == "context" else self.items_
         counts = self.seen_.lengths if side == "context" else self.popularity_
         given_ids, model_ids = comparable(
-            features.vocabulary.frame, vocabulary.frame, "the model", by_spelling=features._from_text
+            features.vocabulary.frame, vocabulary.frame, "the model", by_spelling=features.from_text
         )
         codes = Vocabulary(model_ids).encode(given_ids, unknown="mark")
         known = codes[codes >= 0][counts[codes[codes >= 0]] > 0]
@@ -185,7 +186,8 @@ class DescribedMultilinear(MultilinearModel):
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
-    def _store_more(self, stored: StoredModel) -> None:
+    def store_more(self, stored: StoredModel) -> None:
+        """Add the features of both sides."""
         for side in _SIDES:
             features: Features | None = getattr(self, f"{side}_features_")
             if features is not None:
@@ -194,7 +196,8 @@ class DescribedMultilinear(MultilinearModel):
                 stored.arrays.update(parts.arrays)
                 stored.tables.update(parts.tables)
 
-    def _restore_more(self, stored: StoredModel) -> None:
+    def restore_more(self, stored: StoredModel) -> None:
+        """Take the features of both sides out of what was stored."""
         for side in _SIDES:
             prefix = f"{side}_features."
             settings = stored.extra.get(f"{side}_features")

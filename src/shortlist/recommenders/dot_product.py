@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import one_of
+from shortlist._kernel_views import for_kernels
 from shortlist._phrases import count
 from shortlist._threads import blas_threads
 from shortlist._wording import Message
@@ -43,7 +45,7 @@ class DotProduct(Recommender):
     item_embeddings_: ClassVar[npt.NDArray[np.float32]]
 
     @property
-    def _latent(self) -> int:
+    def latent_dim(self) -> int:
         """The number of columns without the biases, which come last."""
         return int(self.item_embeddings_.shape[1])
 
@@ -59,7 +61,7 @@ class DotProduct(Recommender):
 
     def _folded(self, histories: SparseRows, threads: int | None = None) -> npt.NDArray[np.float32]:
         """Call `_fold_in`; raise DataError if the weights of a history make its row overflow."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), _solvable():
             embeddings = self._fold_in(histories, threads)
         return self._require_finite(embeddings, histories, "history {}")
 
@@ -192,7 +194,7 @@ class DotProduct(Recommender):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
         lists = as_list(contexts, expected)
         rows = histories_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP).sets()
-        with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"):
+        with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"), _solvable():
             return self._require_finite(self._fold_in_items(rows, threads), rows, "item {}")
 
     @abstractmethod
@@ -263,7 +265,7 @@ class DotProduct(Recommender):
 
     @property
     def _item_vectors(self) -> npt.NDArray[np.float32]:
-        return self.item_embeddings_[:, : self._latent]  # without biases
+        return for_kernels(self.item_embeddings_)[:, : self.latent_dim]  # without biases
 
     def _similarity(self, codes: Codes) -> DotProductScorer:
         """Return a scorer of the cosine of item embeddings; an item without events has cosine 0 with all items."""
@@ -285,6 +287,17 @@ class DotProduct(Recommender):
 
     def _largest(self) -> float:
         return longest(self.context_embeddings_) * longest(self.item_embeddings_)
+
+
+@contextmanager
+def _solvable() -> Iterator[None]:
+    """Turn the failure of a linear system into a StorageError: only damaged models have such systems."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise StorageError(
+            f"this model is damaged: folding in failed ({error}); load it with verify=True, or fit it again"
+        ) from error
 
 
 def longest(vectors: npt.NDArray[np.float32]) -> float:

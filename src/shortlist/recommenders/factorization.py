@@ -36,7 +36,7 @@ class Factorization(DotProduct):
     `prepared` is what `_precompute` derives from the observed pairs; both learning and answering use it.
     """
 
-    _in_epochs: ClassVar[bool] = True
+    learns_in_epochs: ClassVar[bool] = True
     _every: ClassVar[int] = 1  # default number of epochs between evaluations
 
     dim: int = 64
@@ -159,7 +159,7 @@ class Factorization(DotProduct):
         _refuse_leak(interactions, split)
         folded = replace(split, fold_in=True)
         model = copy.copy(self)
-        model._remember(interactions)
+        model.remember(interactions)
 
         def measure(snapshot: State) -> float:
             model._set_items(snapshot["items"], prepared)
@@ -237,7 +237,7 @@ class Factorization(DotProduct):
         for message in unused_weights(self, interactions):
             warnings.warn(message, ShortlistWarning, stacklevel=2)
         options = FitOptions(start=self, epochs=epochs)
-        return self._learn(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
+        return self.fit_with(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
 
 
 def _refuse_leak(interactions: Interactions, split: Split) -> None:

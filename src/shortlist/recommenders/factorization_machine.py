@@ -235,7 +235,8 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
             flag(name, getattr(self, name))
 
     @property
-    def _latent(self) -> int:
+    def latent_dim(self) -> int:
+        """The number of columns without the biases, which come last."""
         return int(self.dim)
 
     def _layout_for(self, contexts: Vocabulary, items: Vocabulary, by_context: SparseRows) -> ModelLayout:

@@ -99,8 +99,9 @@ class IALS(Alternating):
                 f"device is {self.device!r}, which needs solver='eigen', but solver is {self.solver!r}", field="device"
             )
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         if self.solver != "block":
             unused["block"] = f"with solver={self.solver!r}, only with solver='block'"
         return unused

@@ -60,8 +60,9 @@ class MatrixFactorization(SGDFactorization):
         integer("batch", self.batch)
         super()._check()
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         objective = self.recipe().objective
         if not isinstance(objective, Softmax):
             unused["batch"] = f"with the objective {objective}, only with Softmax"
@@ -337,8 +338,9 @@ class SoftmaxMF(SGDFactorization):
         number("beta", self.beta)
         super()._check()
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         unused.pop("n_negatives", None)  # 0 means no sampling
         if not self.n_negatives:
             unused["beta"] = f"with n_negatives={self.n_negatives}, because no negatives are drawn"

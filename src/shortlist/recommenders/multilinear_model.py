@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._checks import integer, one_of
+from shortlist._kernel_views import for_kernels
 from shortlist._phrases import n_of
 from shortlist._wording import Message
 from shortlist.data.id_lists import as_list
@@ -113,6 +114,13 @@ class MultilinearModel(Factorization):
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ("context_parameters_", "item_parameters_")
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        (
+            *("_layout", "_loss", "_item_order", "_folding_contexts", "_folding_items"),
+            *("context_embeddings_", "_trained_contexts", "item_embeddings_", "_folded_items", "_trained_items"),
+        ),
+        "_compute_embeddings",
+    )
 
     solver: str = "als"
     steps: int = 3
@@ -125,8 +133,9 @@ class MultilinearModel(Factorization):
         integer("steps", self.steps)
         self.objective()
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         if self.solver == "cd":
             unused["steps"] = "with solver='cd', only with conjugate gradients"
         return unused
@@ -230,10 +239,10 @@ class MultilinearModel(Factorization):
         self._folding_contexts = self._folding_items = None
 
     def _of_contexts(self) -> list[Embeddings]:
-        return unpacked(self.context_parameters_, self._layout.contexts)
+        return unpacked(for_kernels(self.context_parameters_), self._layout.contexts)
 
     def _of_items(self) -> list[Embeddings]:
-        return unpacked(self.item_parameters_, self._layout.items)
+        return unpacked(for_kernels(self.item_parameters_), self._layout.items)
 
     # --- new contexts and items ---------------------------------------------------------------------------------------
 
@@ -320,7 +329,7 @@ class MultilinearModel(Factorization):
         self, ids: list[Id], parts: npt.NDArray[Any], known: npt.NDArray[np.bool_], unknown: Unknown, advice: Advice
     ) -> UnknownIdError:
         k = int(np.argmin(known))
-        names, example = self.contexts_.names, self.contexts_._id_of(0)
+        names, example = self.contexts_.names, self.contexts_.id_of(0)
         first, n_unknown = ids[k], int((~known).sum())
         of_all = f"{n_unknown:,} of {len(known):,} contexts"
         if not isinstance(first, tuple) or len(first) != len(names):
@@ -364,6 +373,11 @@ class MultilinearModel(Factorization):
 
     def _check_arrays(self) -> None:
         self.training_, self.best_epoch_ = [], None
+        for name in self._arrays:
+            self._require_shape(name, (len(getattr(self, name)), 1))
+
+    def _compute_embeddings(self) -> None:
+        """Compute the embeddings of a loaded model from its parameters."""
         self._layout = self._layout_for(self.contexts_, self.items_, self.seen_)
         self._require_shape("context_parameters_", (packed_size(self._layout.contexts), 1))
         self._require_shape("item_parameters_", (packed_size(self._layout.items), 1))

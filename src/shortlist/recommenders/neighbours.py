@@ -39,12 +39,13 @@ class Neighbours(Recommender):
         one_of("weighting", self.weighting, WEIGHTINGS)
         self._make_similarity()
 
-    def _unused(self) -> dict[str, str]:
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
         bm25 = self.similarity == "bm25"
         whose = "similarity='cosine' or similarity='tfidf'" if bm25 else "similarity='bm25'"
         names = ("shrinkage", "asymmetry") if bm25 else ("k1", "b")
         why = f"with similarity={self.similarity!r}, only with {whose}"
-        return super()._unused() | dict.fromkeys(names, why)
+        return super().unused_settings() | dict.fromkeys(names, why)
 
     @classmethod
     def space(cls) -> Space:
@@ -127,6 +128,9 @@ class UserKNN(Neighbours):
 
     # It learns nothing but histories, which every recommender stores.
     _arrays: ClassVar[tuple[str, ...]] = ()
+    _on_first_use: ClassVar[dict[str, str]] = Neighbours._on_first_use | dict.fromkeys(
+        ("_neighbourhood", "_by_context", "_by_item"), "_prepare_neighbours"
+    )
 
     def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
         self._set_contexts(interactions.by_context, interactions.by_item)
@@ -160,4 +164,8 @@ class UserKNN(Neighbours):
         return SparseScorer(rows, np.repeat(scale[codes], rows.lengths), seen, scale)
 
     def _check_arrays(self) -> None:
+        """Do nothing: it has no arrays besides the histories."""
+
+    def _prepare_neighbours(self) -> None:
+        """Set what the search for neighbours of a loaded model needs."""
         self._set_contexts(self.seen_, self.seen_.transpose())

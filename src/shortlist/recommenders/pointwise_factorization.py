@@ -29,8 +29,9 @@ class PointwiseFactorization(Factorization):
         super()._check()
         self._pointwise()
 
-    def _unused(self) -> dict[str, str]:
-        return super()._unused() | unused_labels(self)
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        return super().unused_settings() | unused_labels(self)
 
     @classmethod
     def space(cls) -> Space:

@@ -87,8 +87,9 @@ class RankALS(MultilinearModel):
     weighting: Weighting = BY_DEFAULT
     solver: str = "cg"
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         if self.solver == "als":
             unused["steps"] = "with solver='als', only with conjugate gradients"
         return unused

@@ -1,23 +1,19 @@
-"""The recommenders by name, for the command line and for `load`."""
+"""The recommenders by name, for the command line and for storage."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shortlist._renamed import new_settings
-from shortlist.data.vocabulary import Vocabulary
-from shortlist.errors import SettingError, ShortlistError, StorageError
+from shortlist.errors import SettingError, StorageError
+from shortlist.recommenders import restoring
 from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.unused_settings import defaults
+from shortlist.recommenders.restoring import kind_name
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from shortlist.storage import StoredModel
 
 REGISTRY: dict[str, str] = {
@@ -43,9 +39,6 @@ REGISTRY: dict[str, str] = {
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
-COMPOSED = {
-    "TwoStage": "shortlist.reranking.two_stage_storage"
-}  # models made of recommenders: the modules whose `restored` builds them
 
 
 def recommender_class(name: str) -> type[Recommender]:
@@ -62,107 +55,33 @@ def recommender_class(name: str) -> type[Recommender]:
     return kind
 
 
-def require_registered(*models: Recommender) -> None:
-    """Refuse to save models of classes that `load` does not know."""
-    for kind in map(type, models):
-        if REGISTRY.get(kind.__name__) != kind.__module__:
-            raise StorageError(
-                f"{kind.__name__} is not one of Shortlist's recommenders, so load could not read it back",
-                code="model-unsupported",
-            )
+def stored_class(name: str, path: str | PathLike[str], code: Iterable[type] = ()) -> type[Recommender]:
+    """Return the class of a stored recommender: one of Shortlist, or one of the user's classes in `code`.
 
-
-def require_loadable(
-    path: str | PathLike[str], stored: StoredModel, restore: Callable[[StoredModel, str], object]
-) -> None:
-    """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
-    parts = replace(stored, arrays=dict(stored.arrays), tables=dict(stored.tables))  # restoring takes parts out
-    try:
-        restore(parts, f"this {stored.kind}")
-    except ShortlistError as error:
-        raise StorageError(
-            f"cannot save to '{path}', because the model could not be loaded again: {error}",
-            hint="restore settings that were changed after the fit, or fit again",
-        ) from error
-
-
-def load(path: str | PathLike[str]) -> Any:
-    """Load a model that `save` wrote.
-
-    The model does not need the data it was fitted on. Loading never executes code from the files.
+    The file says only the name of the class. It never says what is imported.
     """
-    from shortlist.recommenders.checkpoint import SUFFIX
-    from shortlist.storage import load_model
-
-    stored = load_model(path)
-    if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
+    for kind in code:
+        if not (isinstance(kind, type) and issubclass(kind, Recommender)):
+            raise SettingError(f"code has {kind!r:.80}; expected classes of recommenders", field="code")
+        if name == kind_name(kind) or ("." in name and name.rpartition(".")[2] == kind.__name__):
+            return kind
+    if name in REGISTRY:
+        return recommender_class(name)
+    if "." in name:
+        short = name.rpartition(".")[2]
         raise StorageError(
-            f"{path} contains a checkpoint of a fit of {name}, not a model",
-            code="model-missing",
-            field="path",
-            hint=f"resume it with {name}(…).fit(interactions, checkpoint=…) and save the result",
-        )
-    if stored.kind in COMPOSED:
-        return import_module(COMPOSED[stored.kind]).restored(stored, path)
-    return restored(stored, path)
-
-
-def restored(stored: StoredModel, path: str | PathLike[str]) -> Recommender:
-    """Return the recommender that was stored; `path` is for messages."""
-    from shortlist.storage.wrap_errors import reason
-
-    if stored.kind not in REGISTRY:
-        raise StorageError(
-            f"{path} contains a {stored.kind!r:.80}, which this version of Shortlist does not know",
+            f"{path} contains a model of your own class {name:.80}",
             code="model-unsupported",
+            field="code",
+            hint=f"pass the class: load(path, code=[{short:.80}])",
         )
-    try:
-        model = _made(recommender_class(stored.kind), stored.settings)
-        model._restore_more(stored)
-        if stored.tables.keys() != {"contexts", "items"}:
-            names = ", ".join(sorted(stored.tables)) or "none"
-            raise StorageError(f"it has the id tables {names:.200}; expected contexts and items")
-        contexts, items = (_vocabulary(name, stored.tables[name]) for name in ("contexts", "items"))
-        model._restore(stored, contexts, items)
-        model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
-    except StorageError as error:
-        raise error.prefixed(f"{path}: ") from None
-    except (TypeError, ValueError, OverflowError, ShortlistError) as error:
-        what = f"the settings or ids of this {stored.kind} are not usable"
-        raise StorageError(f"{path}: {what}: {reason(error)}", code="model-damaged") from error
-    return model
+    raise StorageError(
+        f"{path} contains a {name!r:.80}, which this version of Shortlist does not know", code="model-unsupported"
+    )
 
 
-def _derived(stored: StoredModel, model: Recommender) -> list[str]:
-    """Return the names of the settings that the fit derived from the data."""
-    names = stored.extra.get("derived", [])
-    if not isinstance(names, list) or not all(name in model._derivable for name in names):
-        raise StorageError(f"its derived settings are {names!r:.200}; expected some of {[*model._derivable]}")
-    if missing := [name for name in model._derivable if getattr(model, name) is None]:
-        raise StorageError(f"{missing[0]} is None; a fitted {type(model).__name__} has a value")
-    return names
-
-
-def _made(kind: type[Recommender], settings: Mapping[str, Any]) -> Recommender:
-    """Return a recommender with these settings, without settings that have no effect; earlier versions allowed them."""
-    settings = new_settings(kind, settings, warn=False)
-    try:
-        return kind(**settings)
-    except SettingError:
-        bare = kind.__new__(kind)
-        vars(bare).update(defaults(kind) | dict(settings))
-        try:
-            unused = bare._unused()
-        except (AttributeError, KeyError):
-            unused = {}
-        if not unused:
-            raise
-        return kind(**{name: value for name, value in settings.items() if name not in unused})
-
-
-def _vocabulary(name: str, frame: pl.DataFrame) -> Vocabulary:
-    if name == "items" and frame.width != 1:
-        raise StorageError(f"ids of items have {frame.width} columns; expected one")
-    if repeats := frame.height - frame.n_unique():
-        raise StorageError(f"ids of {name} are not distinct: {repeats:,} of {frame.height:,} are repeated")
-    return Vocabulary(frame)
+def restored(
+    stored: StoredModel, path: str | PathLike[str], *, verify: bool = True, code: Iterable[type] = ()
+) -> Recommender:
+    """Return the recommender that was stored; see `restoring.restored`."""
+    return restoring.restored(stored_class(stored.kind, path, code), stored, path, verify=verify)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shortlist._aligned import aligned
 from shortlist._checks import flag, integer, number, one_of
+from shortlist._kernel_views import for_kernels, on_cache_line
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
@@ -106,6 +107,9 @@ class SGDFactorization(Factorization):
     """
 
     _every: ClassVar[int] = 5
+    _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
+        ("_prepared", "_folding"), "_prepare_fold_in"
+    )
 
     dim: int = 256
     init_scale: float = 1.0
@@ -186,8 +190,9 @@ class SGDFactorization(Factorization):
                 hint="use Rejection()",
             )
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused() | unused_labels(self)
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings() | unused_labels(self)
         recipe = self.recipe()
         objective, sampler, _ = recipe
         if self.schedule == "constant":
@@ -229,7 +234,8 @@ class SGDFactorization(Factorization):
         return int(self.dim) + (2 if self.biases else 0)
 
     @property
-    def _latent(self) -> int:
+    def latent_dim(self) -> int:
+        """The number of columns without the biases, which come last."""
         return int(self.dim)
 
     def _by_column(self, latent: float, bias_1: float, bias_2: float) -> npt.NDArray[np.float32]:
@@ -313,7 +319,8 @@ class SGDFactorization(Factorization):
     def _schedule_epochs(self, epochs: int) -> int | None:
         return None if self.schedule == "constant" else int(self.schedule_epochs or epochs)
 
-    def _ending_at(self, epoch: int) -> dict[str, Any]:
+    def settings_ending_at(self, epoch: int) -> dict[str, Any]:
+        """Return the settings with which a fit from scratch ends with the model of this epoch."""
         schedule_epochs = self._schedule_epochs(int(self.epochs))
         return {"epochs": epoch} | ({} if schedule_epochs is None else {"schedule_epochs": schedule_epochs})
 
@@ -353,7 +360,10 @@ class SGDFactorization(Factorization):
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import softmax_trainer
 
-            return softmax_trainer(self, prepared, contexts, items, threads, epochs)
+            rates, ridges = self._rates(objective), self._ridges()
+            return softmax_trainer(
+                self, prepared, contexts, items, rates=rates, ridges=ridges, threads=threads, epochs=epochs
+            )
         assert isinstance(sampler, Sampler)
         kind = OPTIMIZERS[self.optimizer]
         negatives = sampler.bind(rows)
@@ -394,9 +404,12 @@ class SGDFactorization(Factorization):
         """
         prepared = self._prepared
         if isinstance(prepared.recipe.objective, Softmax):
-            from shortlist.recommenders.softmax_training import softmax_fold_in
+            from shortlist.recommenders.softmax_training import pair_weights, softmax_fold_in
 
-            return unit_rows(softmax_fold_in(self, histories, threads), self._cosine)
+            if self._folding is None:
+                self._folding = softmax_fold_in(self, prepared, self._ridges()[0], threads)
+            weights = pair_weights(self, prepared, histories)
+            return unit_rows(self._folding(histories, weights, threads), self._cosine)
         if self._folding is None:
             self._folding = self._fold_in_tables(prepared, threads)
         of_items, tables = self._folding
@@ -408,7 +421,7 @@ class SGDFactorization(Factorization):
         embeddings = fold_in(
             histories,
             weights,
-            self.item_embeddings_,
+            for_kernels(self.item_embeddings_),
             dim=int(self.dim),
             tables=for_histories(of_items, histories, int(self.seed)),
             weigher=self._weigher(prepared, longest_history),
@@ -428,8 +441,8 @@ class SGDFactorization(Factorization):
         tables = self._step_tables(prepared, np.zeros(1))
         negatives = folding_sampler(sampler, prepared.by_context)
         if self._has_closed_form(prepared.recipe):
-            return SquareFoldIn(self.item_embeddings_, int(self.dim), negatives, tables), tables
-        negatives.refresh(self.item_embeddings_, threads)
+            return SquareFoldIn(for_kernels(self.item_embeddings_), int(self.dim), negatives, tables), tables
+        negatives.refresh(for_kernels(self.item_embeddings_), threads)
         return negatives.tables, tables
 
     def _has_closed_form(self, recipe: TrainingRecipe) -> bool:
@@ -449,7 +462,11 @@ class SGDFactorization(Factorization):
         super()._check_arrays()
         self._require_shape("item_embeddings_", (len(self.items_), self._width))
         self.training_, self.best_epoch_ = [], None
-        self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+        if not on_cache_line(self.item_embeddings_):  # saved by an earlier version
+            self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
+
+    def _prepare_fold_in(self) -> None:
+        """Set what folding in to a loaded model needs."""
         self._keep_prepared(self._precompute(self.seen_))
 
     def _largest(self) -> float:

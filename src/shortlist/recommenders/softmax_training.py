@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._kernel_views import for_kernels
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.errors import SettingError
 from shortlist.objectives import Softmax
@@ -21,16 +22,21 @@ if TYPE_CHECKING:
     from shortlist.recommenders.sgd_factorization import PairStats, SGDFactorization
     from shortlist.solvers.train import Embeddings, EmbeddingTrainer
 
+BothSides: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]  # of contexts and of items
+
 
 def softmax_trainer(
     model: SGDFactorization,
     prepared: PairStats,
     contexts: Embeddings,
     items: Embeddings,
+    *,
+    rates: BothSides,
+    ridges: BothSides,
     threads: int | None,
     epochs: int,
 ) -> EmbeddingTrainer:
-    """Return the trainer that runs the epochs."""
+    """Return the trainer that runs the epochs, with η and λ by column for both sides."""
     objective, sampler, _ = prepared.recipe
     assert isinstance(objective, Softmax)
     kind = CODES[model.optimizer]
@@ -49,21 +55,12 @@ def softmax_trainer(
         batch=int(model.batch),  # type: ignore[attr-defined]
         kind=kind,
         states=(OptimizerState.of(kind, contexts.shape), OptimizerState.of(kind, items.shape)),
-        rates=model._rates(objective),
-        ridges=model._ridges(),
+        rates=rates,
+        ridges=ridges,
         schedule=lambda done: learning_rate(model.schedule, done, int(model.schedule_epochs or epochs)),
         seed=int(model.seed),
         threads=threads,
     )
-
-
-def softmax_fold_in(model: SGDFactorization, histories: SparseRows, threads: int | None) -> npt.NDArray[np.float32]:
-    """Return embeddings of contexts with these histories, with the items fixed."""
-    if model._folding is None:
-        model._folding = _folding(model, model.item_embeddings_, threads)
-    weights = pair_weights(model, model._prepared, histories)
-    embeddings: npt.NDArray[np.float32] = model._folding(histories, weights, threads)
-    return embeddings
 
 
 def pair_weights(model: SGDFactorization, prepared: PairStats, rows: SparseRows) -> npt.NDArray[np.float32]:
@@ -96,16 +93,19 @@ def _shared(prepared: PairStats, n_negatives: int) -> SharedNegatives | None:
     return CatalogueNegatives(np.ones(len(prepared.counts)), n_negatives)
 
 
-def _folding(model: SGDFactorization, items: Embeddings, threads: int | None) -> SoftmaxFoldIn:
-    objective, sampler, _ = model._prepared.recipe
+def softmax_fold_in(
+    model: SGDFactorization, prepared: PairStats, ridge: npt.NDArray[np.float32], threads: int | None
+) -> SoftmaxFoldIn:
+    """Return the solver for embeddings of new contexts, with the items fixed and λ by column."""
+    objective, sampler, _ = prepared.recipe
     assert isinstance(objective, Softmax)
     return SoftmaxFoldIn(
-        items,
+        for_kernels(model.item_embeddings_),
         temperature=float(objective.temperature),
         dim=int(model.dim),
         normalize=bool(model.normalize),
         exclude=sampler.exclude,
-        ridge=model._ridges()[0],
+        ridge=ridge,
         passes=int(model.fold_in_epochs),
         threads=threads,
     )

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._kernel_views import for_kernels
 from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.vocabulary import Codes
 from shortlist.errors import StorageError
@@ -31,6 +32,9 @@ class SparseItems(Recommender):
     weight_items_: ClassVar[npt.NDArray[np.int32]]
     weight_values_: ClassVar[npt.NDArray[np.float32]]
     _arrays: ClassVar[tuple[str, ...]] = ("weight_bounds_", "weight_items_", "weight_values_")
+    _on_first_use: ClassVar[dict[str, str]] = Recommender._on_first_use | dict.fromkeys(
+        ("_weights", "_by_history"), "_check_weights"
+    )
 
     @property
     def n_weights(self) -> int:
@@ -44,10 +48,7 @@ class SparseItems(Recommender):
         self.weight_bounds_ = by_item.indptr  # type: ignore[misc]
         self.weight_items_ = by_item.indices  # type: ignore[misc]
         self.weight_values_ = by_item.values  # type: ignore[misc]
-        self._by_history = by_item.transpose()
-
-    def _weights(self, n_items: int) -> SparseRows:
-        return SparseRows(self.weight_bounds_, self.weight_items_, self.weight_values_, n_items)
+        self._weights, self._by_history = by_item, by_item.transpose()
 
     def scorer(self, queries: Queries, threads: int | None = None) -> SparseScorer:
         """Return a scorer of all items for these queries."""
@@ -57,14 +58,25 @@ class SparseItems(Recommender):
     def _similarity(self, codes: Codes) -> SparseScorer:
         """Return a scorer of how much all other items add to the score of each item: its row of W."""
         rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        return SparseScorer(rows, np.ones(1, np.float32), self._weights(len(self.items_)))
+        return SparseScorer(rows, np.ones(1, np.float32), self._weights)
 
     def _check_arrays(self) -> None:
-        weights = self._weights(len(self.items_))
-        wrong = csr_error(weights, len(self.items_))
-        if wrong is not None:
-            raise StorageError(f"its item weights are damaged: {wrong}", code="model-damaged")
-        self._set_weights(weights)
+        shapes = {"weight_items_": self.weight_values_.shape, "weight_bounds_": (len(self.items_) + 1,)}
+        types = {"weight_items_": np.int32, "weight_bounds_": np.int64, "weight_values_": np.float32}
+        for name, dtype in types.items():
+            array = getattr(self, name)
+            if array.dtype != dtype or array.ndim != 1 or array.shape != shapes.get(name, array.shape):
+                raise StorageError(
+                    f"its item weights are damaged: {name} is {array.dtype} {array.shape}", code="model-damaged"
+                )
+
+    def _check_weights(self) -> None:
+        """Check the weights of a loaded model, and prepare them for histories."""
+        bounds, items = for_kernels(self.weight_bounds_), for_kernels(self.weight_items_)
+        weights = SparseRows(bounds, items, for_kernels(self.weight_values_), len(self.items_))
+        if problem := csr_error(weights, len(self.items_)):
+            raise StorageError(f"its item weights are damaged: {problem}", code="model-damaged")
+        self._weights, self._by_history = weights, weights.transpose()
 
     def _largest(self) -> float:
         return self._strongest(self.weighting) * float(np.abs(self.weight_values_).max(initial=0))

@@ -24,8 +24,9 @@ class SquareFactorization(PointwiseFactorization, MultilinearModel):
         super()._check()
         one_of("loss", self.loss, ("pointwise", "pairwise"))
 
-    def _unused(self) -> dict[str, str]:
-        unused = super()._unused()
+    def unused_settings(self) -> dict[str, str]:
+        """Return the settings that have no effect given the other settings, as {name: reason}."""
+        unused = super().unused_settings()
         if self.loss == "pairwise":
             names = ("unobserved_weight", "unobserved_context_exponent", "strength_as", "observed_weight", "convention")
             unused |= dict.fromkeys(names, "with loss='pairwise', only with loss='pointwise'")

@@ -23,10 +23,10 @@ def checked_start(start: object, dim: int) -> DotProduct:
             f"start is {start!r:.80}; expected a fitted recommender with embeddings, such as IALS", field="start"
         )
     start.require_fit()
-    if start._latent > dim:
+    if start.latent_dim > dim:
         raise SettingError(
-            f"start has {start._latent} dimensions, but dim is {dim}",
-            hint=f"set dim to {start._latent} or more, or omit start",
+            f"start has {start.latent_dim} dimensions, but dim is {dim}",
+            hint=f"set dim to {start.latent_dim} or more, or omit start",
             field="start",
         )
     return start
@@ -43,7 +43,7 @@ def warm_embeddings(
     * other items: their start values in `items`, which also fill dimensions that `start` does not have,
     * contexts: zero, because the first half-step solves for them.
     """
-    d = start._latent
+    d = start.latent_dim
     contexts = np.zeros((interactions.n_contexts, items.shape[1]), np.float32)
     known_items = known_embeddings(start, interactions, contexts, items)
     new = np.flatnonzero(~known_items)
@@ -67,7 +67,7 @@ def known_embeddings(
 
     The last `tail` columns, the biases, are copied to the last columns.
     """
-    d = start._latent
+    d = start.latent_dim
     item_codes = _codes(start.items_, interactions.items)
     context_codes = _codes(start.contexts_, interactions.contexts)
     if (item_codes < 0).all():

@@ -119,7 +119,7 @@ class TwoStage:
             as_features("context_features", context_features, first.contexts_),
             extra,
         )
-        self._reranker_state = RerankerState(self.reranker)
+        self.reranker_state = RerankerState(self.reranker)
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class TwoStage:
     def _fit_reranker(self, training_set: TrainingSet) -> Self:
         described = self.candidate_features.describe(training_set.candidates)
         self.reranker.fit(described, training_set.relevance)
-        self._reranker_state.record_fit(described.feature_names, training_set)
+        self.reranker_state.record_fit(described.feature_names, training_set)
         return self
 
     def with_first(
@@ -221,10 +221,10 @@ class TwoStage:
             context_features=features.context_features if context_features is None else context_features,
             extra=features.extra if extra is None else extra,
         )
-        other._adopt_state(self._reranker_state)
+        other.adopt_state(self.reranker_state)
         return other
 
-    def _adopt_state(self, state: RerankerState) -> None:
+    def adopt_state(self, state: RerankerState) -> None:
         """Take over the state of a fitted reranker. Refuse it if the reranker was fitted on other features."""
         if state.feature_names is not None:
             names, trained = self.candidate_features.names, state.feature_names
@@ -232,7 +232,7 @@ class TwoStage:
                 trained = trained[: len(names)]  # the names of `extra` columns are not known yet
             if trained != names:
                 raise SettingError(mismatch(state.feature_names, names))
-        self._reranker_state = state
+        self.reranker_state = state
 
     # --- recommendations ---------------------------------------------------------------------------------------------
 
@@ -448,12 +448,12 @@ class TwoStage:
     @property
     def feature_names_(self) -> tuple[str, ...] | None:
         """The features that stage two was trained on; None before a fit."""
-        return self._reranker_state.feature_names
+        return self.reranker_state.feature_names
 
     @property
     def training_(self) -> dict[str, int]:
         """The size of stage two's training data: lists, candidates, relevant candidates, and what was dropped."""
-        return self._reranker_state.counts
+        return self.reranker_state.counts
 
     def knows_answers(self, split: Split) -> float:
         """Return the fraction of the split's held-out pairs that stage two was trained on, from 0 to 1.
@@ -462,7 +462,7 @@ class TwoStage:
         result is 0 if stage two was trained on a split of `split.train`.
         """
         truth, history = split.truth.by_context, split.history.by_context
-        known = np.isin(training.digests(*training.pairs_of(split.truth)), self._reranker_state.pairs)
+        known = np.isin(training.digests(*training.pairs_of(split.truth)), self.reranker_state.pairs)
         row_of = np.repeat(np.arange(truth.n_rows), truth.lengths)
         had = split.history.items.encode(split.truth.items.frame, unknown="mark")[truth.indices]
         known &= ~has_pairs(history.indptr, history.indices, row_of, had)
@@ -475,7 +475,7 @@ class TwoStage:
             warn_if_leaked(model, split, f"the further model {name!r}", stacklevel=stacklevel)
 
     def _warn_of_known_answers(self, split: Split, stacklevel: int) -> None:
-        fraction, clicks = self.knows_answers(split), self._reranker_state.clicks
+        fraction, clicks = self.knows_answers(split), self.reranker_state.clicks
         if fraction <= (CLICKED if clicks else 0.0):
             return
         n = len(split.truth.by_context)
@@ -492,7 +492,7 @@ class TwoStage:
 
     def require_fit(self) -> None:
         """Raise NotFittedError before `fit`."""
-        self._reranker_state.require_fit()
+        self.reranker_state.require_fit()
 
     # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -503,16 +503,15 @@ class TwoStage:
         function, pass them to `TwoStage.load`.
         """
         from shortlist.recommenders.checkpoint import refuse_checkpoint
-        from shortlist.recommenders.registry import require_loadable, require_registered
-        from shortlist.reranking.two_stage_storage import restored
+        from shortlist.recommenders.restoring import require_loadable
         from shortlist.storage import save_model
 
         require_polars_threads("saving a model")
         stored = self.to_stored()
         self.candidate_features.check()
-        require_registered(self.first, *self.candidate_features.models.values())
         reranker = None if type(self.reranker) is LambdaMART else self.reranker
-        restore = partial(restored, reranker=reranker, extra=self.candidate_features.extra)
+        code = [type(model) for model in (self.first, *self.candidate_features.models.values())]
+        restore = partial(self.from_stored, reranker=reranker, extra=self.candidate_features.extra, code=code)
         require_loadable(path, stored, restore)
         refuse_checkpoint(path)
         save_model(path, stored)
@@ -532,13 +531,38 @@ class TwoStage:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], *, reranker: Reranker | None = None, extra: Extra | None = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        reranker: Reranker | None = None,
+        extra: Extra | None = None,
+        verify: bool = False,
+        code: Iterable[type] = (),
     ) -> TwoStage:
-        """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored."""
-        from shortlist.reranking.two_stage_storage import restored
+        """Load a saved `TwoStage`. Pass a custom fitted reranker and the `extra` function, which are not stored.
+
+        `verify` and `code` are as in `shortlist.load`.
+        """
         from shortlist.storage import load_model
 
-        return restored(load_model(path), path, reranker=reranker, extra=extra)
+        stored = load_model(path, verify=verify)
+        return cls.from_stored(stored, path, reranker=reranker, extra=extra, verify=verify, code=code)
+
+    @classmethod
+    def from_stored(
+        cls,
+        stored: StoredModel,
+        path: str | PathLike[str],
+        *,
+        reranker: Reranker | None = None,
+        extra: Extra | None = None,
+        verify: bool = True,
+        code: Iterable[type] = (),
+    ) -> TwoStage:
+        """Build again what `to_stored` returned; `path` is for messages."""
+        from shortlist.reranking.two_stage_storage import restored
+
+        return restored(cls, stored, path, reranker=reranker, extra=extra, verify=verify, code=tuple(code))
 
     def __repr__(self) -> str:
         lines = [f"TwoStage: the first {self.candidates:,} of {self.first!r}", f"  reranked by {self.reranker!r}"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from shortlist.data.features.table import Features
+from shortlist.data.mapped_ids import frame_of
 from shortlist.errors import SettingError, ShortlistError, StorageError
 from shortlist.recommenders import registry
 from shortlist.recommenders.base import Recommender
@@ -18,10 +20,13 @@ from shortlist.reranking.base import Reranker, check_reranker
 from shortlist.reranking.candidate_features import Extra, check_extra
 from shortlist.reranking.lambdamart import LambdaMART
 from shortlist.reranking.reranker_state import RerankerState
-from shortlist.reranking.two_stage import TwoStage
 from shortlist.storage import StoredModel
 from shortlist.storage.wrap_errors import reason
 
+if TYPE_CHECKING:
+    from shortlist.reranking.two_stage import TwoStage
+
+Restore: TypeAlias = Callable[[StoredModel, "str | PathLike[str]"], Recommender]
 KIND = "TwoStage"
 _KEYS = {
     "candidates",
@@ -48,7 +53,7 @@ def stored_of(two: TwoStage) -> StoredModel:
         "reranker": None,
         "extra": candidate_features.extra is not None,
         "training": two.training_,
-        "clicks": two._reranker_state.clicks,
+        "clicks": two.reranker_state.clicks,
     }
     if type(two.reranker) is LambdaMART:
         described["reranker"] = {"kind": "LambdaMART", "settings": two.reranker.settings()}
@@ -62,19 +67,25 @@ def stored_of(two: TwoStage) -> StoredModel:
             stored.arrays.update(parts.arrays)
             stored.tables.update(parts.tables)
     stored.settings.update(described)
-    stored.arrays["learnt"] = two._reranker_state.pairs
+    stored.arrays["learnt"] = two.reranker_state.pairs
     stored.tables["feature_names"] = pl.DataFrame({"name": list(names)}, schema={"name": pl.String})
     return stored
 
 
 def restored(
+    make: Callable[..., TwoStage],
     stored: StoredModel,
     path: str | PathLike[str],
     *,
     reranker: Reranker | None = None,
     extra: Extra | None = None,
+    verify: bool = True,
+    code: Iterable[type] = (),
 ) -> TwoStage:
-    """Restore a `TwoStage` from its stored form. Raise StorageError if the parts do not fit together."""
+    """Restore a `TwoStage`, made by `make`, from its stored form; raise StorageError if its parts do not fit together.
+
+    `code` has the user's own classes that the parts may be made of.
+    """
     if stored.kind != KIND:
         raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage; load it with shortlist.load")
     settings = stored.settings
@@ -92,7 +103,7 @@ def restored(
         check_reranker(reranker)
     check_extra(extra)
     try:
-        return _restored(stored, path, reranker, extra)
+        return _restored(make, stored, path, reranker, extra, partial(registry.restored, verify=verify, code=code))
     except StorageError as error:
         raise (error if str(error).startswith(str(path)) else error.prefixed(f"{path}: ")) from None
     except (KeyError, TypeError, ValueError, OverflowError, ShortlistError) as error:
@@ -100,14 +111,19 @@ def restored(
 
 
 def _restored(
-    stored: StoredModel, path: str | PathLike[str], reranker: Reranker | None, extra: Extra | None
+    make: Callable[..., TwoStage],
+    stored: StoredModel,
+    path: str | PathLike[str],
+    reranker: Reranker | None,
+    extra: Extra | None,
+    restore: Restore,
 ) -> TwoStage:
     settings = stored.settings
     rest = StoredModel(stored.kind, {}, dict(stored.arrays), dict(stored.tables))  # parts not yet read
-    frame = rest.tables.pop("feature_names", None)
-    if frame is None or frame.columns != ["name"] or frame.dtypes != [pl.String]:
+    table = rest.tables.pop("feature_names", None)
+    if table is None or table.schema != pl.Schema({"name": pl.String}):
         raise StorageError("it has no feature names")
-    names = tuple(frame["name"].to_list())
+    names = tuple(frame_of(table)["name"].to_list())
     pairs = rest.arrays.pop("learnt", None)
     if pairs is None or pairs.dtype != np.uint64 or pairs.ndim != 1:
         raise StorageError("it has no digests of its training pairs")
@@ -118,12 +134,14 @@ def _restored(
         if settings[side] is not None:
             arrays, tables = _pop_prefix(rest.arrays, f"{side}."), _pop_prefix(rest.tables, f"{side}.")
             sides[side] = Features.from_parts(settings[side], arrays, tables)
-    first = _model(rest, "first", settings["first"], path)
-    models = {entry["name"]: _model(rest, f"model{k}", entry, path) for k, entry in enumerate(settings["models"])}
+    first = _model(rest, "first", settings["first"], path, restore)
+    models = {
+        entry["name"]: _model(rest, f"model{k}", entry, path, restore) for k, entry in enumerate(settings["models"])
+    }
     if rest.arrays or rest.tables:
         odd = ", ".join(sorted([*rest.arrays, *rest.tables]))
         raise StorageError(f"it has unexpected parts: {odd:.200}")
-    two = TwoStage(
+    two = make(
         first,
         reranker,
         candidates=settings["candidates"],
@@ -135,7 +153,7 @@ def _restored(
     if type(settings["clicks"]) is not bool:
         raise StorageError(f"clicks is {settings['clicks']!r:.80}; expected true or false")
     counts = _counts(settings["training"])
-    two._adopt_state(RerankerState(two.reranker, names, counts, pairs.copy(), settings["clicks"]))
+    two.adopt_state(RerankerState(two.reranker, names, counts, pairs, settings["clicks"]))
     return two
 
 
@@ -151,12 +169,14 @@ def _add(stored: StoredModel, prefix: str, model: Recommender) -> dict[str, Any]
     return {"kind": part.kind, "settings": part.settings, "extra": part.extra}
 
 
-def _model(rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str]) -> Recommender:
+def _model(
+    rest: StoredModel, prefix: str, entry: Mapping[str, Any], path: str | PathLike[str], restore: Restore
+) -> Recommender:
     arrays, tables = _pop_prefix(rest.arrays, f"{prefix}."), _pop_prefix(rest.tables, f"{prefix}.")
     kind, settings, extra = entry["kind"], entry["settings"], entry["extra"]
     if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(extra, dict)):
         raise StorageError(f"a stage is {entry!r:.80}; expected the name of a recommender and its settings")
-    return registry.restored(StoredModel(kind, settings, arrays, tables, extra), path)
+    return restore(StoredModel(kind, settings, arrays, tables, extra), path)
 
 
 def _reranker(entry: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:

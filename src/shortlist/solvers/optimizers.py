@@ -107,9 +107,9 @@ def adagrad_row(
     """Apply `apply_row` for Adagrad; the first `end` coordinates are `alike`."""
     s = np.float32(scale)
     for f in range(end):
-        _adagrad(theta, r, f, gradient, state, rate[0], s * ridge[0])
+        adagrad_number(theta, r, f, gradient, state, rate[0], s * ridge[0])
     for f in range(end, theta.shape[1]):
-        _adagrad(theta, r, f, gradient, state, rate[f], s * ridge[f])
+        adagrad_number(theta, r, f, gradient, state, rate[f], s * ridge[f])
 
 
 @fast_lean_kernel
@@ -179,7 +179,8 @@ def _sgd(theta: Array, r: int, f: int, gradient: Array, rate: Any, ridge: Any) -
 
 
 @fast_lean_kernel
-def _adagrad(theta: Array, r: int, f: int, gradient: Array, state: OptimizerState, rate: Any, ridge: Any) -> None:
+def adagrad_number(theta: Array, r: int, f: int, gradient: Array, state: OptimizerState, rate: Any, ridge: Any) -> None:
+    """Take one step of Adagrad on one number of a row."""
     g = gradient[f] + ridge * theta[r, f]
     total = state.first[r, f] + g * g
     state.first[r, f] = total

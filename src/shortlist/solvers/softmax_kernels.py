@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._numba import fast_kernel, kernel
-from shortlist.solvers.optimizers import ADAGRAD, OptimizerState, _adagrad, alike, apply_row
+from shortlist.solvers.optimizers import ADAGRAD, OptimizerState, adagrad_number, alike, apply_row
 
 Array: TypeAlias = npt.NDArray[Any]
 _LANES = 16
@@ -296,9 +296,9 @@ def step_adagrad(
             gradient[f] = np.float32(scale) * gradients[a, f]
         c, s = codes[k], touches[k]
         for f in range(end):
-            _adagrad(theta, c, f, gradient, state, rate[0], s * ridge[0])
+            adagrad_number(theta, c, f, gradient, state, rate[0], s * ridge[0])
         for f in range(end, theta.shape[1]):
-            _adagrad(theta, c, f, gradient, state, rate[f], s * ridge[f])
+            adagrad_number(theta, c, f, gradient, state, rate[f], s * ridge[f])
 
 
 @fast_kernel

@@ -1,16 +1,19 @@
 """Arrays in one safetensors file: eight bytes of header length, a JSON header, then the data of all arrays.
 
 The package `safetensors` can read these files but is not used here, because it copies every array when writing and
-again when reading. This module writes from the arrays' own memory and returns views of the one buffer whose sha256 was
-checked. It does not parse the header: format version 1 fixes the layout, so the manifest determines every byte of the
-header, and any other header is refused.
+again when reading. This module writes from the arrays' own memory and returns views of the mapped file. It does not
+parse the header: the format version fixes the layout, so the manifest determines every byte of the header, and any
+other header is refused.
+
+Since format version 2 every array starts at a multiple of 64 bytes, so that kernels can use it in place. Safetensors
+files have no gaps; the bytes in between are arrays of their own, with names that no other array can have.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -71,50 +74,86 @@ def byte_count(entry: ArrayEntry) -> int:
     return math.prod(entry.shape) * np.dtype(entry.dtype).itemsize
 
 
-def encode(entries: Mapping[str, ArrayEntry], arrays: Mapping[str, NDArray[Any]]) -> Iterator[memoryview]:
+def file_bytes(entries: Mapping[str, ArrayEntry], version: int) -> int:
+    """Return the size of the file of these arrays."""
+    layout = _layout(entries, version)
+    return len(header(entries, version)) + (layout[-1].stop if layout else 0)
+
+
+def encode(entries: Mapping[str, ArrayEntry], version: int, arrays: Mapping[str, NDArray[Any]]) -> Iterator[memoryview]:
     """Yield the bytes of the file in pieces; contiguous arrays are not copied."""
-    yield memoryview(header(entries))
-    for name in _layout(entries):
-        flat = np.asarray(arrays[name], dtype=_little(entries[name].dtype), order="C").reshape(-1)
-        yield flat.view(np.uint8).data
+    yield memoryview(header(entries, version))
+    for part in _layout(entries, version):
+        if part.name is None:
+            yield memoryview(bytes(part.stop - part.start))
+        else:
+            flat = np.asarray(arrays[part.name], dtype=_little(part.dtype), order="C").reshape(-1)
+            yield flat.view(np.uint8).data
 
 
-def decode(entries: Mapping[str, ArrayEntry], buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return read-only views of `buffer` by name; raise ValueError if its layout does not match `entries`."""
-    start = header(entries)
+def decode(
+    entries: Mapping[str, ArrayEntry], version: int, buffer: NDArray[np.uint8], *, verify: bool
+) -> dict[str, NDArray[Any]]:
+    """Return read-only views of `buffer` by name; raise ValueError if its layout does not match `entries`.
+
+    Args:
+        entries: the arrays that the manifest lists.
+        version: the version of the file format.
+        buffer: the content of the file.
+        verify: check the values too.
+    """
+    start = header(entries, version)
     if buffer[: len(start)].tobytes() != start:
         raise ValueError("its header does not describe the arrays (names, dtypes, shapes) that the manifest lists")
-    if len(buffer) != len(start) + sum(map(byte_count, entries.values())):
+    if len(buffer) != file_bytes(entries, version):
         raise ValueError("its length does not match the arrays that the manifest lists")
-    buffer.flags.writeable = False
-    views, offset = {}, len(start)
-    for name in _layout(entries):
-        entry, end = entries[name], offset + byte_count(entries[name])
-        views[name] = buffer[offset:end].view(_little(entry.dtype)).reshape(entry.shape)
-        check_values(name, views[name])
-        offset = end
+    views = {}
+    for part in _layout(entries, version):
+        if part.name is not None:
+            view = buffer[len(start) + part.start : len(start) + part.stop].view(_little(part.dtype))
+            view = views[part.name] = view.reshape(part.shape)
+            view.flags.writeable = False
+            if verify:
+                check_values(part.name, view)
     return {name: views[name] for name in entries}
 
 
-def header(entries: Mapping[str, ArrayEntry]) -> bytes:
-    """Return the length and the JSON header, padded with spaces so that every array is aligned."""
-    described, offset = {}, 0
-    for name in _layout(entries):
-        end = offset + byte_count(entries[name])
-        described[name] = {
-            "dtype": CODES[entries[name].dtype],
-            "shape": list(entries[name].shape),
-            "data_offsets": [offset, end],
+def header(entries: Mapping[str, ArrayEntry], version: int) -> bytes:
+    """Return the length and the JSON header, padded with spaces so that the first array is aligned."""
+    described = {}
+    for number, part in enumerate(_layout(entries, version)):
+        described[f"(padding {number})" if part.name is None else part.name] = {
+            "dtype": CODES[part.dtype],
+            "shape": list(part.shape),
+            "data_offsets": [part.start, part.stop],
         }
-        offset = end
     text = json.dumps(described, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     text += b" " * (-(8 + len(text)) % _ALIGN)
     return len(text).to_bytes(8, "little") + text
 
 
-def _layout(entries: Mapping[str, ArrayEntry]) -> list[str]:
-    # The format allows no gaps between arrays; sorting by item size, largest first, keeps all of them aligned.
-    return sorted(entries, key=lambda name: (-np.dtype(entries[name].dtype).itemsize, name))
+class _FilePart(NamedTuple):
+    """A range of the file after the header: an array, or padding without a name."""
+
+    name: str | None
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def _layout(entries: Mapping[str, ArrayEntry], version: int) -> list[_FilePart]:
+    """Return the parts of the file. Larger items come first, which aligned them in version 1, without padding."""
+    parts: list[_FilePart] = []
+    end = 0
+    for name in sorted(entries, key=lambda name: (-np.dtype(entries[name].dtype).itemsize, name)):
+        entry = entries[name]
+        if version > 1 and (gap := -end % _ALIGN):
+            parts.append(_FilePart(None, "uint8", (gap,), end, end + gap))
+            end += gap
+        parts.append(_FilePart(name, entry.dtype, entry.shape, end, end + byte_count(entry)))
+        end += byte_count(entry)
+    return parts
 
 
 def _little(dtype: str) -> np.dtype[Any]:

@@ -4,7 +4,7 @@ Polars trusts a file and allocates as much memory as the file claims to need. Th
 that the file has the simple form that Shortlist writes: integer and string columns with the expected names and number
 of rows; no nested columns, metadata, compression, dictionaries or nulls; every value inside the file and used once.
 What is read can then be no larger than the file. In other Arrow files, many strings or metadata entries may refer to
-the same bytes.
+the same bytes. The check also returns where the values are, so that a mapped file can be used without polars.
 
 The layout is described in the Arrow columnar format under "IPC file format". Its headers are flatbuffers: a table
 starts with the distance back to its list of field offsets.
@@ -13,6 +13,7 @@ starts with the distance back to its list of field offsets.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,48 +26,73 @@ _FIELD_NAME, _FIELD_TYPE, _FIELD_DICTIONARY, _FIELD_CHILDREN, _FIELD_METADATA = 
 _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_METADATA = 1, 2, 3, 4
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _KIND_RECORD_BATCH = 3
+_FIELD_TYPE_TABLE, _INTEGER_BITS, _INTEGER_SIGNED = 3, 0, 1
 _TYPE_INTEGER, _TYPE_LARGE_STRING = 2, 20
 
 
-def check_layout(raw: bytes, rows: int, columns: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class Span:
+    """A range of bytes in the file."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ArrowLayout:
+    """Where the values of a table are.
+
+    Attributes:
+        dtypes: the polars type of each column.
+        batches: for each record batch its number of rows and its buffers. A column of integers has two buffers
+            (validity and values), a column of strings three (validity, offsets and text).
+    """
+
+    dtypes: list[str]
+    batches: list[tuple[int, list[Span]]]
+
+
+def check_layout(raw: memoryview, rows: int, columns: Sequence[str]) -> ArrowLayout:
     """Raise ValueError unless `raw` is a simple Arrow file with `rows` rows and columns of these names."""
     try:
-        _check(raw, rows, columns)
+        return _check(raw, rows, columns)
     except struct.error as error:
         raise ValueError("it is not an Arrow file: a header points outside the file") from error
 
 
-def _check(raw: bytes, rows: int, columns: Sequence[str]) -> None:
+def _check(raw: memoryview, rows: int, columns: Sequence[str]) -> ArrowLayout:
     if len(raw) < 18 or raw[:6] != _MAGIC or raw[-6:] != _MAGIC:
         raise ValueError("it is not an Arrow file: its first or last bytes are not 'ARROW1'")
     footer_end = len(raw) - 10
-    footer_start = footer_end - _number(raw, "<i", footer_end)
+    footer_start = footer_end - _number(bytes(raw[footer_end:]), "<i", 0)
     if not 8 <= footer_start <= footer_end:
         raise ValueError("it is not an Arrow file: its footer is longer than the file")
-    footer = raw[footer_start:footer_end]
+    footer = bytes(raw[footer_start:footer_end])
     root = _number(footer, "<I", 0)
     if _vector(footer, root, _FOOTER_DICTIONARIES)[1]:
         raise ValueError("it has dictionaries; ids are stored as plain integers or strings")
-    _check_schema(footer, _table(footer, _field(footer, root, _FOOTER_SCHEMA)), columns)
+    dtypes = _check_schema(footer, _table(footer, _field(footer, root, _FOOTER_SCHEMA)), columns)
     _refuse_metadata(footer, root, _FOOTER_METADATA)
     first, count = _vector(footer, root, _FOOTER_BATCHES)
-    rows_read, free = 0, 8
+    free, batches = 8, []
     for i in range(count):
         at = first + 24 * i  # a block: offset (8 bytes), header length (4), padding (4), body length (8)
         offset, head, body = _number(footer, "<q", at), _number(footer, "<i", at + 8), _number(footer, "<q", at + 16)
         if offset < free or head < 8 or body < 0 or offset + head + body > footer_start:
             raise ValueError("a record batch lies outside the file or overlaps another one")
         free = offset + head + body
-        rows_read += _check_batch(raw[offset : offset + head], body, len(columns))
-    if rows_read != rows:
+        batches.append(_check_batch(bytes(raw[offset : offset + head]), offset + head, body, dtypes))
+    if (rows_read := sum(n for n, _ in batches)) != rows:
         raise ValueError(f"it has {rows_read} rows, the manifest says {rows}")
+    return ArrowLayout(dtypes, batches)
 
 
-def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> None:
+def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> list[str]:
     _refuse_metadata(footer, schema, _SCHEMA_METADATA)
     first, count = _vector(footer, schema, _SCHEMA_FIELDS)
     if count != len(columns):
         raise ValueError(f"it has {count} columns, the manifest says {len(columns)}")
+    dtypes = []
     for i, expected in enumerate(columns):
         field = _table(footer, first + 4 * i)
         start, size = _vector(footer, field, _FIELD_NAME)
@@ -79,6 +105,18 @@ def _check_schema(footer: bytes, schema: int, columns: Sequence[str]) -> None:
         if _vector(footer, field, _FIELD_CHILDREN)[1] or _field(footer, field, _FIELD_DICTIONARY):
             raise ValueError(f"its column {expected!r:.80} has nested columns or a dictionary")
         _refuse_metadata(footer, field, _FIELD_METADATA)
+        dtypes.append(_dtype(footer, field, _number(footer, "<B", kind)))
+    return dtypes
+
+
+def _dtype(footer: bytes, field: int, kind: int) -> str:
+    """Return the name of a column's polars type."""
+    if kind == _TYPE_LARGE_STRING:
+        return "String"
+    integer = _table(footer, _field(footer, field, _FIELD_TYPE_TABLE))
+    bits, signed = _field(footer, integer, _INTEGER_BITS), _field(footer, integer, _INTEGER_SIGNED)
+    sign = "" if signed and _number(footer, "<B", signed) else "U"
+    return f"{sign}Int{_number(footer, '<i', bits) if bits else 0}"
 
 
 def _refuse_metadata(raw: bytes, table: int, index: int) -> None:
@@ -86,7 +124,8 @@ def _refuse_metadata(raw: bytes, table: int, index: int) -> None:
         raise ValueError("it has custom metadata; a table of ids has none")
 
 
-def _check_batch(head: bytes, body: int, columns: int) -> int:
+def _check_batch(head: bytes, body_start: int, body: int, dtypes: Sequence[str]) -> tuple[int, list[Span]]:
+    columns = len(dtypes)
     if head[:4] != b"\xff\xff\xff\xff" or _number(head, "<i", 4) != len(head) - 8:
         raise ValueError("a record batch has a header of the wrong length")
     message = head[8:]
@@ -113,13 +152,16 @@ def _check_batch(head: bytes, body: int, columns: int) -> int:
         if _number(message, "<q", first + 16 * i) != rows or _number(message, "<q", first + 16 * i + 8) != 0:
             raise ValueError("a column has nulls or not as many values as its record batch has rows")
     first, count = _vector(message, batch, _BATCH_BUFFERS)
-    free = 0
+    if count != (expected := sum(3 if dtype == "String" else 2 for dtype in dtypes)):
+        raise ValueError(f"a record batch has {count} buffers, its columns need {expected}")
+    free, buffers = 0, []
     for i in range(count):  # a buffer: offset (8 bytes), length (8)
         start, size = _number(message, "<q", first + 16 * i), _number(message, "<q", first + 16 * i + 8)
         if start < free or size < 0 or start + size > body:
             raise ValueError("the values of a column lie outside their record batch or overlap others")
         free = start + size
-    return rows
+        buffers.append(Span(body_start + start, size))
+    return rows, buffers
 
 
 def _number(raw: bytes, kind: str, at: int) -> int:

@@ -1,9 +1,10 @@
-"""Reading and writing of files: each file is written once, flushed to disk, and read once."""
+"""Reading and writing of files: each file is written once, flushed to disk, and then mapped or read once."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import mmap
 import os
 import stat
 from contextlib import suppress
@@ -142,3 +143,22 @@ def read_exactly(file: FileIO, size: int) -> tuple[NDArray[np.uint8], str]:
         digest.update(view[done : done + n_read])
         done += n_read
     return buffer, digest.hexdigest()
+
+
+def map_file(file: FileIO, size: int) -> NDArray[np.uint8]:
+    """Map the first `size` bytes of an open file into memory; processes that map the same file share its pages.
+
+    The pages are private once they are written to, so nothing can change the file. The mapping stays valid when the
+    file is deleted or its name is given to another file; a file that is cut in place ends the process (SIGBUS).
+    """
+    if not size:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), np.uint8)
+
+
+def sha256_of(content: NDArray[np.uint8]) -> str:
+    """Return the sha256 of a mapped file."""
+    digest = hashlib.sha256()
+    for start in range(0, len(content), _BLOCK):
+        digest.update(content[start : start + _BLOCK].data)
+    return digest.hexdigest()

@@ -1,4 +1,7 @@
-"""Loading of models: check everything, allocate no memory before a file's size is checked, read each file once."""
+"""Loading of models: files are mapped into memory, so that loading takes milliseconds and processes share the pages.
+
+The manifest, the sizes of files and their headers are always checked. Checksums and values are checked on request.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from shortlist.errors import StorageError
 from shortlist.storage import arrays as array_files
 from shortlist.storage import id_tables as table_files
 from shortlist.storage.file_names import MANIFEST
-from shortlist.storage.files import file_size, machine_memory, open_regular, read_exactly
+from shortlist.storage.files import file_size, machine_memory, map_file, open_regular, read_exactly, sha256_of
 from shortlist.storage.manifest import MAX_BYTES, Manifest, from_bytes, parse_ours
 from shortlist.storage.stored_model import StoredModel
 from shortlist.storage.wrap_errors import as_directory, storage_errors
@@ -22,31 +25,45 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from shortlist.storage.manifest import FileEntry
+
 _ATTEMPTS = 50
 _RESTORE = "restore it from a copy, or save the model again"
 
 
-def load_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Return the model at `path`, exactly as it was saved, or raise StorageError.
+def load_model(path: str | os.PathLike[str], *, verify: bool = False, mapped: bool = True) -> StoredModel:
+    """Return the model at `path`, or raise StorageError.
 
-    Every file is read once and checked against the manifest: the size before it is read, then sha256, names, dtypes,
-    shapes and number of rows. Arrays are read-only views of one buffer.
+    The manifest with its own sha256, the size of every file, and names, dtypes, shapes and numbers of rows are always
+    checked.
+
+    Args:
+        path: the directory of the model.
+        verify: also check the sha256 of every file and that all numbers are finite, which reads everything once.
+        mapped: whether arrays and ids are views of the mapped files. They stay valid when another model is saved to the
+            directory. A file must never be changed in place. If False, all files are read into memory.
     """
     directory = as_directory(path)
     with storage_errors(f"cannot load the model at '{directory}'", code="model-damaged"), ExitStack() as files:
         manifest, opened = _open(directory, files)
+
+        def content(name: str) -> NDArray[np.uint8]:
+            return _content(opened[name], manifest.files[name], verify, mapped)
+
         tables = {}
-        arrays_path = directory / manifest.arrays_file
-        with storage_errors(f"the arrays in '{arrays_path}' cannot be used", _RESTORE, "model-damaged"):
-            buffer = _content(arrays_path, manifest, opened)
-            arrays = array_files.decode(manifest.arrays, buffer)
+        with storage_errors(
+            f"the arrays in '{directory / manifest.arrays_file}' cannot be used", _RESTORE, "model-damaged"
+        ):
+            buffer = content(manifest.arrays_file)
+            arrays = array_files.decode(manifest.arrays, manifest.format_version, buffer, verify=verify)
         for name, entry in manifest.tables.items():
             with storage_errors(
                 f"the table {name!r} in '{directory / entry.file}' cannot be used", _RESTORE, "model-damaged"
             ):
-                raw = _content(directory / entry.file, manifest, opened).tobytes()
-                tables[name] = table_files.decode(entry, raw)
-    return StoredModel(manifest.kind, manifest.settings, arrays, tables, manifest.extra)
+                tables[name] = table_files.decode(entry, content(entry.file), directory / entry.file)
+                if verify:
+                    tables[name].frame  # noqa: B018  # reading it checks all values
+    return StoredModel(manifest.kind, manifest.settings, arrays, {**tables}, manifest.extra)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
@@ -117,13 +134,17 @@ def _open(directory: Path, files: ExitStack) -> tuple[Manifest, dict[str, FileIO
     )
 
 
-def _content(path: Path, manifest: Manifest, opened: dict[str, FileIO]) -> NDArray[np.uint8]:
-    expected, size = manifest.files[path.name], file_size(opened[path.name])
+def _content(file: FileIO, expected: FileEntry, verify: bool, mapped: bool) -> NDArray[np.uint8]:
+    size = file_size(file)
     if size != expected.bytes:
         raise ValueError(f"it has {size:,} bytes, the manifest says {expected.bytes:,}")
     if size > machine_memory():  # a sparse file can claim any size and take no space on the disk
         raise ValueError(f"it has {size:,} bytes, but this machine has {machine_memory():,} bytes of memory")
-    content, sha256 = read_exactly(opened[path.name], size)
-    if sha256 != expected.sha256:
+    if mapped:
+        content = map_file(file, size)
+        sha256 = sha256_of(content) if verify else expected.sha256
+    else:
+        content, sha256 = read_exactly(file, size)
+    if verify and sha256 != expected.sha256:
         raise ValueError(f"it was altered: its sha256 is {sha256}, the manifest says {expected.sha256}")
     return content

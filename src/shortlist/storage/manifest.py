@@ -14,7 +14,8 @@ from shortlist.storage.file_names import MANIFEST, is_plain, is_table_name
 from shortlist.storage.strict_json import canonical_sha256, check_json, parse_json
 
 FORMAT = "shortlist-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE = (1, 2)
 MAX_BYTES = 1 << 20  # usually a few KB; parsed JSON can take 20 times its length in memory
 
 _KEYS = {
@@ -131,10 +132,10 @@ def check_version(content: dict[str, Any]) -> None:
     if type(version) is int and version > FORMAT_VERSION:
         raise ValueError(
             f"it was written by Shortlist {writer!s:.40} in format version {version}, but this is Shortlist "
-            f"{__version__}, which reads version {FORMAT_VERSION}; upgrade Shortlist to read it"
+            f"{__version__}, which reads versions up to {FORMAT_VERSION}; upgrade Shortlist to read it"
         )
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise ValueError(f"its format_version is {version!r:.40}, expected {FORMAT_VERSION}")
+    if type(version) is not int or version not in READABLE:
+        raise ValueError(f"its format_version is {version!r:.40}, expected {' or '.join(map(str, READABLE))}")
 
 
 def from_bytes(raw: bytes) -> Manifest:
@@ -143,7 +144,7 @@ def from_bytes(raw: bytes) -> Manifest:
     check_version(content)
     if content.keys() != _KEYS:
         wrong = sorted(content.keys() ^ _KEYS)
-        raise ValueError(f"its keys are not those of format version {FORMAT_VERSION}: {wrong!r:.200}")
+        raise ValueError(f"its keys are not those of a Shortlist model: {wrong!r:.200}")
     claimed = _typed(content.pop("sha256"), str, "sha256")
     check_json(content, "the manifest")  # the parser accepts 1e999, which becomes infinity
     if canonical_sha256(content) != claimed:
@@ -159,6 +160,7 @@ def from_bytes(raw: bytes) -> Manifest:
         arrays={name: _array(name, e) for name, e in _object(arrays["entries"], "arrays.entries").items()},
         tables={name: _table(name, e) for name, e in _object(content["tables"], "tables").items()},
         files={name: _file(name, e) for name, e in _object(content["files"], "files").items()},
+        format_version=content["format_version"],
         sha256=claimed,
     )
     _check_files(manifest)
@@ -222,7 +224,7 @@ def _check_files(manifest: Manifest) -> None:
     named = [manifest.arrays_file, *(table.file for table in manifest.tables.values())]
     if sorted(named) != sorted(manifest.files):
         raise ValueError("the files it lists are not the files of its arrays and tables")
-    needed = len(array_files.header(manifest.arrays)) + sum(map(array_files.byte_count, manifest.arrays.values()))
+    needed = array_files.file_bytes(manifest.arrays, manifest.format_version)
     listed = manifest.files[manifest.arrays_file].bytes
     if needed != listed:
         raise ValueError(f"its arrays take {needed:,} bytes, but their file is listed with {listed:,}")

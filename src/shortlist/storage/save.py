@@ -32,6 +32,7 @@ from shortlist.storage.file_names import (
 from shortlist.storage.files import sync_directory, write_file
 from shortlist.storage.load import manifest_bytes
 from shortlist.storage.manifest import (
+    FORMAT_VERSION,
     ArrayEntry,
     FileEntry,
     Manifest,
@@ -87,7 +88,7 @@ def _check(model: StoredModel, ticket: str) -> None:
         check_table_name(name)
         table_files.check_table(name, table)
     entries = _array_entries(model)
-    size = len(array_files.header(entries)) + sum(map(array_files.byte_count, entries.values()))
+    size = array_files.file_bytes(entries, FORMAT_VERSION)
     files = {arrays_file(ticket): FileEntry(size, _NO_SHA256)}
     files |= {table_file(name, ticket): FileEntry(_LONGEST, _NO_SHA256) for name in model.tables}
     from_bytes(to_bytes(_manifest(model, ticket, files)))  # as long as the final manifest, or a few digits longer
@@ -139,10 +140,11 @@ def _save_over(target: Path, model: StoredModel, ticket: str) -> None:
 def _write_parts(directory: Path, model: StoredModel, ticket: str) -> bytes:
     """Write arrays and tables; return the bytes of their manifest."""
     name = arrays_file(ticket)
-    files = {name: FileEntry(*write_file(directory / name, array_files.encode(_array_entries(model), model.arrays)))}
-    for table, frame in model.tables.items():
+    chunks = array_files.encode(_array_entries(model), FORMAT_VERSION, model.arrays)
+    files = {name: FileEntry(*write_file(directory / name, chunks))}
+    for table, ids in model.tables.items():
         name = table_file(table, ticket)
-        files[name] = FileEntry(*write_file(directory / name, [table_files.encode(frame)]))
+        files[name] = FileEntry(*write_file(directory / name, [table_files.encode(ids)]))
     return to_bytes(_manifest(model, ticket, files))
 
 
@@ -152,8 +154,10 @@ def _array_entries(model: StoredModel) -> dict[str, ArrayEntry]:
 
 def _manifest(model: StoredModel, ticket: str, files: dict[str, FileEntry]) -> Manifest:
     tables = {
-        name: TableEntry(table_file(name, ticket), frame.height, tuple((c.name, str(c.dtype)) for c in frame))
-        for name, frame in model.tables.items()
+        name: TableEntry(
+            table_file(name, ticket), ids.height, tuple((column, str(dtype)) for column, dtype in ids.schema.items())
+        )
+        for name, ids in model.tables.items()
     }
     return Manifest(
         shortlist_version=__version__,

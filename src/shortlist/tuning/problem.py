@@ -108,18 +108,18 @@ class Problem:
         model = copy(self.template)
         vars(model).update(settings)
         default = defaults(model)
-        return {**model._given(), **{name: default[name] for name in model._unused()}}
+        return {**model.given_settings(), **{name: default[name] for name in model.unused_settings()}}
 
     def resolved_settings(self) -> dict[str, Any]:
         """Return the template's settings, including those that are derived from the data."""
         model = copy(self.template)
-        model._settle(self.split.train, FitOptions())
+        model.settle(self.split.train, FitOptions())
         return model.settings()
 
     def start(self, settings: Mapping[str, Any]) -> Recommender:
         """Fit a model that other trials start from, and return it at its best epoch."""
         model = self.recommender(settings)
-        return model._learn(self.split.train, self._fit_options(None, None), "tune", (), False, self.threads)
+        return model.fit_with(self.split.train, self._fit_options(None, None), "tune", (), False, self.threads)
 
     def attempt(
         self,
@@ -136,8 +136,8 @@ class Problem:
         are reported last, because its checkpoint may have one that it was killed before it could report.
         """
         model = self.recommender(settings)
-        if not model._in_epochs:
-            model._learn(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
+        if not model.learns_in_epochs:
+            model.fit_with(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
             return validation_score(model, self.split, self.metric, self.threads), None
 
         reported: set[int] = set()
@@ -147,7 +147,9 @@ class Problem:
                 report(epoch.number, epoch.validation)
                 reported.add(epoch.number)
 
-        model._learn(self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads)
+        model.fit_with(
+            self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads
+        )
         for epoch in model.training_:  # type: ignore[attr-defined]
             if epoch.number not in reported:
                 report_epoch(epoch)
@@ -195,8 +197,8 @@ def as_recommender(model: str | type[Recommender] | Recommender) -> Recommender:
     if isinstance(model, type) and issubclass(model, Recommender):
         return model()
     if isinstance(model, Recommender):
-        model._check_settings()
-        return type(model)(**model._given())  # a copy: the caller may change theirs
+        model.validate_settings()
+        return type(model)(**model.given_settings())  # a copy: the caller may change theirs
     raise SettingError(
         f"model is {model!r:.80}; expected a recommender, its class or its name, such as 'ials'", field="model"
     )
@@ -212,7 +214,7 @@ def effective_space(template: Recommender, given: Mapping[str, Dimension | None]
     if weighted:
         space["weighting"] = Choice("binary", "log")
     settings = template.settings()
-    default, unused = defaults(template), template._unused()
+    default, unused = defaults(template), template.unused_settings()
     space = {
         name: dimension
         for name, dimension in space.items()

@@ -291,7 +291,7 @@ class Search:
         self._remove(checkpoint)
 
     def _checkpoint(self, trial: Trial) -> Path | None:
-        if self._checkpoints is None or not self._problem.template._in_epochs:
+        if self._checkpoints is None or not self._problem.template.learns_in_epochs:
             return None
         return self._checkpoints.with_name(f"{self._checkpoints.name}.trial-{trial.number}")
 

@@ -117,7 +117,7 @@ def tune(
     flag("refit", refit)
     flag("warm_start", warm_start)
     template = as_recommender(model)
-    if not template._in_epochs and patience != FitOptions.patience:
+    if not template.learns_in_epochs and patience != FitOptions.patience:
         refuse_epochs(type(template).__name__, patience=patience)
     workers = min(workers, ROUND, thread_count(threads))
     threads_per_trial = thread_count(threads) // workers if workers > 1 else threads
@@ -155,7 +155,7 @@ def tune(
             budget,
             Proposals(chosen, problem.resolved_settings(), seed),
             workers=workers,
-            warm=warm_start and template._in_epochs and isinstance(template, DotProduct),
+            warm=warm_start and template.learns_in_epochs and isinstance(template, DotProduct),
             checkpoints=None if study is None else Path(study),
         )
         try:
@@ -197,7 +197,7 @@ def tune(
 def _settings(problem: Problem, chosen: Mapping[str, Any], epoch: int | None) -> dict[str, Any]:
     """Return all settings of the recommender, with the chosen ones; if it has epochs, they end at the best one."""
     settings = problem.all_settings(chosen)
-    return settings if epoch is None else settings | problem.recommender(settings)._ending_at(epoch)
+    return settings if epoch is None else settings | problem.recommender(settings).settings_ending_at(epoch)
 
 
 def _best(trials: Sequence[Trial], metric: str) -> Trial:

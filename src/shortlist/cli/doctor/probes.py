@@ -172,7 +172,7 @@ def _work(folder: str) -> None:
     step("save")
     model.save(place / "model")
     step("load")
-    from shortlist.recommenders.registry import load
+    from shortlist.loading import load
 
     if load(place / "model").recommend(["cy"], n=1).ids != answer:
         raise AssertionError("the loaded model recommends other items")

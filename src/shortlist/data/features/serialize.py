@@ -12,9 +12,11 @@ import numpy.typing as npt
 import polars as pl
 
 from shortlist._fork import require_polars_threads
+from shortlist._kernel_views import for_kernels
 from shortlist.data.features.categorical import ValuesField
 from shortlist.data.features.feature_fields import Field
 from shortlist.data.features.numeric import NumericField
+from shortlist.data.mapped_ids import MappedIds, frame_of
 from shortlist.data.sparse_rows import SparseRows, csr_error
 from shortlist.data.vocabulary import Vocabulary
 from shortlist.errors import ShortlistError, StorageError
@@ -68,7 +70,7 @@ def to_feature_parts(
 def from_feature_parts(
     settings: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
-    tables: Mapping[str, pl.DataFrame],
+    tables: Mapping[str, pl.DataFrame | MappedIds],
     prefix: str,
 ) -> tuple[Vocabulary, list[Field], SparseRows, bool]:
     """Restore features from their parts; raise StorageError if a part is missing or broken."""
@@ -80,23 +82,24 @@ def from_feature_parts(
         for name in names:
             if prefix + name not in stored:
                 raise StorageError(f"the features have no {what} {prefix + name!r}", code="model-damaged")
+    frames = {name.removeprefix(prefix): frame_of(table) for name, table in tables.items() if name.startswith(prefix)}
     try:
-        vocabulary = Vocabulary(tables[f"{prefix}ids"])
+        vocabulary = Vocabulary(frames["ids"])
         if repeats := len(vocabulary) - vocabulary.frame.n_unique():
             raise ValueError(f"{repeats:,} ids are repeated")
         if "fields" in settings:  # older models store the fields in the settings
             lines = [json.dumps(field) for field in _typed(settings["fields"], list, "fields")]
             field_table = pl.DataFrame({"field": lines}, schema=_FIELDS)
         else:
-            field_table = tables[f"{prefix}fields"]
-        fields = _fields(field_table, tables[f"{prefix}values"])
+            field_table = frames["fields"]
+        fields = _fields(field_table, frames["values"])
         from_text = _typed(settings["from_text"], bool, "from_text")
     except KeyError as error:
         raise StorageError(f"the settings of the features have no {error}", code="model-damaged") from None
     except (TypeError, ValueError, OverflowError, RecursionError, ShortlistError) as error:
         raise StorageError(f"the features cannot be used: {error}", code="model-damaged") from error
     width = sum(field.n_columns for field in fields)
-    indptr, indices, values = (arrays[prefix + name].copy() for name in ("indptr", "indices", "values"))
+    indptr, indices, values = (for_kernels(arrays[prefix + name]) for name in ("indptr", "indices", "values"))
     rows = SparseRows(indptr, indices, values, width)
     if problem := csr_error(rows, len(vocabulary)):
         raise StorageError(f"the matrix of the features cannot be used: {problem}", code="model-damaged")

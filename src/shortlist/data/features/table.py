@@ -25,6 +25,7 @@ from shortlist.data.features.id_types import comparable, converted
 from shortlist.data.features.matrix import Triples, matrix, take_or_missing, triples, with_missing_counts, with_starts
 from shortlist.data.features.serialize import FeatureParts, from_feature_parts, to_feature_parts
 from shortlist.data.id_lists import ids_of_frame, is_table
+from shortlist.data.mapped_ids import MappedIds
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Id, Vocabulary, rows_at
 from shortlist.errors import DataError, SettingError, ShortlistWarning
@@ -75,7 +76,7 @@ class Features:
         self._vocabulary = vocabulary
         self._fields = with_missing_counts(with_starts(fields), rows)
         self._rows = rows
-        self._from_text = from_text
+        self.from_text = from_text
         self._unused = tuple(unused)
         self._dropped = dict(dropped or {})
         self._unknown = dict(unknown or {})
@@ -261,9 +262,9 @@ class Features:
         if is_table(ids) and not isinstance(ids, pl.DataFrame):
             ids = ids_of_frame(ids, vocabulary.names, "ids")
         if isinstance(ids, pl.DataFrame):
-            ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self._from_text)
+            ours, ids = comparable(vocabulary.frame, ids, "the frame", by_spelling=self.from_text)
             vocabulary = Vocabulary(ours)
-        elif self._from_text and not isinstance(ids, str | bytes | int):
+        elif self.from_text and not isinstance(ids, str | bytes | int):
             ids = [converted(key, vocabulary.frame.dtypes) for key in ids]
         codes = vocabulary.encode(
             ids,
@@ -297,22 +298,22 @@ class Features:
                 field="vocabulary",
             )
         ours, theirs = comparable(
-            self._vocabulary.frame, vocabulary.frame, "the vocabulary", by_spelling=self._from_text
+            self._vocabulary.frame, vocabulary.frame, "the vocabulary", by_spelling=self.from_text
         )
         codes = Vocabulary(ours).encode(theirs, unknown="mark")
         unmatched = np.ones(len(self), np.bool_)
         unmatched[codes[codes >= 0]] = False
         if len(self) and len(vocabulary) and unmatched.all():
             warnings.warn(
-                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary._id_of(0)!r}) has "
-                f"features; ids with features are like {self._vocabulary._id_of(0)!r}. Check that both are ids of the "
+                f"none of the {len(vocabulary):,} ids of the vocabulary (such as {vocabulary.id_of(0)!r}) has "
+                f"features; ids with features are like {self._vocabulary.id_of(0)!r}. Check that both are ids of the "
                 "same things",
                 ShortlistWarning,
                 stacklevel=2,
             )
         places = np.flatnonzero(unmatched)
         cold = Features(
-            Vocabulary(rows_at(ours, places)), self.fields, self._rows.take(places), from_text=self._from_text
+            Vocabulary(rows_at(ours, places)), self.fields, self._rows.take(places), from_text=self.from_text
         )
         rows = take_or_missing(self._rows, codes, self.fields)
         return AlignedFeatures(vocabulary, with_missing_counts(self.fields, rows), rows, cold, codes)
@@ -346,7 +347,7 @@ class Features:
             self._vocabulary,
             chosen,
             matrix([part], len(self), chosen),
-            from_text=self._from_text,
+            from_text=self.from_text,
             dropped=self._dropped,
             unknown={name: count for name, count in self._unknown.items() if name in names},
         )
@@ -367,7 +368,7 @@ class Features:
                 hint="rename the column, or drop one with select()",
             )
         refuse_like_names([field.name for field in (*self.fields, *other.fields)])
-        from_text = self._from_text or other._from_text
+        from_text = self.from_text or other.from_text
         ours, theirs = comparable(
             self._vocabulary.frame, other._vocabulary.frame, "the other features", by_spelling=from_text
         )
@@ -408,7 +409,7 @@ class Features:
                 field="other",
                 hint="make the others with .encode(…) of these",
             )
-        from_text = self._from_text or other._from_text
+        from_text = self.from_text or other.from_text
         ours, theirs = comparable(
             self._vocabulary.frame, other._vocabulary.frame, "the other features", by_spelling=from_text
         )
@@ -430,14 +431,14 @@ class Features:
 
         Names of arrays and tables begin with `prefix`, so that a model can store several features.
         """
-        return to_feature_parts(self._vocabulary, self.fields, self._rows, self._from_text, prefix)
+        return to_feature_parts(self._vocabulary, self.fields, self._rows, self.from_text, prefix)
 
     @classmethod
     def from_parts(
         cls,
         settings: Mapping[str, Any],
         arrays: Mapping[str, npt.NDArray[Any]],
-        tables: Mapping[str, pl.DataFrame],
+        tables: Mapping[str, pl.DataFrame | MappedIds],
         prefix: str = "",
     ) -> Features:
         """Restore features from `to_parts`; raise StorageError if the parts are broken."""

@@ -60,7 +60,7 @@ def read_reviews(path: Path, min_rating: float | None, on_bad: OnBad) -> Publish
         if isinstance(error.__cause__, pl.exceptions.PolarsError):
             refuse_bad_json(path)
         raise
-    events = Interactions._from_built(built, COLUMNS, "latest")
+    events = Interactions.from_encoded(built, COLUMNS, "latest")
     if REVIEWS[names] == "ms":
         events = _in_milliseconds(events, path, on_bad)
     return PublishedData(at_least(events, min_rating))

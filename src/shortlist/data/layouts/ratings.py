@@ -56,7 +56,7 @@ def read_ratings(
         names = tuple(name for pair in zip(names, [*between, ""]) for name in pair if name)
     (file,) = find_files(path, "csv").paths
     files = EventFiles([file], "csv", separator[0], names, bool(header), pattern, typed)
-    return Interactions._from_built(build_from_files(files, columns, on_bad), columns, "latest")
+    return Interactions.from_encoded(build_from_files(files, columns, on_bad), columns, "latest")
 
 
 def _renamed_columns(path: Path, header: tuple[str, ...]) -> tuple[str, ...]:
