@@ -129,14 +129,6 @@ def test_a_write_to_the_view_for_kernels_never_reaches_the_file(tmp_path: Path) 
     assert same(load_model(tmp_path / "m", verify=True), sample(1))
 
 
-def test_a_view_for_kernels_of_memory_that_nobody_may_write_to_is_a_copy() -> None:
-    array = np.frombuffer(bytes(8), np.float32)
-    assert for_kernels(array).flags.carray
-    assert not np.shares_memory(for_kernels(array), array)
-    writable = np.zeros(3)
-    assert for_kernels(writable) is writable
-
-
 def test_files_are_mapped_or_read(tmp_path: Path) -> None:
     save_model(tmp_path / "m", sample(1))
     mapped, read = load_model(tmp_path / "m"), load_model(tmp_path / "m", mapped=False)
