@@ -162,8 +162,8 @@ MISTAKES = [
     (lambda model, path: sl.IALS(dimm=8), "unknown-setting", "dimm"),
     (lambda model, path: sl.IALS().fit(EVENTS, patience=9), "no-effect", "patience"),
     (lambda model, path: sl.Popularity().recommend(["ann"]), "not-fitted", None),
-    (lambda model, path: model.recommend(["eve"]), "unknown-context", None),
-    (lambda model, path: model.recommend(history=[["egg"]]), "unknown-item", None),
+    (lambda model, path: model.recommend(["eve"]), "unknown-context", "contexts"),
+    (lambda model, path: model.recommend(history=[["egg"]]), "unknown-item", "history"),
     (lambda model, path: model.recommend(["ann"], n=0), "invalid-setting", "n"),
     (
         lambda model, path: sl.evaluate(model, sl.splits.at_random(EVENTS, repeats="keep"), "recal@5"),

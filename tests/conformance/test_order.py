@@ -14,6 +14,7 @@ from conformance.test_every_recommender import events, quick
 from shortlist.ranking.split_queries import queries_of
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.registry import REGISTRY
+from shortlist.recommenders.warm_start import grown
 from shortlist.scoring import DotProductScorer
 
 
@@ -137,7 +138,28 @@ class TestOrdered:
             for name in ("indptr", "items", "times", "weights"):
                 stored, expected = (getattr(model.histories_, name) for model in (again, after_last))
                 np.testing.assert_array_equal(stored, expected)
-        with pytest.raises(sl.StorageError, match=r"your own class .*AfterLast; pass the class: load\(path, code=\[Aft"):
+        with pytest.raises(
+            sl.StorageError, match=r"your own class .*AfterLast; pass the class: load\(path, code=\[Aft"
+        ):
             sl.load(tmp_path / "model")
         with pytest.raises(sl.SettingError, match="code has 'x'; expected classes of recommenders"):
             sl.load(tmp_path / "model", code=["x"])
+
+    def test_new_events_come_in_their_order(self, after_last):
+        new = sl.Interactions.from_frame(
+            {"user": [3, 99, 3], "item": [7, 20, 8], "t": [9.5, 1.0, 2.5]}, context="user", item="item", time="t"
+        )
+        together = grown(after_last, new)
+        assert together.history(3) == [*timed().history(3)[:3], 8, *timed().history(3)[3:], 7]
+        assert together.history(99) == [20]
+        row = together.histories.take(together.contexts.encode([3]))
+        assert row.times.tolist() == [0, 1, 2, 2.5, 3, 4, 5, 9.5]
+        assert row.weights.tolist() == [
+            *(item + 1.0 for item in timed().history(3)[:3]),
+            1,
+            *(item + 1.0 for item in timed().history(3)[3:]),
+            1,
+        ]
+        without = sl.Interactions.from_frame({"user": [3], "item": [7]}, context="user", item="item")
+        assert grown(after_last, without).history(3) == [*timed().history(3), 7]
+        assert grown(after_last, without).times is None

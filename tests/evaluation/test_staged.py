@@ -8,7 +8,7 @@ import pytest
 
 import shortlist as sl
 from reranking.worlds import ByFeature, Linear, events
-from shortlist.reranking.training import digests
+from shortlist.reranking.pair_digests import PairDigests
 from textbook import METRICS, textbook
 
 
@@ -115,7 +115,9 @@ def test_how_much_of_the_answers_a_second_stage_knows():
     assert cheat.knows_answers(kept) == pytest.approx(len(new) / len(pairs))  # the others may have come again
     with pytest.warns(sl.ShortlistWarning, match=f"learned from {len(new)} of {len(pairs)} held-out pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
-    cheat.reranker_state.pairs = np.unique(digests(*zip(*new[:1])))
+    contexts, items = kept.truth.contexts, kept.truth.items
+    codes = contexts.encode([new[0][0]]), items.encode([new[0][1]])
+    cheat.reranker_state.pairs = PairDigests.of(contexts, items, *codes)
     with pytest.warns(sl.ShortlistWarning, match=f"learned from 1 of {len(pairs)} held-out pairs"):
         sl.evaluate(cheat, kept, "ndcg@5")
     before = sl.splits.by_time(kept.train, 0.3, repeats="keep")

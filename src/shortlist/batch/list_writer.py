@@ -136,7 +136,7 @@ def write_lists(
     restart = flag("restart", restart)
     memory_bytes(memory)
     if not isinstance(path, str | PathLike):
-        raise SettingError(f"path is {path!r:.80}; expected the path of a file")
+        raise SettingError(f"path is {path!r:.80}; expected the path of a file", field="path")
     target = Path(os.path.abspath(path))
     file = list_file(target, nested=format == "lists")
     _refuse_other_models(model)

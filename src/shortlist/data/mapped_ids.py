@@ -50,12 +50,14 @@ class Strings:
         """Return the values at these places."""
         starts, stops = self.offsets[places], self.offsets[places + 1]
         if len(starts) and not (starts.min() >= 0 and stops.max() <= len(self.text) and (starts <= stops).all()):
-            raise StorageError("the table of ids is damaged: a string lies outside of it; restore it from a copy")
+            raise StorageError(
+                "the table of ids is damaged: a string lies outside of it", hint="restore it from a copy"
+            )
         text = self.text.data
         try:
             return [str(text[a:b], "utf-8") for a, b in zip(starts.tolist(), stops.tolist())]
         except UnicodeDecodeError as error:
-            raise StorageError(f"the table of ids is damaged: {error}; restore it from a copy") from None
+            raise StorageError(f"the table of ids is damaged: {error}", hint="restore it from a copy") from None
 
     def value(self, place: int) -> str:
         """Return the value at this place."""

@@ -183,6 +183,7 @@ class Vocabulary:
         *,
         unknown: Unknown = "raise",
         what: str = "id",
+        field: str | None = None,
         way_out: str = _SKIP,
     ) -> Codes:
         """Return the codes of these ids.
@@ -192,6 +193,7 @@ class Vocabulary:
                 position, those of other frames by name if the names are the same.
             unknown: `"raise"` an error for unknown ids, `"skip"` them, or `"mark"` them with −1.
             what: the word for an id in the error message.
+            field: the `field` of the error; by default the plural of `what`, if it is "context" or "item".
             way_out: the advice in the error message.
         """
         if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
@@ -209,7 +211,8 @@ class Vocabulary:
             if unknown == "raise":
                 first = _listed(ids)[int(np.argmax(missing))]
                 message = self._unknown_message(first, int(missing.sum()), len(codes), what)
-                raise UnknownIdError(message, code=_CODES.get(what), hint=way_out)
+                field = f"{what}s" if field is None and what in _CODES else field
+                raise UnknownIdError(message, code=_CODES.get(what), field=field, hint=way_out)
             codes = codes[~missing]
         return codes
 

@@ -51,7 +51,8 @@ class Comparison:
             raise SettingError(f"{metric!r:.80} was not compared; this comparison has {compared}")
         if rows[0]["worse"] is None:
             raise SettingError(
-                f"{metric!r} has no best model: a higher value is neither better nor worse; pass an accuracy metric"
+                f"{metric!r} has no best model: a higher value is neither better nor worse",
+                hint="pass an accuracy metric",
             )
         return [row["model"] for row in rows if not row["worse"] and not np.isnan(row["mean"])]
 
@@ -128,13 +129,13 @@ def compare(
             raise SettingError(f"compare takes results of evaluate, got {type(result).__name__}")
     number("confidence", confidence, above=True)
     if not confidence < 1:
-        raise SettingError(f"confidence is {confidence!r}; expected a number < 1")
+        raise SettingError(f"confidence is {confidence!r}; expected a number < 1", field="confidence")
     integer("samples", samples)
     integer("seed", seed, least=0)
     first = results[0]
     for other in results[1:]:
         if not first.contexts.equals(other.contexts):
-            raise SettingError("the evaluations have different contexts; evaluate all models on the same split")
+            raise SettingError("the evaluations have different contexts", hint="evaluate all models on the same split")
         if other.protocol != first.protocol:
             raise SettingError(
                 "the evaluations have different protocols, so their scores are not comparable: "
@@ -201,7 +202,7 @@ def _add_intervals(pending: list[tuple[dict[str, Any], Values]], confidence: flo
 def _checked_names(names: object, n: int) -> list[str]:
     listed = list(names) if isinstance(names, list | tuple) else []
     if len(listed) != n or not all(isinstance(name, str) for name in listed) or len(set(listed)) < n:
-        raise SettingError(f"names is {names!r:.200}; expected a list of {n} different names")
+        raise SettingError(f"names is {names!r:.200}; expected a list of {n} different names", field="names")
     return listed
 
 

@@ -114,12 +114,13 @@ def evaluate(
     """
     if is_lists(model):
         if slate is not None:
-            raise SettingError("given lists cannot be evaluated with a slate; omit slate=")
+            raise SettingError("given lists cannot be evaluated with a slate", hint="omit slate=")
         return _lists_evaluated(model, split, metrics, threads)
     if is_staged(model):
         if slate is not None:
             raise SettingError(
-                f"a {type(model).__name__} cannot be evaluated with a slate; omit slate=, or evaluate stage one alone"
+                f"a {type(model).__name__} cannot be evaluated with a slate",
+                hint="omit slate=, or evaluate stage one alone",
             )
         return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
@@ -129,7 +130,7 @@ def validation_score(model: Ranker, split: Split, metric: str, threads: int | No
     """Return the mean of one metric on a validation split, for a model that is still training. Never warns."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
-        raise DataError(f"{metric} is not defined for any context of the validation split; use another metric")
+        raise DataError(f"{metric} is not defined for any context of the validation split", hint="use another metric")
     return value
 
 
@@ -218,7 +219,9 @@ def _staged(
 
 def _require_split(split: Split) -> None:
     if not isinstance(split, Split):
-        raise SettingError(f"evaluate takes a Split, got {type(split).__name__}; create one with shortlist.splits")
+        raise SettingError(
+            f"evaluate takes a Split, got {type(split).__name__}", hint="create one with shortlist.splits"
+        )
 
 
 def _protocol(split: Split) -> str:
@@ -254,13 +257,16 @@ def evaluate_candidates(
     if beyond := [str(metric) for metric in wanted if metric.beyond_accuracy]:
         raise SettingError(
             f"evaluate_candidates has no {', '.join(beyond)}: metrics beyond accuracy need lists from the whole "
-            "catalogue, but only the given candidates are ranked; use evaluate"
+            "catalogue, but only the given candidates are ranked",
+            hint="use evaluate",
         )
     _require_model(model)
     truth = truth.truth if isinstance(truth, Split) else truth
     for name, events in (("truth", truth), ("candidates", candidates)):
         if not isinstance(events, Interactions):
-            raise SettingError(f"{name} is {type(events).__name__}; expected Interactions, as from datasets.read")
+            raise SettingError(
+                f"{name} is {type(events).__name__}; expected Interactions, as from datasets.read", field=name
+            )
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(

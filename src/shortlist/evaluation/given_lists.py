@@ -45,7 +45,7 @@ class GivenLists:
         frame = _frame(given, contexts.names, items.names[0])
         names = [*contexts.names, items.names[0]]
         if repeats := frame.height - frame.select(names).n_unique():
-            raise DataError(f"{repeats:,} of {frame.height:,} rows repeat a listed pair; list each item once")
+            raise DataError(f"{repeats:,} of {frame.height:,} rows repeat a listed pair", hint="list each item once")
         context_codes = contexts.encode(frame.select(contexts.names), unknown="mark")
         known = context_codes >= 0
         if not known.any():
@@ -83,13 +83,14 @@ class GivenLists:
         """Refuse metrics that need longer lists; warn about contexts without a list, and about seen items."""
         if whole := [str(metric) for metric in metrics if metric.needs_full_ranks]:
             raise SettingError(
-                f"{', '.join(whole)} needs the whole ranking, but only lists are given; use metrics at n, such as "
-                "'ndcg@10'"
+                f"{', '.join(whole)} needs the whole ranking, but only lists are given",
+                hint="use metrics at n, such as 'ndcg@10'",
             )
         longest = self.items.shape[1]
         if deep := [str(metric) for metric in metrics if (metric.n or 0) > longest]:
             raise SettingError(
-                f"{', '.join(deep)} needs longer lists: the longest has {count(longest, 'item')}; use a smaller n"
+                f"{', '.join(deep)} needs longer lists: the longest has {count(longest, 'item')}",
+                hint="use a smaller n",
             )
         if self.without:
             warnings.warn(
@@ -153,7 +154,9 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
         raise DataError(f"column {order!r} has type {numbers.dtype} or missing values; expected a number in each row")
     for name in (*context_names, item_name):
         if missing_ids := frame[name].null_count():
-            raise DataError(f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows; drop these rows")
+            raise DataError(
+                f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows", hint="drop these rows"
+            )
     return frame
 
 

@@ -165,7 +165,9 @@ class TwoStageEvaluation(Evaluation):
         """
         both = [name for name in self.values_by_metric if f"{FIRST}{name}" in self.values_by_metric]
         if not both:
-            raise SettingError("no accuracy metric was evaluated to compare the stages by; add one, such as 'ndcg@20'")
+            raise SettingError(
+                "no accuracy metric was evaluated to compare the stages by", hint="add one, such as 'ndcg@20'"
+            )
         whole, first = ({name: self.values_by_metric[prefix + name] for name in both} for prefix in ("", FIRST))
         return (
             Evaluation(self.model, self.protocol, self.contexts, whole),

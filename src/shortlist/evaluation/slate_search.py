@@ -71,5 +71,6 @@ def check_depths(slate: Slate, metrics: list[Metric]) -> None:
         )
     if deep := [str(metric) for metric in metrics if (metric.n or 0) > slate.pool]:
         raise SettingError(
-            f"{', '.join(deep)} needs more items than the pool of {slate!r} has; use a smaller n or a larger pool"
+            f"{', '.join(deep)} needs more items than the pool of {slate!r} has",
+            hint="use a smaller n or a larger pool",
         )

@@ -102,13 +102,20 @@ class UserState:
         self._in_seconds = False  # whether the half-life was a timedelta
         if isinstance(half_life, dt.timedelta | np.timedelta64):
             if decay_by == "events":
-                raise SettingError(f"half_life is {half_life!r}, but decay_by is 'events'; expected a number of events")
+                raise SettingError(
+                    f"half_life is {half_life!r}, but decay_by is 'events'; expected a number of events",
+                    field="half_life",
+                )
             half_life = _seconds(half_life)
             self._in_seconds = True
         self._half_life = None if half_life is None else float(number("half_life", half_life, above=True))
         self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
         if self._half_life is None and decay_by == "events":
-            raise SettingError("decay_by='events' has no effect without half_life; pass half_life=, or omit decay_by")
+            raise SettingError(
+                "decay_by='events' has no effect without half_life",
+                hint="pass half_life=, or omit decay_by",
+                code="no-effect",
+            )
         self._max_events = None if max_events is None else integer("max_events", max_events)
         self._unknown = one_of("unknown", unknown, ("raise", "skip"))
         self.skipped = 0  # number of skipped events of unknown items
@@ -194,7 +201,7 @@ class UserState:
         for event in events:
             plain = type(event.weight) is float and 0 <= event.weight <= _LARGEST
             if not plain and number("weight", event.weight) > _LARGEST:
-                raise SettingError(f"weight is {event.weight!r}; expected a number ≤ {_LARGEST:.2g}")
+                raise SettingError(f"weight is {event.weight!r}; expected a number ≤ {_LARGEST:.2g}", field="weight")
         known = [(code, event) for code, event in zip(codes, events) if code >= 0]
         self._check_times([event.time for _, event in known])
         return known
@@ -217,7 +224,9 @@ class UserState:
         without = sum(time is None for time in new)
         untimed = f"{without:,} of {count(len(new), 'event')} {'has' if len(new) == 1 else 'have'} no time"
         if self.half_life is not None and self.decay_by == "time" and without:
-            raise DataError(f"{untimed}, but half_life is {self._half_life_in_words}; pass time=, or decay_by='events'")
+            raise DataError(
+                f"{untimed}, but half_life is {self._half_life_in_words}", hint="pass time=, or decay_by='events'"
+            )
         if without and (self._times or without < len(new)):
             raise DataError(f"{untimed}, but other events have; expected all or none")
         if self._codes and not self._times and without < len(new):
@@ -337,9 +346,13 @@ class UserState:
         if now is not None:
             if self.decay_by == "events" or self.half_life is None:
                 reason = "decay_by is 'events'" if self.half_life is not None else "there is no half_life"
-                raise SettingError(f"now is {now:g}, but {reason}, so it has no effect; omit now")
+                raise SettingError(
+                    f"now is {now:g}, but {reason}, so it has no effect", hint="omit now", field="now", code="no-effect"
+                )
             if self._times and now < self._times[-1]:
-                raise SettingError(f"now is {now:g}; expected a time ≥ that of the newest event, {self._times[-1]:g}")
+                raise SettingError(
+                    f"now is {now:g}; expected a time ≥ that of the newest event, {self._times[-1]:g}", field="now"
+                )
         if self.half_life is None:
             return None
         if self.decay_by == "events":
@@ -479,4 +492,4 @@ def as_number(time: Time | None) -> float | None:
     with suppress(OverflowError):  # an integer can be too large for a float
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return value
-    raise DataError(f"time is {time!r:.80}; expected a finite number or a datetime")
+    raise DataError(f"time is {time!r:.80}; expected a finite number or a datetime", field="time")

@@ -103,7 +103,7 @@ class UserStates:
             self._names = events.contexts.names
             return
         if not isinstance(events, Mapping):
-            raise SettingError(f"events is {events!r:.80}; expected Interactions, or {{user: events}}")
+            raise SettingError(f"events is {events!r:.80}; expected Interactions, or {{user: events}}", field="events")
         for user in events:
             if not is_id(user):
                 raise DataError(f"user {user!r:.80} is not an id; expected text, an integer, or a tuple of them")
@@ -245,7 +245,8 @@ class UserStates:
         state = self._states.get(user) if is_id(user) else None
         if state is None:
             raise UnknownIdError(
-                f"unknown user {user!r:.80}; {count(len(self), 'user')} known. Add events of new users with extend"
+                f"unknown user {user!r:.80}; {count(len(self), 'user')} known",
+                hint="Add events of new users with extend",
             )
         return state
 
@@ -272,5 +273,5 @@ class UserStates:
 
 def _as_users(users: Iterable[Id]) -> list[Id]:
     if isinstance(users, str | bytes | int | np.integer | tuple):
-        raise SettingError(f"expected a list of users, got the single value {users!r}; write [{users!r}]")
+        raise SettingError(f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]")
     return as_list(users, "a list of users")

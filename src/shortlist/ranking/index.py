@@ -201,7 +201,7 @@ class Index:
 def index_of(index: object, model: object) -> Index:
     """Return the index if it belongs to this model; else raise SettingError."""
     if not isinstance(index, Index):
-        raise SettingError(f"index is {index!r:.80}; expected an Index, made with model.index(...)")
+        raise SettingError(f"index is {index!r:.80}; expected an Index, made with model.index(...)", field="index")
     if index.model is not model:
         hint = "make one with model.index(...) of this model"
         raise SettingError("the index belongs to another model", code="stale-index", field="index", hint=hint)

@@ -104,8 +104,8 @@ def histories_of_lists(
             continue
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
             raise SettingError(
-                f"{name.format(k)} is {ids!r:.80}; expected a list of {what} ids, or {{id: weight}}; write "
-                f"[{ids!r:.80}] for a single id"
+                f"{name.format(k)} is {ids!r:.80}; expected a list of {what} ids, or {{id: weight}}",
+                hint=f"write [{ids!r:.80}] for a single id",
             )
         refuse_frame(name.format(k), ids, f"pass its column of {what} ids")
         lists.append(as_list(ids, f"a list of {what} ids"))
@@ -125,7 +125,8 @@ def histories_of_lists(
     known = codes >= 0
     if not known.all():
         if unknown != "skip":  # raise an error about the first list with an unknown id
-            vocabulary.encode(lists[row_of[np.argmin(known)]], what=what, way_out=way_out)
+            field = "history" if what == "item" else "contexts"
+            vocabulary.encode(lists[row_of[np.argmin(known)]], what=what, field=field, way_out=way_out)
         codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=len(lists)))]).astype(np.int64)
     return Histories(indptr, codes, None, values, len(vocabulary))
@@ -143,7 +144,8 @@ def history_queries(
     if isinstance(history, str | bytes | int | np.integer | Mapping):
         single = history if isinstance(history, Mapping) else [history]
         raise SettingError(
-            f"history is {history!r}; expected a list with one history per query: write history={[single]!r}"
+            f"history is {history!r}; expected a list with one history per query: write history={[single]!r}",
+            field="history",
         )
     lists = as_list(history, "a list with one history per query")
     rows = histories_of_lists(lists, items, unknown, "history {}", "item", way_out)
@@ -216,11 +218,15 @@ def filter_codes(
     if given is None:
         return None, None
     if isinstance(given, str | bytes | int | Mapping) or is_frame(given):
-        raise SettingError(f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query")
+        raise SettingError(
+            f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query", field=name
+        )
     entries = as_list(given, f"a list of item ids as {name}")
     nested = [isinstance(entry, Iterable) and not isinstance(entry, str | bytes) for entry in entries]
     if any(nested) and not all(nested):
-        raise SettingError(f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query")
+        raise SettingError(
+            f"{name} mixes ids and lists of ids; expected a list of ids, or one list per query", field=name
+        )
     if not any(nested):
         return known_items(name, entries, items), None
     for ids in entries:
@@ -228,7 +234,8 @@ def filter_codes(
     if len(entries) != len(answered):
         raise SettingError(
             f"{name} has {count(len(entries), 'list')} for {count(len(answered), 'query', 'queries')}; "
-            "expected one per query"
+            "expected one per query",
+            field=name,
         )
     rows = [known_items(name, as_list(ids, "a list"), items) for ids, kept in zip(entries, answered) if kept]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)

@@ -129,7 +129,9 @@ class Recommender(metaclass=_TakesOldNames):
                     getattr(self, self._on_first_use[name])()
                 except (TypeError, ValueError, OverflowError, IndexError) as error:
                     who = type(self).__name__
-                    raise StorageError(f"this {who} is damaged: {error!s:.300}; load it with verify=True") from error
+                    raise StorageError(
+                        f"this {who} is damaged: {error!s:.300}", hint="load it with verify=True"
+                    ) from error
                 return vars(self)[name]
             if name in _OF_EMBEDDINGS:
                 raise AttributeError(
@@ -150,12 +152,13 @@ class Recommender(metaclass=_TakesOldNames):
             if name not in _settings_of(kind):
                 raise SettingError(
                     f"{kind.__name__} has no setting {name!r:.80}; {suggest(name, signature(kind).parameters)}. Names "
-                    "of other attributes start or end with '_'"
+                    "of other attributes start or end with '_'",
+                    code="unknown-setting",
                 )
         if name in _settings_of(kind) and vars(self).get("_fitted"):
             raise SettingError(
-                f"{name} cannot be set, because this {kind.__name__} is fitted; fit a new one: "
-                f"{kind.__name__}(**{{**model.settings(), {name!r}: …}}).fit(…)"
+                f"{name} cannot be set, because this {kind.__name__} is fitted",
+                hint=f"fit a new one: {kind.__name__}(**{{**model.settings(), {name!r}: …}}).fit(…)",
             )
         return name
 
@@ -364,8 +367,8 @@ class Recommender(metaclass=_TakesOldNames):
     def _check_events(interactions: Interactions, who: str) -> None:
         if not isinstance(interactions, Interactions):
             raise DataError(
-                f"{who} expects Interactions, got {type(interactions).__name__}; create them with "
-                "Interactions.from_frame, .read or .from_csr"
+                f"{who} expects Interactions, got {type(interactions).__name__}",
+                hint="create them with Interactions.from_frame, .read or .from_csr",
             )
         if not len(interactions):
             raise DataError("there are no events to learn from", code="empty-data")

@@ -142,7 +142,7 @@ class DotProduct(Recommender):
         """Return the rows with these confidences, without items of confidence 0."""
         expected = "one {item: confidence} per history"
         if isinstance(confidence, str | bytes | Mapping):
-            raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}")
+            raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}", field="confidence")
         entries = as_list(confidence, f"{expected} as confidence")
         if len(entries) != rows.n_rows:
             raise SettingError(
@@ -162,7 +162,7 @@ class DotProduct(Recommender):
             in_row = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
             if not (in_row | (codes < 0)).all():
                 stray = list(of_items)[int(np.argmin(in_row | (codes < 0)))]
-                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history; drop it")
+                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history", hint="drop it")
             fractions[rows.indptr[r] + at[in_row]] = values[in_row]
         return replace(rows, confidence=fractions).settled()
 
@@ -191,7 +191,7 @@ class DotProduct(Recommender):
         expected = "a list with the contexts of each item"
         refuse_frame("contexts", contexts, "one list of context ids per item")
         if isinstance(contexts, str | bytes | Mapping):
-            raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}")
+            raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}", field="contexts")
         lists = as_list(contexts, expected)
         rows = histories_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP).sets()
         with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"), _solvable():
@@ -296,7 +296,7 @@ def _solvable() -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise StorageError(
-            f"this model is damaged: folding in failed ({error}); load it with verify=True, or fit it again"
+            f"this model is damaged: folding in failed ({error})", hint="load it with verify=True, or fit it again"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from shortlist.data.histories import Histories
 from shortlist.data.interactions import Interactions
 from shortlist.data.vocabulary import Codes, Vocabulary
 from shortlist.errors import DataError, SettingError
@@ -101,22 +102,28 @@ def _raise_no_items(start: Recommender, interactions: Interactions) -> None:
 def grown(model: Recommender, interactions: Interactions) -> Interactions:
     """Return the events the model learned from together with new ones: old codes stay, new ids follow, weights add up.
 
-    If the new events were made with `aggregate="latest"`, the new weight of a pair replaces the old one.
+    If the new events were made with `aggregate="latest"`, the new weight of a pair replaces the old one. An ordered
+    model keeps all events: by their times if all have one, in seconds if times are dates; else the new ones come last.
     """
-    more = interactions.by_context
+    if model.ordered:
+        old, more = model.histories_, interactions.histories
+    else:
+        old, more = Histories.of_sets(model.seen_), Histories.of_sets(interactions.by_context)
     contexts, items = _extended(model.contexts_, interactions.contexts), _extended(model.items_, interactions.items)
     context_of = _codes(contexts, interactions.contexts)[np.repeat(np.arange(more.n_rows), more.lengths)]
-    seen = model.seen_
-    weights = None
-    if seen.values is not None or more.values is not None:
-        old, new = (np.ones(len(rows), np.float32) if rows.values is None else rows.values for rows in (seen, more))
-        weights = np.concatenate([old, new])
+    weights = times = None
+    if old.weights is not None or more.weights is not None:
+        both = (np.ones(len(part), np.float32) if part.weights is None else part.weights for part in (old, more))
+        weights = np.concatenate([*both])
+    if old.times is not None and more.times is not None:
+        times = np.concatenate([old.times, more.times])
     return Interactions(
         contexts,
         items,
-        np.concatenate([np.repeat(np.arange(seen.n_rows, dtype=np.int32), seen.lengths), context_of]),
-        np.concatenate([seen.indices, _codes(items, interactions.items)[more.indices]]),
+        np.concatenate([np.repeat(np.arange(old.n_rows, dtype=np.int32), old.lengths), context_of]),
+        np.concatenate([old.items, _codes(items, interactions.items)[more.items]]),
         weights=weights,
+        times=times,
         aggregate="latest" if interactions.aggregate == "latest" else "sum",
     )
 

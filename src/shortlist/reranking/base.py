@@ -49,7 +49,9 @@ class Reranker(Protocol):
 def check_reranker(reranker: object) -> Reranker:
     """Return the reranker, or refuse an object that is not one."""
     if isinstance(reranker, type) or not isinstance(reranker, Reranker):
-        raise SettingError(f"reranker is {reranker!r:.80}; expected an object with the methods fit and score")
+        raise SettingError(
+            f"reranker is {reranker!r:.80}; expected an object with the methods fit and score", field="reranker"
+        )
     return reranker
 
 

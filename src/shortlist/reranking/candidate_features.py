@@ -213,7 +213,7 @@ def as_features(name: str, given: Any, ids: Vocabulary) -> Features | None:
 def check_extra(extra: object) -> None:
     """Refuse an `extra` that is not a function."""
     if extra is not None and not callable(extra):
-        raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates")
+        raise SettingError(f"extra is {extra!r:.80}; expected a function that takes Candidates", field="extra")
 
 
 def put_dense(rows: SparseRows, which: npt.NDArray[Any], out: Floats) -> None:

@@ -126,7 +126,8 @@ class Candidates:
         if not good or (len(positions) and not 0 <= positions.min() <= positions.max() < self.n_queries):
             raise SettingError(
                 f"queries is {queries!r:.80}; expected integers from 0 to {self.n_queries - 1}, or True or False for "
-                f"each of {count(self.n_queries, 'query', 'queries')}"
+                f"each of {count(self.n_queries, 'query', 'queries')}",
+                field="queries",
             )
         return positions.astype(np.int64)
 
@@ -139,7 +140,8 @@ class Candidates:
         if features.shape != (len(self), len(names)):
             raise SettingError(
                 f"features has shape {features.shape}; expected {len(self):,} rows, one per candidate, and "
-                f"{len(names)} columns, one per name"
+                f"{len(names)} columns, one per name",
+                field="features",
             )
         return replace(self, features=features, feature_names=tuple(names))
 

@@ -31,7 +31,8 @@ def lightgbm() -> Any:
         return import_module("lightgbm")
     except ImportError:
         raise SettingError(
-            'LambdaMART.fit needs LightGBM, which is not installed: pip install "shortlist[rerank]"'
+            'LambdaMART.fit needs LightGBM, which is not installed: pip install "shortlist[rerank]"',
+            code="package-missing",
         ) from None
 
 
@@ -83,7 +84,9 @@ class LambdaMART:
         number("regularization", self.regularization)
         integer("at", self.at, most=_MOST_CANDIDATES)
         if number("validation", self.validation) >= 1:
-            raise SettingError(f"validation is {self.validation!r}; expected a fraction of the queries, < 1")
+            raise SettingError(
+                f"validation is {self.validation!r}; expected a fraction of the queries, < 1", field="validation"
+            )
         integer("patience", self.patience)
         integer("seed", self.seed, 0, 2**31 - 1)
         if not self.validation:
@@ -102,7 +105,8 @@ class LambdaMART:
         relevance = np.asarray(relevance)
         if relevance.shape != (len(candidates),) or relevance.dtype.kind not in "iub":
             raise DataError(
-                f"relevance is {relevance.dtype} of shape {relevance.shape}; expected {len(candidates):,} integers"
+                f"relevance is {relevance.dtype} of shape {relevance.shape}; expected {len(candidates):,} integers",
+                field="relevance",
             )
         if len(relevance) and not 0 <= relevance.min() <= relevance.max() <= HIGHEST_GRADE:
             raise DataError(
@@ -111,8 +115,8 @@ class LambdaMART:
             )
         if (largest := int(candidates.sizes.max(initial=0))) > _MOST_CANDIDATES:
             raise DataError(
-                f"a query has {largest:,} candidates, but LightGBM ranks at most {_MOST_CANDIDATES:,}; use fewer "
-                "candidates"
+                f"a query has {largest:,} candidates, but LightGBM ranks at most {_MOST_CANDIDATES:,}",
+                hint="use fewer candidates",
             )
         if not relevance.any():
             raise DataError("no candidate is relevant; LambdaMART needs relevant candidates to learn from")
@@ -193,7 +197,9 @@ class LambdaMART:
 
     def _require_fit(self) -> _FittedTrees:
         if self._fitted is None:
-            raise NotFittedError("this LambdaMART has not been fitted; call TwoStage(first, reranker).fit(split)")
+            raise NotFittedError(
+                "this LambdaMART has not been fitted", hint="call TwoStage(first, reranker).fit(split)"
+            )
         return self._fitted
 
     def importance(self) -> pl.DataFrame:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from shortlist.errors import NotFittedError, SettingError
 from shortlist.reranking.base import Reranker
-from shortlist.reranking.training import Digests, TrainingSet
+from shortlist.reranking.pair_digests import PairDigests
+from shortlist.reranking.training import TrainingSet
 
 
 @dataclass(eq=False)
@@ -28,7 +27,7 @@ class RerankerState:
     reranker: Reranker
     feature_names: tuple[str, ...] | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    pairs: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
+    pairs: PairDigests = field(default_factory=PairDigests)
     clicks: bool = False
     elsewhere: bool = False
 
@@ -49,12 +48,13 @@ class RerankerState:
         """Refuse a reranker that is not fitted, or that was fitted again by another `TwoStage`."""
         if self.feature_names is None:
             raise NotFittedError(
-                "the second stage has not been fitted; call TwoStage(...).fit(split) or .fit_impressions(...) first"
+                "the second stage has not been fitted",
+                hint="call TwoStage(...).fit(split) or .fit_impressions(...) first",
             )
         if self.elsewhere:
             raise SettingError(
-                f"this {type(self.reranker).__name__} has been fitted again by another TwoStage; fit this TwoStage "
-                "again, or give each its own reranker"
+                f"this {type(self.reranker).__name__} has been fitted again by another TwoStage",
+                hint="fit this TwoStage again, or give each its own reranker",
             )
 
 

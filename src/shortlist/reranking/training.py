@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,6 @@ from shortlist.data.encode import Columns, polars_errors
 from shortlist.data.interactions import Interactions, as_lazy
 from shortlist.data.sparse_rows import LATEST, SparseRows, has_pairs, rows_of
 from shortlist.data.splits import Split
-from shortlist.data.vocabulary import Id
 from shortlist.errors import DataError, SettingError
 from shortlist.ranking.engine import ranks_of_items, scores_of_items
 from shortlist.ranking.queries import Queries, QueryLabels
@@ -25,8 +23,7 @@ from shortlist.ranking.split_queries import queries_of, warn_if_leaked
 from shortlist.recommenders.base import Recommender
 from shortlist.reranking.candidates import Candidates
 from shortlist.reranking.lambdamart import HIGHEST_GRADE
-
-Digests = npt.NDArray[np.uint64]
+from shortlist.reranking.pair_digests import PairDigests
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,7 @@ class TrainingSet:
     candidates: Candidates
     relevance: npt.NDArray[np.int64]
     counts: dict[str, int]
-    relevant_pairs: Digests
+    relevant_pairs: PairDigests
     clicks: bool = False
 
 
@@ -54,8 +51,8 @@ def from_split(
     """Return stage one's n best items for each held-out context of a split. Held-out items are relevant."""
     if not isinstance(split, Split):
         raise SettingError(
-            f"fit takes a Split whose train part stage one was fitted on, got {type(split).__name__}; create one with "
-            "shortlist.splits, or pass impressions to fit_impressions"
+            f"fit takes a Split whose train part stage one was fitted on, got {type(split).__name__}",
+            hint="create one with shortlist.splits, or pass impressions to fit_impressions",
         )
     held_out = queries_of(first, split, stacklevel=3)
     for name, model in models.items():
@@ -67,7 +64,7 @@ def from_split(
     truth = held_out.truth
     relevant = has_pairs(truth.indptr, truth.indices, candidates.query_of, candidates.item_codes).astype(np.int64)
     counts = {"relevant items that stage one did not find": len(truth) - int(relevant.sum())}
-    pairs = np.unique(digests(*pairs_of(split.truth)))
+    pairs = PairDigests.of_events(split.truth)
     advice = "use more candidates, or a stage one with higher recall"
     training_set = TrainingSet(candidates, relevant, counts, pairs)
     return _drop_uninformative(training_set, "contexts without a relevant candidate", advice)
@@ -96,8 +93,8 @@ def from_impressions(
     counts = {"shown items of contexts or items that stage one does not know": int((~good).sum())}
     if not good.any():
         raise DataError(
-            f"stage one knows none of the {len(good):,} shown (context, item) pairs; pass impressions with ids of its "
-            "training data"
+            f"stage one knows none of the {len(good):,} shown (context, item) pairs",
+            hint="pass impressions with ids of its training data",
         )
     lists, query_of = np.unique(list_of[good], return_inverse=True)
     items, values, codes = items[good], view.values[good], contexts[lists]
@@ -122,8 +119,8 @@ def from_impressions(
     )
     relevance = values[kept].astype(np.int64)
     clicks = np.flatnonzero(relevance > 0)
-    clicked_contexts = first.contexts_.ids(codes[candidates.query_of[clicks]])
-    pairs = np.unique(digests(clicked_contexts, first.items_.ids(candidates.item_codes[clicks])))
+    clicked_contexts = codes[candidates.query_of[clicks]]
+    pairs = PairDigests.of(first.contexts_, first.items_, clicked_contexts, candidates.item_codes[clicks])
     advice = "add clicked and not clicked impressions of items that stage one knows"
     advice += ", or pass exclude_seen=False" if exclude_seen else ""
     training_set = TrainingSet(candidates, relevance, counts, pairs, clicks=True)
@@ -156,22 +153,6 @@ def mean_and_spread(
     mean = np.where(filled, scores, 0.0).sum(axis=1, dtype=np.float64) / counts
     squares = np.where(filled, scores - mean[:, None], 0.0) ** 2
     return mean, np.sqrt(squares.sum(axis=1) / counts)
-
-
-def pairs_of(events: Interactions) -> tuple[list[Id], list[Id]]:
-    """Return the context ids and item ids of the distinct pairs, in the order of `by_context`."""
-    view = events.by_context
-    row_of = np.repeat(np.arange(view.n_rows), view.lengths)
-    return events.contexts.ids(row_of), events.items.ids(view.indices)
-
-
-def digests(contexts: list[Id], items: list[Id]) -> Digests:
-    """Return a 64-bit hash of each pair. It depends on the ids only, so it is the same for all data and processes."""
-    raw = b"".join(
-        hashlib.blake2b(repr(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        for pair in zip(contexts, items)
-    )
-    return np.frombuffer(raw, "<u8").astype(np.uint64)
 
 
 def _drop_uninformative(training_set: TrainingSet, dropped: str, advice: str) -> TrainingSet:

@@ -210,7 +210,8 @@ class TwoStage:
         features = self.candidate_features
         if models is None and features.models:
             raise SettingError(
-                f"stage two also uses scores of {', '.join(features.models)}; pass models= fitted on the same events"
+                f"stage two also uses scores of {', '.join(features.models)}",
+                hint="pass models= fitted on the same events",
             )
         other = TwoStage(
             first,
@@ -462,7 +463,7 @@ class TwoStage:
         result is 0 if stage two was trained on a split of `split.train`.
         """
         truth, history = split.truth.by_context, split.history.by_context
-        known = np.isin(training.digests(*training.pairs_of(split.truth)), self.reranker_state.pairs)
+        known = self.reranker_state.pairs.holds(split.truth)
         row_of = np.repeat(np.arange(truth.n_rows), truth.lengths)
         had = split.history.items.encode(split.truth.items.frame, unknown="mark")[truth.indices]
         known &= ~has_pairs(history.indptr, history.indices, row_of, had)
@@ -580,5 +581,5 @@ def _blocks(n: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
 
 def _require_recommender(first: Recommender) -> None:
     if not isinstance(first, Recommender):
-        raise SettingError(f"first is {first!r:.80}; expected a fitted recommender")
+        raise SettingError(f"first is {first!r:.80}; expected a fitted recommender", field="first")
     first.require_fit()

@@ -19,6 +19,7 @@ from shortlist.recommenders.base import Recommender
 from shortlist.reranking.base import Reranker, check_reranker
 from shortlist.reranking.candidate_features import Extra, check_extra
 from shortlist.reranking.lambdamart import LambdaMART
+from shortlist.reranking.pair_digests import PairDigests
 from shortlist.reranking.reranker_state import RerankerState
 from shortlist.storage import StoredModel
 from shortlist.storage.wrap_errors import reason
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Restore: TypeAlias = Callable[[StoredModel, "str | PathLike[str]"], Recommender]
 KIND = "TwoStage"
+_PAIRS, _OF_TEXTS = "pairs", "learnt"  # arrays of digests: of this version, and of earlier ones
 _KEYS = {
     "candidates",
     "first",
@@ -67,7 +69,8 @@ def stored_of(two: TwoStage) -> StoredModel:
             stored.arrays.update(parts.arrays)
             stored.tables.update(parts.tables)
     stored.settings.update(described)
-    stored.arrays["learnt"] = two.reranker_state.pairs
+    pairs = two.reranker_state.pairs
+    stored.arrays[_OF_TEXTS if pairs.of_texts else _PAIRS] = pairs.values
     stored.tables["feature_names"] = pl.DataFrame({"name": list(names)}, schema={"name": pl.String})
     return stored
 
@@ -87,7 +90,7 @@ def restored(
     `code` has the user's own classes that the parts may be made of.
     """
     if stored.kind != KIND:
-        raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage; load it with shortlist.load")
+        raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage", hint="load it with shortlist.load")
     settings = stored.settings
     if settings.keys() != _KEYS:
         raise StorageError(f"{path}: the settings are {sorted(settings)!r:.200}; expected {sorted(_KEYS)}")
@@ -95,10 +98,11 @@ def restored(
     for name, needed, given in custom:
         if needed and given is None:
             raise SettingError(
-                f"{path}: {name} is Python code, which is not stored; pass it again: TwoStage.load(path, {name}=…)"
+                f"{path}: {name} is Python code, which is not stored",
+                hint=f"pass it again: TwoStage.load(path, {name}=…)",
             )
         if not needed and given is not None:
-            raise SettingError(f"{path}: it was saved without a custom {name}; load it without {name}=")
+            raise SettingError(f"{path}: it was saved without a custom {name}", hint=f"load it without {name}=")
     if reranker is not None:
         check_reranker(reranker)
     check_extra(extra)
@@ -124,7 +128,8 @@ def _restored(
     if table is None or table.schema != pl.Schema({"name": pl.String}):
         raise StorageError("it has no feature names")
     names = tuple(frame_of(table)["name"].to_list())
-    pairs = rest.arrays.pop("learnt", None)
+    of_texts = _OF_TEXTS in rest.arrays
+    pairs = rest.arrays.pop(_OF_TEXTS if of_texts else _PAIRS, None)
     if pairs is None or pairs.dtype != np.uint64 or pairs.ndim != 1:
         raise StorageError("it has no digests of its training pairs")
     if reranker is None:
@@ -153,7 +158,7 @@ def _restored(
     if type(settings["clicks"]) is not bool:
         raise StorageError(f"clicks is {settings['clicks']!r:.80}; expected true or false")
     counts = _counts(settings["training"])
-    two.adopt_state(RerankerState(two.reranker, names, counts, pairs, settings["clicks"]))
+    two.adopt_state(RerankerState(two.reranker, names, counts, PairDigests(pairs, of_texts), settings["clicks"]))
     return two
 
 
@@ -192,5 +197,5 @@ def _pop_prefix(parts: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 def _counts(training: Any) -> dict[str, int]:
     if not isinstance(training, dict) or not all(type(count) is int for count in training.values()):
-        raise StorageError(f"training is {training!r:.80}; expected counts")
+        raise StorageError(f"training is {training!r:.80}; expected counts", field="training")
     return training
