@@ -269,7 +269,7 @@ def _write(path: Path, n_contexts: int, n_items: int) -> int:
     }
     settings = sl.IALS(dim=64, regularization=0.01, unobserved_weight=0.1).settings()
     model = restored(StoredModel("IALS", settings, arrays, {**tables}), path, verify=False)
-    save_model(path, model._stored())
+    save_model(path, model.to_stored())
     return read_manifest(path).total_bytes
 
 

@@ -252,11 +252,12 @@ def test_a_class_of_ones_own(model, tmp_path):
     mine = Mine(dim=5, epochs=3).fit(events())
     sl.write_lists(mine, tmp_path / "x.parquet", n=4, block=7)
     assert pl.read_parquet(tmp_path / "x.parquet").equals(expected(model, model.contexts_.ids(), 4, 7))
-    with pytest.raises(sl.StorageError, match="Mine is not one of Shortlist's recommenders"):
-        mine.save(tmp_path / "m")
-    with pytest.raises(sl.StorageError, match="is not one of Shortlist's recommenders"):
-        type("IALS", (sl.IALS,), {})(dim=5, epochs=1).fit(events()).save(tmp_path / "m")
-    assert os.listdir(tmp_path) == ["x.parquet"]
+    mine.save(tmp_path / "m")
+    again = sl.load(tmp_path / "m", code=[Mine])
+    assert type(again) is Mine
+    assert again.recommend(n=3, contexts=[0]).ids == mine.recommend(n=3, contexts=[0]).ids
+    with pytest.raises(sl.StorageError, match=r"your own class .*Mine; pass the class: load\(path, code=\[Mine\]\)"):
+        sl.load(tmp_path / "m")
 
 
 # --- two stages ------------------------------------------------------------------------------------------------------
@@ -330,8 +331,12 @@ def test_second_stages_of_ones_own_are_known_by_their_names(tmp_path, monkeypatc
     mine = two_stages(Mine, reranker=Backwards(), extra=_nothing_more)
     sl.write_lists(mine, tmp_path / "y.parquet", n=6, block=7)
     assert pl.read_parquet(tmp_path / "y.parquet").equals(pl.read_parquet(path))
-    with pytest.raises(sl.StorageError, match="Mine is not one of Shortlist's recommenders"):
-        mine.save(tmp_path / "m")
+    mine.save(tmp_path / "m")
+    code = {"reranker": mine.reranker, "extra": _nothing_more}
+    again = sl.TwoStage.load(tmp_path / "m", code=[Mine], **code)
+    assert again.recommend([0], n=3).ids == mine.recommend([0], n=3).ids
+    with pytest.raises(sl.StorageError, match=r"pass the class: load\(path, code=\[Mine\]\)"):
+        sl.TwoStage.load(tmp_path / "m", **code)
 
 
 def _nothing_more(candidates):

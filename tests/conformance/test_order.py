@@ -13,6 +13,7 @@ import shortlist as sl
 from conformance.test_every_recommender import events, quick
 from shortlist.ranking.split_queries import queries_of
 from shortlist.recommenders.base import Recommender
+from shortlist.recommenders.dot_product import DotProduct
 from shortlist.recommenders.registry import REGISTRY
 from shortlist.recommenders.warm_start import grown
 from shortlist.scoring import DotProductScorer
@@ -43,6 +44,34 @@ class AfterLast(Recommender):
 
     def _check_arrays(self):
         self._require_shape("followed_", (len(self.items_),) * 2)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class LastItem(DotProduct):
+    """The embedding of a user is that of the newest item, so the order decides."""
+
+    ordered: ClassVar[bool] = True
+
+    def _check(self):
+        pass
+
+    def _fit(self, interactions, options, monitor, threads):
+        self.item_embeddings_ = np.eye(interactions.n_items, dtype=np.float32)
+        self.context_embeddings_ = self._newest(interactions.histories)
+
+    def _newest(self, histories):
+        newest = histories.last(1)
+        embeddings = np.zeros((histories.n_rows, len(self.item_embeddings_)), np.float32)
+        embeddings[newest.lengths > 0] = self.item_embeddings_[newest.items]
+        return embeddings
+
+    def encode(self, queries, threads=None):
+        return self._newest(queries.histories)
+
+    def _fold_in(self, histories, threads=None):
+        raise NotImplementedError
+
+    _fold_in_items = _fold_in
 
 
 def timed() -> sl.Interactions:
@@ -163,3 +192,42 @@ class TestOrdered:
         without = sl.Interactions.from_frame({"user": [3], "item": [7]}, context="user", item="item")
         assert grown(after_last, without).history(3) == [*timed().history(3), 7]
         assert grown(after_last, without).times is None
+
+
+class TestOrderedUsers:
+    @pytest.fixture(scope="class", autouse=True)
+    def _model(self, request):
+        request.cls.model = LastItem().fit(timed())
+
+    def test_a_state_hands_its_events_over_in_order(self):
+        state = sl.UserState(self.model, [(4, 2.0, 10), (1, 1.0, 5)])  # the event of item 1 happened before
+        assert state.recommend(1, exclude_seen=False).ids == [[4]]
+        state.add(7, time=7)
+        assert state.recommend(1, exclude_seen=False).ids == [[4]]
+        state.add(1, time=11)
+        assert state.recommend(1, exclude_seen=False).ids == [[1]]
+        history = state.history_at(None)
+        assert history.items.tolist() == [1, 7, 4, 1]
+        assert (history.times.tolist(), history.weights.tolist()) == ([5, 7, 10, 11], [1, 1, 2, 1])
+        assert sorted(state.recommend(9).ids[0]) == [0, 2, 3, 5, 6, 8]
+        np.testing.assert_array_equal(state.embedding, self.model.fold_in([[1, 7, 4, 1]])[0])
+
+    def test_so_do_many_states(self):
+        states = sl.UserStates(self.model, {"ann": [4, 1], "bob": [1, 4]})
+        assert states.recommend(n=1, exclude_seen=False).ids == [[1], [4]]
+        states.extend({"ann": [5], "cy": []})
+        assert states.recommend(n=1, exclude_seen=False).ids == [
+            [5],
+            [4],
+            self.model.recommend(history=[[]], n=1).ids[0],
+        ]
+        np.testing.assert_array_equal(states.embeddings(["bob"])[0], states["bob"].embedding)
+
+    def test_an_index_and_half_lives(self):
+        index = self.model.index("exact")
+        assert index.search(history=[[4, 1], [1, 4]], n=1, exclude_seen=False).ids == [[1], [4]]
+        assert index.search([3], n=1, exclude_seen=False).ids == [[(3 * 5 + 5) % 9]]
+        with pytest.raises(sl.SettingError, match="LastItem reads histories in order, so half_life has no effect"):
+            sl.UserState(self.model, half_life=3, decay_by="events")
+        with pytest.raises(sl.SettingError, match="LastItem reads histories in order, without confidences"):
+            self.model.fold_in([[1]], confidence=[{1: 0.5}])

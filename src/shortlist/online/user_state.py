@@ -55,6 +55,8 @@ class UserState:
     It is computed when you read it, in a fraction of a millisecond, and cached until something changes. Every
     computation uses the whole history, so errors do not accumulate over events.
 
+    A model that is `ordered` gets the events in their order, with weights and times; a half-life is refused.
+
     With a half-life, old events fade: an event of weight w counts w̃ = w·2^(−age/half_life). Its age is the time to the
     newest event, or to `now` if you pass it; with `decay_by="events"` it is the number of later events. Weights of a
     repeated item add up. The confidence of an item is g = f(Σw̃)/f(Σw), where f is the model's `weighting`; the item's
@@ -110,6 +112,13 @@ class UserState:
             self._in_seconds = True
         self._half_life = None if half_life is None else float(number("half_life", half_life, above=True))
         self._decay_by = one_of("decay_by", decay_by, ("time", "events"))
+        if self._half_life is not None and model.ordered:
+            raise SettingError(
+                f"{type(model).__name__} reads histories in order, so half_life has no effect",
+                code="no-effect",
+                field="half_life",
+                hint="omit half_life",
+            )
         if self._half_life is None and decay_by == "events":
             raise SettingError(
                 "decay_by='events' has no effect without half_life",
@@ -263,11 +272,11 @@ class UserState:
         """Return the embedding at the time `now`, at or after the newest event, when events have faded further."""
         return self._embedding(as_number(now), None)
 
-    def _embedding(self, now: float | None, rows: SparseRows | None) -> npt.NDArray[np.float32]:
+    def _embedding(self, now: float | None, history: Histories | None) -> npt.NDArray[np.float32]:
         embedding = self.cached(now)
         if embedding is None:
-            rows = self.rows(now) if rows is None else rows
-            embedding = self.keep(now, self.model.encode(queries_of_rows(rows.settled()))[0])
+            history = self.history_at(now) if history is None else history
+            embedding = self.keep(now, self.model.encode(numbered_queries(settled(history)))[0])
         return embedding
 
     def cached(self, now: float | None) -> npt.NDArray[np.float32] | None:
@@ -315,11 +324,21 @@ class UserState:
         )
         self.recode()
         moment = as_number(now)
-        rows = self.rows(moment)
-        embedding, queries = self._embedding(moment, rows)[None], queries_of_rows(rows)
+        history = self.history_at(moment)
+        embedding, queries = self._embedding(moment, history)[None], numbered_queries(history)
         if index is not None:
             return index_of(index, self.model).recommend(queries, embedding, request)
         return best_for_embeddings(self.model, embedding, queries, request)
+
+    def history_at(self, now: float | None) -> Histories:
+        """Return the history in the model's codes: in order for models that are `ordered`, else as a set."""
+        if not self.model.ordered:
+            return Histories.of_sets(self.rows(now))
+        self.recode()
+        self._decay(now)  # refuses `now`, which would have no effect
+        codes, weights = np.array(self._codes, np.int32), np.array(self._weights, np.float32)
+        times = np.array(self._times, np.float64) if self._times else None
+        return Histories(np.array([0, len(codes)]), codes, times, weights, len(self._vocabulary))
 
     def rows(self, now: float | None) -> SparseRows:
         """Return the history as one row in the model's codes: items, sums of weights, and confidences."""
@@ -426,9 +445,14 @@ class UserState:
         return f"UserState({text}) of {type(self.model).__name__}"
 
 
-def queries_of_rows(rows: SparseRows) -> Queries:
+def numbered_queries(histories: Histories) -> Queries:
     """Return queries for histories in codes, numbered from 0."""
-    return Queries.of(QueryLabels.numbers(rows.n_rows), None, Histories.of_sets(rows))
+    return Queries.of(QueryLabels.numbers(histories.n_rows), None, histories)
+
+
+def settled(histories: Histories) -> Histories:
+    """Return the histories without items that have faded fully."""
+    return histories if histories.sets().confidence is None else Histories.of_sets(histories.sets().settled())
 
 
 def as_events(events: Iterable[Any] | Mapping[Id, float]) -> list[Event]:

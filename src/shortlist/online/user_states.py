@@ -26,7 +26,8 @@ from shortlist.online.user_state import (
     as_events,
     as_number,
     coded,
-    queries_of_rows,
+    numbered_queries,
+    settled,
 )
 from shortlist.ranking.engine import best_for_embeddings
 from shortlist.ranking.index import Index, index_of
@@ -154,17 +155,17 @@ class UserStates:
         return self._embedded(self._states_of(users), as_number(now), threads)
 
     def _embedded(
-        self, states: list[UserState], now: float | None, threads: int | None, rows: list[SparseRows] | None = None
+        self, states: list[UserState], now: float | None, threads: int | None, given: list[Histories] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of states; `rows` are their histories, if they were computed already."""
-        stale: dict[int, tuple[UserState, SparseRows]] = {}
+        """Return the embeddings of states; `given` are their histories, if they were computed already."""
+        stale: dict[int, tuple[UserState, Histories]] = {}
         for k, state in enumerate(states):
             if id(state) not in stale and state.cached(now) is None:
-                stale[id(state)] = state, state.rows(now) if rows is None else rows[k]
+                stale[id(state)] = state, state.history_at(now) if given is None else given[k]
         if stale:
-            joined = self._joined([row for _, row in stale.values()]).settled()
+            joined = settled(self._joined([history for _, history in stale.values()]))
             with blas_threads(threads):
-                embeddings = self.model.encode(queries_of_rows(joined), threads)
+                embeddings = self.model.encode(numbered_queries(joined), threads)
             for (state, _), embedding in zip(stale.values(), embeddings):
                 state.keep(now, embedding.copy())
         out = np.empty((len(states), self.model.item_embeddings_.shape[1]), np.float32)
@@ -172,15 +173,17 @@ class UserStates:
             out[k] = state.cached(now)
         return out
 
-    def _joined(self, rows: list[SparseRows]) -> SparseRows:
-        """Return single rows as one matrix."""
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        nothing = [np.empty(0, np.int32)], [np.empty(0, np.float32)], [np.empty(0, np.float32)]
-        indices = np.concatenate(nothing[0] + [row.indices for row in rows])
-        values = np.concatenate(nothing[1] + [row.values for row in rows if row.values is not None])
-        confidences = [row.confidence for row in rows if row.confidence is not None]
-        confidence = np.concatenate(nothing[2] + confidences) if confidences else None
-        return SparseRows(indptr, indices, values, len(self.model.items_), confidence)
+    def _joined(self, histories: list[Histories]) -> Histories:
+        """Return single histories together."""
+        n_items = len(self.model.items_)
+        indptr = np.concatenate([[0], np.cumsum([len(history) for history in histories])]).astype(np.int64)
+        items = np.concatenate([np.empty(0, np.int32), *(history.items for history in histories)])
+        weights = _concatenated([history.weights for history in histories], np.float32)
+        if self.model.ordered:
+            times = [history.times for history in histories]
+            return Histories(indptr, items, _concatenated(times, np.float64), weights, n_items)
+        confidence = _concatenated([history.sets().confidence for history in histories], np.float32)
+        return Histories.of_sets(SparseRows(indptr, items, weights, n_items, confidence))
 
     def recommend(
         self,
@@ -215,9 +218,9 @@ class UserStates:
         )
         asked = self.users if users is None else _as_users(users)
         states, moment = self._states_of(asked), as_number(now)
-        rows = [state.rows(moment) for state in states]
-        embeddings = self._embedded(states, moment, threads, rows)
-        queries = Queries.of(self._labels(asked), None, Histories.of_sets(self._joined(rows)))
+        histories = [state.history_at(moment) for state in states]
+        embeddings = self._embedded(states, moment, threads, histories)
+        queries = Queries.of(self._labels(asked), None, self._joined(histories))
         if index is not None:
             return index_of(index, self.model).recommend(queries, embeddings, request)
         return best_for_embeddings(self.model, embeddings, queries, request)
@@ -275,3 +278,9 @@ def _as_users(users: Iterable[Id]) -> list[Id]:
     if isinstance(users, str | bytes | int | np.integer | tuple):
         raise SettingError(f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]")
     return as_list(users, "a list of users")
+
+
+def _concatenated(parts: Sequence[npt.NDArray[Any] | None], dtype: Any) -> Any:
+    """Return the parts one after the other, or None if a part is missing."""
+    arrays = [part for part in parts if part is not None]
+    return None if len(arrays) < len(parts) else np.concatenate([np.empty(0, dtype), *arrays])

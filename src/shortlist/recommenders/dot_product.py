@@ -132,9 +132,18 @@ class DotProduct(Recommender):
         >>> model.fold_in([events.history(12347), []]).shape
         (2, 8)
         """
-        rows = self.queries(None, history, unknown=unknown).histories.sets()
-        if confidence is not None:
-            rows = self._with_confidence(rows, confidence, unknown)
+        queries = self.queries(None, history, unknown=unknown)
+        if confidence is None:
+            with blas_threads(threads):
+                return self.encode(queries, threads)
+        if self.ordered:
+            raise SettingError(
+                f"{type(self).__name__} reads histories in order, without confidences",
+                code="no-effect",
+                field="confidence",
+                hint="omit confidence",
+            )
+        rows = self._with_confidence(queries.histories.sets(), confidence, unknown)
         with blas_threads(threads):
             return self._folded(rows, threads)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shortlist._checks import number, one_of
+from shortlist._kernel_views import for_kernels
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
 from shortlist.data.vocabulary import Codes
@@ -58,12 +59,12 @@ class EASE(Recommender):
     def scorer(self, queries: Queries, threads: int | None = None) -> HistoryScorer:
         """Return a scorer of all items for these queries."""
         rows = queries.histories.sets()
-        return HistoryScorer(rows, strengths(rows.values, self.weighting), self.item_weights_)
+        return HistoryScorer(rows, strengths(rows.values, self.weighting), for_kernels(self.item_weights_))
 
     def _similarity(self, codes: Codes) -> HistoryScorer:
         """Return a scorer of how much each item alone adds to the scores of the others: its row of B."""
         rows = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
-        return HistoryScorer(rows, np.ones(1, np.float32), self.item_weights_)
+        return HistoryScorer(rows, np.ones(1, np.float32), for_kernels(self.item_weights_))
 
     def _check_arrays(self) -> None:
         self._require_shape("item_weights_", (len(self.items_),) * 2)
