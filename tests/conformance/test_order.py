@@ -26,10 +26,10 @@ class AfterLast(Recommender):
     ordered: ClassVar[bool] = True
     _arrays: ClassVar[tuple[str, ...]] = ("followed_",)
 
-    def _check(self):
+    def check_settings(self):
         pass
 
-    def _fit(self, interactions, options, monitor, threads):
+    def learn(self, interactions, options, monitor):
         histories, n = interactions.histories, interactions.n_items
         self.followed_ = np.zeros((n, n), np.float32)
         for r in range(histories.n_rows):
@@ -52,10 +52,10 @@ class LastItem(DotProduct):
 
     ordered: ClassVar[bool] = True
 
-    def _check(self):
+    def check_settings(self):
         pass
 
-    def _fit(self, interactions, options, monitor, threads):
+    def learn(self, interactions, options, monitor):
         self.item_embeddings_ = np.eye(interactions.n_items, dtype=np.float32)
         self.context_embeddings_ = self._newest(interactions.histories)
 

@@ -54,13 +54,13 @@ class Given(sl.Recommender):
     scores: tuple[float, ...] = ()
     _arrays: ClassVar[tuple[str, ...]] = ()
 
-    def _check(self):
+    def check_settings(self):
         pass
 
     def _check_arrays(self):
         pass
 
-    def _fit(self, interactions, plan, monitor, threads):
+    def learn(self, interactions, plan, monitor):
         pass
 
     def scorer(self, queries, threads=None):

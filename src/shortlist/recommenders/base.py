@@ -99,7 +99,8 @@ class _TakesOldNames(ABCMeta):
 class Recommender(metaclass=_TakesOldNames):
     """Base class of all recommenders.
 
-    A subclass defines `_fit`, `scorer` and the names of its learned arrays.
+    A subclass defines `check_settings`, `learn` and `scorer`, and what is saved: the names of its arrays in `_arrays`,
+    or `state_dict` and `load_state_dict`.
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ()  # learned arrays, each saved under its name
@@ -165,7 +166,7 @@ class Recommender(metaclass=_TakesOldNames):
     # --- what a recommender defines ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _check(self) -> None:
+    def check_settings(self) -> None:
         """Raise SettingError for invalid settings."""
 
     def unused_settings(self) -> dict[str, str]:
@@ -189,7 +190,7 @@ class Recommender(metaclass=_TakesOldNames):
         unset = {name: value for name, value in self.derivable.items() if getattr(self, name) is None}
         filled = copy.copy(self)
         vars(filled).update(unset)
-        filled._check()
+        filled.check_settings()
         refuse_unused(self, {name: why for name, why in filled.unused_settings().items() if name not in unset})
         self._checked = self._values()
 
@@ -206,8 +207,8 @@ class Recommender(metaclass=_TakesOldNames):
         return {"epochs": epoch}
 
     @abstractmethod
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
-        """Learn, and set the learned arrays at the end."""
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn, and set the learned state at the end; `options.threads` is the number of threads."""
 
     @abstractmethod
     def scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
@@ -226,8 +227,7 @@ class Recommender(metaclass=_TakesOldNames):
         """The vectors by which slates compare items; if None, slates compare them by the contexts that had them."""
         return None
 
-    @abstractmethod
-    def _check_arrays(self) -> None:
+    def _check_arrays(self) -> None:  # there may be nothing to check
         """Check the shapes of loaded arrays. The methods of `_on_first_use` compute what is derived from them."""
 
     def _largest(self) -> float:
@@ -342,7 +342,8 @@ class Recommender(metaclass=_TakesOldNames):
             model.settle(interactions, options)
         derived = f"{format_settings(model.derived_)}, from the data" if model.derived_ else ""
         with watched(type(self).__name__, listeners, progress, derived) as monitor, blas_threads(threads):
-            model._fit(interactions, options, monitor if step is None else replace(monitor, step=step), threads)
+            reported = monitor if step is None else replace(monitor, step=step)
+            model.learn(interactions, replace(options, threads=threads), reported)
             model.remember(interactions)
             model._refuse_diverged()
         vars(self).update(vars(model))

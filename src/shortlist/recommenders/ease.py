@@ -43,7 +43,8 @@ class EASE(Recommender):
 
     _arrays: ClassVar[tuple[str, ...]] = ("item_weights_",)
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         number("regularization", self.regularization, above=True)
         one_of("weighting", self.weighting, WEIGHTINGS)
 
@@ -52,7 +53,8 @@ class EASE(Recommender):
         """Return the search space: λ, on the scale of how often items occur."""
         return {"regularization": Real(1.0, 1e4, log=True)}
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         _refuse_too_large(interactions.n_items)
         self.item_weights_ = item_weights(interactions.by_context, self.weighting, self.regularization)
 

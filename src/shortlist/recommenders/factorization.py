@@ -44,7 +44,8 @@ class Factorization(DotProduct):
     init_scale: float = 0.1
     seed: int = 0
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         integer("dim", self.dim)
         integer("epochs", self.epochs)
         integer("seed", self.seed, least=0)
@@ -101,19 +102,20 @@ class Factorization(DotProduct):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         epochs = integer("epochs", self.epochs if options.epochs is None else options.epochs)
         start = None if options.start is None else self._checked_start(options.start)
         prepared = self._precompute(interactions.by_context)
-        stopping = None if options.validation is None else self._stopping(interactions, options, prepared, threads)
+        stopping = None if options.validation is None else self._stopping(interactions, options, prepared)
         checkpoint = None if options.checkpoint is None else self._checkpoint(interactions, options, epochs)
         saved = None if checkpoint is None else checkpoint.read(epochs)
         if checkpoint is None or saved is None:
-            start_values = self._start(interactions, prepared, start, threads)
-            trainer = self._trainer(interactions, prepared, *start_values, threads, epochs)
+            start_values = self._start(interactions, prepared, start, options.threads)
+            trainer = self._trainer(interactions, prepared, *start_values, options.threads, epochs)
         else:
             contexts, items = (np.zeros(shape, np.float32) for shape in self._shapes(interactions))
-            trainer = self._trainer(interactions, prepared, contexts, items, threads, epochs)
+            trainer = self._trainer(interactions, prepared, contexts, items, options.threads, epochs)
             checkpoint.resume(saved, trainer, stopping)
         past = None if saved is None else saved.past
         del saved  # the trainer has copied the state
@@ -145,9 +147,7 @@ class Factorization(DotProduct):
         """Set the context embeddings."""
         self.context_embeddings_ = contexts  # type: ignore[misc]
 
-    def _stopping(
-        self, interactions: Interactions, options: FitOptions, prepared: Any, threads: int | None
-    ) -> EarlyStopping:
+    def _stopping(self, interactions: Interactions, options: FitOptions, prepared: Any) -> EarlyStopping:
         """Return early stopping by the validation metric.
 
         If a snapshot has no contexts, they are folded in from their histories.
@@ -164,9 +164,9 @@ class Factorization(DotProduct):
         def measure(snapshot: State) -> float:
             model._set_items(snapshot["items"], prepared)
             if "contexts" not in snapshot:
-                return validation_score(model, folded, options.metric, threads)
+                return validation_score(model, folded, options.metric, options.threads)
             model._set_contexts(snapshot["contexts"])
-            return validation_score(model, split, options.metric, threads)
+            return validation_score(model, split, options.metric, options.threads)
 
         return EarlyStopping(measure, options.patience * self._every_of(options))
 

@@ -229,8 +229,9 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
     item_ids: bool = True
     same_side_pairs: bool = True
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         for name in ("context_ids", "item_ids", "same_side_pairs"):
             flag(name, getattr(self, name))
 

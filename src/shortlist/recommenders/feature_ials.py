@@ -159,8 +159,9 @@ class FeatureIALS(PointwiseFactorization, DescribedMultilinear):
 
     feature_strength: float = 1.0
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         number("feature_strength", self.feature_strength)
 
     def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:

@@ -31,6 +31,7 @@ class FitOptions:
     epochs: int | None = None  # replaces the recommender's own setting
     context_features: Features | None = None
     item_features: Features | None = None
+    threads: int | None = None  # None: all CPUs
     checkpoint_share: float | None = None  # fraction of time for writing checkpoints; None: write after every epoch
 
     def __post_init__(self) -> None:

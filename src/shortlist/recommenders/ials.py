@@ -85,8 +85,9 @@ class IALS(Alternating):
     block: int = 64
     device: str = "cpu"
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         one_of("solver", self.solver, get_args(Solver))
         integer("block", self.block)
         if not isinstance(self.device, str) or not re.fullmatch(r"cpu|torch-cpu|cuda(:\d+)?", self.device):

@@ -56,9 +56,10 @@ class MatrixFactorization(SGDFactorization):
             None if weight is None else parse_part("weight", weight, WEIGHTS),
         )
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         integer("batch", self.batch)
-        super()._check()
+        super().check_settings()
 
     def unused_settings(self) -> dict[str, str]:
         """Return the settings that have no effect given the other settings, as {name: reason}."""
@@ -333,10 +334,11 @@ class SoftmaxMF(SGDFactorization):
         sampler = Popularity(self.beta, self.exclude) if sampled else AllItems(self.exclude)
         return TrainingRecipe(Softmax(self.temperature), sampler, None)
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         integer("batch", self.batch)
         number("beta", self.beta)
-        super()._check()
+        super().check_settings()
 
     def unused_settings(self) -> dict[str, str]:
         """Return the settings that have no effect given the other settings, as {name: reason}."""

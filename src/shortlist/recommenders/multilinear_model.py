@@ -127,8 +127,9 @@ class MultilinearModel(Factorization):
 
     _solvers: ClassVar[tuple[str, ...]] = ("als", "cd")
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         one_of("solver", self.solver, self._solvers)
         integer("steps", self.steps)
         self.objective()
@@ -152,10 +153,11 @@ class MultilinearModel(Factorization):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         fresh = copy.copy(self)  # a fit that fails must leave the model unchanged
         fresh._prepare(interactions, options)
-        super(MultilinearModel, fresh)._fit(interactions, options, monitor, threads)
+        super(MultilinearModel, fresh).learn(interactions, options, monitor)
         self.__dict__.update(fresh.__dict__)
 
     def _prepare(self, interactions: Interactions, options: FitOptions) -> None:

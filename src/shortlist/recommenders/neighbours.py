@@ -34,7 +34,8 @@ class Neighbours(Recommender):
     b: float = 0.75
     weighting: Weighting = BY_DEFAULT
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         integer("neighbours", self.neighbours)
         one_of("weighting", self.weighting, WEIGHTINGS)
         self._make_similarity()
@@ -93,14 +94,15 @@ class ItemKNN(Neighbours, SparseItems):
     [['milk']]
     """
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         by_item, by_context = interactions.by_item, interactions.by_context
         x = strengths(by_item.values, self.weighting)
         keys = np.arange(by_item.n_rows, dtype=np.uint64)
         items = Neighbourhood(
             self._make_similarity(), by_item, x, by_context, strengths(by_context.values, self.weighting), keys
         )
-        self._set_weights(items.nearest(by_item, x, keys, self.neighbours, threads=threads, step=monitor.step))
+        self._set_weights(items.nearest(by_item, x, keys, self.neighbours, threads=options.threads, step=monitor.step))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -132,7 +134,8 @@ class UserKNN(Neighbours):
         ("_neighbourhood", "_by_context", "_by_item"), "_prepare_neighbours"
     )
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         self._set_contexts(interactions.by_context, interactions.by_item)
 
     def _set_contexts(self, by_context: SparseRows, by_item: SparseRows) -> None:

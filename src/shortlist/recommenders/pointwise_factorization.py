@@ -25,8 +25,9 @@ class PointwiseFactorization(Factorization):
     observed_weight: float = 1.0
     convention: Convention = "added"
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         self._pointwise()
 
     def unused_settings(self) -> dict[str, str]:

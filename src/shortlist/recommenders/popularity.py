@@ -37,10 +37,12 @@ class Popularity(Recommender):
 
     _arrays: ClassVar[tuple[str, ...]] = ("item_scores_",)
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         one_of("weighting", self.weighting, WEIGHTINGS)
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         rows = interactions.by_context
         strength = np.broadcast_to(strengths(rows.values, self.weighting), len(rows))
         counts = np.bincount(rows.indices, weights=strength, minlength=interactions.n_items)

@@ -137,8 +137,9 @@ class SGDFactorization(Factorization):
     def recipe(self) -> TrainingRecipe:
         """Return the objective, the sampler and the weight."""
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         for name in ("learning_rate", "regularization", "regularization_exponent"):
             number(name, getattr(self, name))
         for name in ("context_regularization", "item_regularization", "bias_regularization"):

@@ -43,7 +43,8 @@ class SLIM(SparseItems):
     tolerance: float = 1e-3
     sweeps: int = 1000
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
         number("l1", self.l1)
         number("l2", self.l2, above=True)
         number("tolerance", self.tolerance, above=True)
@@ -56,7 +57,8 @@ class SLIM(SparseItems):
         """Return the search space: both penalties on log scales."""
         return {"l1": Real(0.1, 30.0, log=True), "l2": Real(3.0, 1000.0, log=True)}
 
-    def _fit(self, interactions: Interactions, options: FitOptions, monitor: Monitor, threads: int | None) -> None:
+    def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
+        """Learn from interactions."""
         by_item, by_context = interactions.by_item, interactions.by_context
         self._set_weights(
             solve_columns(
@@ -69,7 +71,7 @@ class SLIM(SparseItems):
                 positive=bool(self.positive),
                 tolerance=float(self.tolerance),
                 sweeps=int(self.sweeps),
-                threads=threads,
+                threads=options.threads,
                 step=monitor.step,
             )
         )

@@ -20,8 +20,9 @@ class SquareFactorization(PointwiseFactorization, MultilinearModel):
 
     loss: SquareLossName = "pointwise"
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         one_of("loss", self.loss, ("pointwise", "pairwise"))
 
     def unused_settings(self) -> dict[str, str]:
@@ -34,7 +35,7 @@ class SquareFactorization(PointwiseFactorization, MultilinearModel):
 
     def objective(self) -> PointwiseSquare | PairwiseSquare:  # type: ignore[override]
         """Return the loss that `fit` minimises."""
-        one_of("loss", self.loss, ("pointwise", "pairwise"))  # `_check` of the base class calls this first
+        one_of("loss", self.loss, ("pointwise", "pairwise"))  # `check_settings` of the base class calls this first
         if self.loss == "pointwise":
             return self._pointwise()
         return PairwiseSquare(

@@ -130,8 +130,9 @@ class TensorFactorization(SquareFactorization):
 
     part_strength: float = 1.0
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         number("part_strength", self.part_strength)
 
     def _unused_inputs(self, interactions: Interactions, options: FitOptions) -> list[str]:
@@ -251,8 +252,9 @@ class Tucker(TensorFactorization):
     first_dim: int = 0
     part_dim: int = 4
 
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise SettingError for invalid settings."""
+        super().check_settings()
         integer("first_dim", self.first_dim, least=0)
         integer("part_dim", self.part_dim)
 
