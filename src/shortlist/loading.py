@@ -9,7 +9,7 @@ from typing import Any
 
 from shortlist.errors import StorageError
 from shortlist.recommenders.checkpoint import SUFFIX
-from shortlist.recommenders.registry import REGISTRY, restored
+from shortlist.recommenders.registry import restored
 from shortlist.storage import load_model
 
 
@@ -30,7 +30,7 @@ def load(path: str | PathLike[str], *, verify: bool = False, code: Iterable[type
     """
     code = tuple(code)
     stored = load_model(path, verify=verify)
-    if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind and name in REGISTRY:
+    if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind:
         raise StorageError(
             f"{path} contains a checkpoint of a fit of {name}, not a model",
             code="model-missing",
@@ -44,12 +44,13 @@ def load(path: str | PathLike[str], *, verify: bool = False, code: Iterable[type
     return restored(stored, path, verify=verify, code=code)
 
 
-def convert(path: str | PathLike[str], target: str | PathLike[str]) -> None:
+def convert(path: str | PathLike[str], target: str | PathLike[str], *, code: Iterable[type] = ()) -> None:
     """Rewrite a saved model in the present format, so that it loads fast; check everything while reading it.
 
     Args:
         path: the directory of the model; it does not change.
         target: a path that does not exist yet.
+        code: your own classes that the model may be made of, as in `load`.
     """
     if os.path.lexists(target):
         raise StorageError(
@@ -58,4 +59,4 @@ def convert(path: str | PathLike[str], target: str | PathLike[str]) -> None:
             field="target",
             hint="choose another path for the converted model",
         )
-    load(path, verify=True).save(target)
+    load(path, verify=True, code=code).save(target)

@@ -194,40 +194,78 @@ class TestOrdered:
         assert grown(after_last, without).times is None
 
 
-class TestOrderedUsers:
-    @pytest.fixture(scope="class", autouse=True)
-    def _model(self, request):
-        request.cls.model = LastItem().fit(timed())
+@pytest.fixture(scope="module")
+def last_item() -> Any:
+    return LastItem().fit(timed())
 
-    def test_a_state_hands_its_events_over_in_order(self):
-        state = sl.UserState(self.model, [(4, 2.0, 10), (1, 1.0, 5)])  # the event of item 1 happened before
-        assert state.recommend(1, exclude_seen=False).ids == [[4]]
-        state.add(7, time=7)
-        assert state.recommend(1, exclude_seen=False).ids == [[4]]
-        state.add(1, time=11)
-        assert state.recommend(1, exclude_seen=False).ids == [[1]]
-        history = state.history_at(None)
-        assert history.items.tolist() == [1, 7, 4, 1]
-        assert (history.times.tolist(), history.weights.tolist()) == ([5, 7, 10, 11], [1, 1, 2, 1])
-        assert sorted(state.recommend(9).ids[0]) == [0, 2, 3, 5, 6, 8]
-        np.testing.assert_array_equal(state.embedding, self.model.fold_in([[1, 7, 4, 1]])[0])
 
-    def test_so_do_many_states(self):
-        states = sl.UserStates(self.model, {"ann": [4, 1], "bob": [1, 4]})
-        assert states.recommend(n=1, exclude_seen=False).ids == [[1], [4]]
-        states.extend({"ann": [5], "cy": []})
-        assert states.recommend(n=1, exclude_seen=False).ids == [
-            [5],
-            [4],
-            self.model.recommend(history=[[]], n=1).ids[0],
-        ]
-        np.testing.assert_array_equal(states.embeddings(["bob"])[0], states["bob"].embedding)
+def test_a_state_hands_its_events_over_in_order(last_item):
+    state = sl.UserState(last_item, [(4, 2.0, 10), (1, 1.0, 5)])  # the event of item 1 happened before
+    assert state.recommend(1, exclude_seen=False).ids == [[4]]
+    state.add(7, time=7)
+    assert state.recommend(1, exclude_seen=False).ids == [[4]]
+    state.add(1, time=11)
+    assert state.recommend(1, exclude_seen=False).ids == [[1]]
+    history = state.history_at(None)
+    assert history.items.tolist() == [1, 7, 4, 1]
+    assert (history.times.tolist(), history.weights.tolist()) == ([5, 7, 10, 11], [1, 1, 2, 1])
+    assert sorted(state.recommend(9).ids[0]) == [0, 2, 3, 5, 6, 8]
+    np.testing.assert_array_equal(state.embedding, last_item.fold_in([[1, 7, 4, 1]])[0])
 
-    def test_an_index_and_half_lives(self):
-        index = self.model.index("exact")
-        assert index.search(history=[[4, 1], [1, 4]], n=1, exclude_seen=False).ids == [[1], [4]]
-        assert index.search([3], n=1, exclude_seen=False).ids == [[(3 * 5 + 5) % 9]]
-        with pytest.raises(sl.SettingError, match="LastItem reads histories in order, so half_life has no effect"):
-            sl.UserState(self.model, half_life=3, decay_by="events")
-        with pytest.raises(sl.SettingError, match="LastItem reads histories in order, without confidences"):
-            self.model.fold_in([[1]], confidence=[{1: 0.5}])
+
+def test_so_do_many_states(last_item):
+    states = sl.UserStates(last_item, {"ann": [4, 1], "bob": [1, 4]})
+    assert states.recommend(n=1, exclude_seen=False).ids == [[1], [4]]
+    states.extend({"ann": [5], "cy": []})
+    assert states.recommend(n=1, exclude_seen=False).ids == [
+        [5],
+        [4],
+        last_item.recommend(history=[[]], n=1).ids[0],
+    ]
+    np.testing.assert_array_equal(states.embeddings(["bob"])[0], states["bob"].embedding)
+
+
+def test_an_index_and_half_lives(last_item):
+    index = last_item.index("exact")
+    assert index.search(history=[[4, 1], [1, 4]], n=1, exclude_seen=False).ids == [[1], [4]]
+    assert index.search([3], n=1, exclude_seen=False).ids == [[(3 * 5 + 5) % 9]]
+    with pytest.raises(sl.SettingError, match="LastItem reads histories in order, so half_life has no effect"):
+        sl.UserState(last_item, half_life=3, decay_by="events")
+    with pytest.raises(sl.SettingError, match="LastItem reads histories in order, without confidences"):
+        last_item.fold_in([[1]], confidence=[{1: 0.5}])
+
+
+def test_events_that_are_merged_in_another_way(after_last):
+    frame = {"user": [3], "item": [7], "w": [1.0]}
+    new = sl.Interactions.from_frame(frame, context="user", item="item", weight="w", aggregate="latest")
+    with pytest.raises(sl.DataError, match="the new events have aggregate='latest', unlike the events of the fit"):
+        grown(after_last, new)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Named(AfterLast):
+    """A recommender whose arrays have the names that a test asks for."""
+
+    name: str = "layer0.codes"
+
+    def state_dict(self):
+        return {self.name: self.followed_}
+
+    def load_state_dict(self, state):
+        (self.followed_,) = [state[self.name]]
+        if self.name == "broken":
+            raise RuntimeError("size mismatch for layer0.weight")
+
+
+def test_names_of_arrays(tmp_path):
+    model = Named().fit(timed())
+    model.save(tmp_path / "model")
+    again = sl.load(tmp_path / "model", code=[Named], verify=True)
+    np.testing.assert_array_equal(again.followed_, model.followed_)
+    sl.convert(tmp_path / "model", tmp_path / "again", code=[Named])
+    for name in ("popularity", "seen.values", "items.hashes", "histories.items"):
+        with pytest.raises(sl.StorageError, match=f"state_dict has an array '{name}', a name that Shortlist uses"):
+            Named(name=name).fit(timed()).save(tmp_path / "other")
+    with pytest.raises(sl.StorageError, match=r"size mismatch for layer0\.weight"):
+        Named(name="broken").fit(timed()).save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()

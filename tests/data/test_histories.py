@@ -104,3 +104,8 @@ def test_dates_become_seconds(unit):
         time="t",
     )
     assert days.histories.times.tolist() == [86_400, 2 * 86_400]
+
+
+def test_a_negative_number_of_events():
+    with pytest.raises(sl.SettingError, match="n is -1"):
+        Histories.empty(2, 3).last(-1)

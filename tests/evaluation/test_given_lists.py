@@ -108,3 +108,17 @@ def test_metrics_that_lists_cannot_answer(split, lists):
         sl.evaluate(lists, split, ["ndcg@5"], slate=sl.slates.MMR(0.3))
     with pytest.raises(sl.SettingError, match="evaluate takes a Split"):
         sl.evaluate(lists, split.train, ["ndcg@5"])
+
+
+def test_decimals_and_columns_that_are_called_rank(split, lists):
+    expected = sl.evaluate(lists, split, ["ndcg@5"])["ndcg@5"]
+    frame = lists.to_polars()
+    decimals = frame.drop("rank").with_columns(pl.col("score").cast(pl.Decimal(30, 10)))
+    assert sl.evaluate(decimals, split, ["ndcg@5"])["ndcg@5"] == pytest.approx(expected)
+    context, item = frame.columns[:2]
+    renamed = split.train.to_polars().rename({context: "rank"})
+    again = sl.splits.at_random(sl.Interactions.from_frame(renamed, context="rank", item=item), test=0.2, seed=0)
+    own = sl.EASE().fit(again.train).recommend(again.truth.contexts.ids(), n=8)
+    assert own.to_polars().columns == ["rank", item, "rank_", "score"]
+    by_rank = sl.evaluate(own, again, ["ndcg@5"])["ndcg@5"]
+    assert sl.evaluate(own.to_polars().drop("rank_"), again, ["ndcg@5"])["ndcg@5"] == pytest.approx(by_rank)

@@ -157,3 +157,35 @@ def test_wrong_arguments():
         sl.UserStates(sl.Popularity())
     with pytest.raises(sl.SettingError, match="half_life is -1"):
         sl.UserStates(fitted("binary"), half_life=-1)
+
+
+def test_a_user_whose_events_were_all_skipped_stays_the_same():
+    states = sl.UserStates(fitted("binary"), {"ann": ["nothing"]}, unknown="skip")
+    state = states["ann"]
+    assert (len(state), state.skipped) == (0, 1)
+    states.extend({"ann": ["nothing", "i1"]})
+    assert states["ann"] is state
+    assert (len(state), state.skipped) == (1, 2)
+
+
+def test_nobody():
+    states = sl.UserStates(fitted("binary"))
+    for lists in (states.recommend(), states.recommend([]), sl.UserStates(fitted("binary"), {"ann": []}).recommend([])):
+        assert (len(lists), lists.to_polars().height) == (0, 0)
+
+
+def test_users_have_one_type():
+    states = sl.UserStates(fitted("binary"), {"ann": ["i1"]})
+    for user in (7, ("ann", 1)):
+        with pytest.raises(sl.DataError, match="is of another type than user 'ann'; expected ids of one type"):
+            states.extend({"bob": ["i2"], user: ["i1"]})
+    assert states.users == ["ann"]
+
+
+def test_unknown_items_of_interactions():
+    events = sl.Interactions.from_frame({"u": ["a", "a", "b"], "i": ["i1", "new", "i2"]}, context="u", item="i")
+    with pytest.raises(sl.UnknownIdError, match=r"unknown item 'new' .*create the states with unknown='skip'"):
+        sl.UserStates(fitted("binary"), events)
+    states = sl.UserStates(fitted("binary"), events, unknown="skip")
+    assert [[event.item for event in states[user].events] for user in "ab"] == [["i1"], ["i2"]]
+    assert states["a"].skipped == 1

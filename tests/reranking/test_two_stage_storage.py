@@ -62,7 +62,7 @@ def test_what_could_not_be_loaded_is_not_saved_over_a_good_model(split, tmp_path
     two.save(tmp_path / "two")
     before = answers(sl.load(tmp_path / "two"))
     vars(first)["dim"] = 3  # settings of a fitted model cannot be set
-    with pytest.raises(sl.StorageError, match=r"this TwoStage: array item_embeddings_ .*; restore settings"):
+    with pytest.raises(sl.StorageError, match=r"this TwoStage: array item_embeddings_ .*; fit it again"):
         two.save(tmp_path / "two")
     assert answers(sl.load(tmp_path / "two")) == before
 

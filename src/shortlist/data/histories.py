@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shortlist._checks import integer
 from shortlist.data.sparse_rows import SUM, SparseRows, rows_of
 from shortlist.data.vocabulary import Codes
 
@@ -105,6 +106,7 @@ class Histories:
 
     def last(self, n: int) -> Histories:
         """Return the newest n events of each history."""
+        n = integer("n", n, least=0)
         starts = np.maximum(self.indptr[:-1], self.indptr[1:] - n)
         lengths = self.indptr[1:] - starts
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -12,7 +12,7 @@ from shortlist.data.histories import Histories
 from shortlist.data.sparse_rows import COUNT, LATEST, SUM
 from shortlist.errors import StorageError
 
-_PREFIX = "histories."
+HISTORIES = "histories."  # before the names of these arrays
 _TYPES: dict[str, Any] = {"indptr": np.int64, "items": np.int32, "times": np.float64, "weights": np.float32}
 
 
@@ -20,12 +20,12 @@ def ordered_arrays(histories: Histories) -> dict[str, npt.NDArray[Any]]:
     """Return ordered histories as arrays by name."""
     arrays = {name: getattr(histories, name) for name in _TYPES}
     arrays["merge"] = np.array(histories.merge, np.int64)
-    return {f"{_PREFIX}{name}": array for name, array in arrays.items() if array is not None}
+    return {f"{HISTORIES}{name}": array for name, array in arrays.items() if array is not None}
 
 
 def histories_of_arrays(arrays: dict[str, npt.NDArray[Any]], n_rows: int, n_items: int) -> Histories:
     """Take ordered histories out of `arrays` and return them; raise StorageError if they are damaged."""
-    parts = {name: arrays.pop(f"{_PREFIX}{name}", None) for name in (*_TYPES, "merge")}
+    parts = {name: arrays.pop(f"{HISTORIES}{name}", None) for name in (*_TYPES, "merge")}
     merge = parts.pop("merge")
     indptr, items = parts["indptr"], parts["items"]
     if merge is None or indptr is None or items is None or merge.shape or int(merge) not in (SUM, COUNT, LATEST):

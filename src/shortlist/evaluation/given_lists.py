@@ -139,7 +139,9 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
     if isinstance(given, Recommendations):
         given = given.to_polars()
     names = _column_names(given)
-    order = next((name for name in (RANK, SCORE) if name in names), None)
+    ids = (*context_names, item_name)
+    # `Recommendations.to_polars` adds an underscore if the data have such a column.
+    order = next((name for name in (RANK, f"{RANK}_", SCORE, f"{SCORE}_") if name in names and name not in ids), None)
     missing = [name for name in (*context_names, item_name) if name not in names]
     if missing or order is None:
         expected = [*map(repr, (*context_names, item_name)), f"{RANK!r} or {SCORE!r}"]
@@ -149,9 +151,13 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
         )
     lazy = as_lazy(given, Columns.named(context_names, item_name, order, None))
     frame = lazy.select(*context_names, item_name, order).collect()
-    numbers = frame[order]
-    if not numbers.dtype.is_numeric() or numbers.null_count() or numbers.is_nan().any():
-        raise DataError(f"column {order!r} has type {numbers.dtype} or missing values; expected a number in each row")
+    dtype = frame[order].dtype
+    numbers = frame[order].cast(pl.Float64) if dtype.is_numeric() else None
+    if numbers is None or numbers.null_count() or numbers.is_nan().any():
+        raise DataError(
+            f"column {order!r} has type {dtype} or missing values; expected a number in each row", field=order
+        )
+    frame = frame.with_columns(numbers)
     for name in (*context_names, item_name):
         if missing_ids := frame[name].null_count():
             raise DataError(
@@ -170,6 +176,5 @@ def _column_names(given: Any) -> list[str]:
 
 def _order(frame: pl.DataFrame) -> npt.NDArray[np.float64]:
     """Return numbers that ascend from the best item to the worst; ties keep the order of the rows."""
-    name = frame.columns[-1]
-    values = frame[name].cast(pl.Float64).to_numpy()
-    return values if name == RANK else -values
+    values = frame[:, -1].to_numpy()
+    return values if frame.columns[-1].startswith(RANK) else -values

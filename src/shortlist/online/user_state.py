@@ -24,11 +24,10 @@ from shortlist.objectives.weighting import Weighting, strengths
 from shortlist.ranking.engine import best_for_embeddings
 from shortlist.ranking.index import Index, index_of
 from shortlist.ranking.inputs import ItemLists, refuse_frame
+from shortlist.ranking.protocols import EmbeddingRanker, has_embeddings, is_ranker
 from shortlist.ranking.queries import Queries, QueryLabels
 from shortlist.ranking.recommendations import Recommendations
 from shortlist.ranking.request import Request
-from shortlist.recommenders.base import Recommender
-from shortlist.recommenders.dot_product import DotProduct
 from shortlist.retrieval.slates.base import Slate
 
 Time: TypeAlias = float | dt.datetime | np.datetime64
@@ -70,7 +69,7 @@ class UserState:
     model is fitted again, the state uses the new embeddings; `with_model` copies the events to another model.
 
     Args:
-        model: a fitted recommender with embeddings (`DotProduct`).
+        model: a fitted recommender with embeddings, such as `IALS` or `BPR`.
         history: events to start with, as for `extend`.
         half_life: age at which an event counts half: a number, or a `timedelta` of Python or NumPy. None: events do not
             fade. `half_life` and `decay_by` cannot be changed later.
@@ -92,7 +91,7 @@ class UserState:
 
     def __init__(
         self,
-        model: DotProduct,
+        model: EmbeddingRanker,
         history: Iterable[Any] | Mapping[Id, float] | None = None,
         *,
         half_life: float | dt.timedelta | np.timedelta64 | None = None,
@@ -327,7 +326,7 @@ class UserState:
         history = self.history_at(moment)
         embedding, queries = self._embedding(moment, history)[None], numbered_queries(history)
         if index is not None:
-            return index_of(index, self.model).recommend(queries, embedding, request)
+            return index_of(index, self.model).search_encoded(queries, embedding, request)
         return best_for_embeddings(self.model, embedding, queries, request)
 
     def history_at(self, now: float | None) -> Histories:
@@ -397,7 +396,7 @@ class UserState:
 
     # --- other models and storage -------------------------------------------------------------------------------------
 
-    def with_model(self, model: DotProduct, unknown: Literal["raise", "skip"] | None = None) -> UserState:
+    def with_model(self, model: EmbeddingRanker, unknown: Literal["raise", "skip"] | None = None) -> UserState:
         """Return a new state with the same events for another model, such as a newer one.
 
         Args:
@@ -414,7 +413,7 @@ class UserState:
         return {**self._settings(), "events": [list(event) for event in self.events]}
 
     @classmethod
-    def from_dict(cls, model: DotProduct, stored: Mapping[str, Any]) -> UserState:
+    def from_dict(cls, model: EmbeddingRanker, stored: Mapping[str, Any]) -> UserState:
         """Return the state that `to_dict` stored, for a model that knows its items."""
         names = ("half_life", "decay_by", "max_events", "unknown", "events")
         if not isinstance(stored, Mapping) or set(stored) != set(names):
@@ -481,12 +480,12 @@ def coded(events: list[Event], items: Vocabulary, unknown: str) -> list[int]:
     return listed
 
 
-def require_embeddings(model: object) -> DotProduct:
+def require_embeddings(model: object) -> EmbeddingRanker:
     """Return the model if it is fitted and has embeddings; else raise an error."""
-    if not isinstance(model, DotProduct):
+    if not has_embeddings(model):
         kind = type(model).__name__
         problem = f"model is of type {kind}, which has no embeddings; expected"
-        way_out = f". For {kind}, call recommend(history=[[…]]) instead" if isinstance(model, Recommender) else ""
+        way_out = f". For {kind}, call recommend(history=[[…]]) instead" if is_ranker(model) else ""
         raise SettingError(f"{problem} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
     model.require_fit()
     return model

@@ -16,7 +16,7 @@ from shortlist.data.histories import Histories
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.vocabulary import Id, Vocabulary, is_id
+from shortlist.data.vocabulary import Id, Unknown, Vocabulary, is_id
 from shortlist.errors import DataError, SettingError, UnknownIdError
 from shortlist.online.user_state import (
     DecayBy,
@@ -32,10 +32,10 @@ from shortlist.online.user_state import (
 from shortlist.ranking.engine import best_for_embeddings
 from shortlist.ranking.index import Index, index_of
 from shortlist.ranking.inputs import ItemLists
+from shortlist.ranking.protocols import EmbeddingRanker
 from shortlist.ranking.queries import Queries, QueryLabels
 from shortlist.ranking.recommendations import Recommendations
 from shortlist.ranking.request import Request
-from shortlist.recommenders.dot_product import DotProduct
 from shortlist.retrieval.slates.base import Slate
 
 
@@ -49,7 +49,7 @@ class UserStates:
     The arguments are those of `UserState`. Do not use the states from several threads at a time.
 
     Args:
-        model: a fitted recommender with embeddings (`DotProduct`).
+        model: a fitted recommender with embeddings, such as `IALS` or `BPR`.
         events: events to start with, as for `extend`.
         half_life: age at which an event counts half; None: events do not fade.
         decay_by: `"time"` or `"events"`.
@@ -69,7 +69,7 @@ class UserStates:
 
     def __init__(
         self,
-        model: DotProduct,
+        model: EmbeddingRanker,
         events: Interactions | Mapping[Id, Iterable[Any] | Mapping[Id, float]] | None = None,
         *,
         half_life: float | dt.timedelta | np.timedelta64 | None = None,
@@ -86,7 +86,7 @@ class UserStates:
             self.extend(events)
 
     @property
-    def model(self) -> DotProduct:
+    def model(self) -> EmbeddingRanker:
         """The model."""
         return self._new_user.model
 
@@ -100,33 +100,50 @@ class UserStates:
                 `UserState.extend`. The times of `Interactions` are in seconds if they are dates.
         """
         if isinstance(events, Interactions):
+            self._check_users(events.contexts.ids())
             self._add(*self._of_interactions(events))
             self._names = events.contexts.names
             return
         if not isinstance(events, Mapping):
             raise SettingError(f"events is {events!r:.80}; expected Interactions, or {{user: events}}", field="events")
-        for user in events:
-            if not is_id(user):
-                raise DataError(f"user {user!r:.80} is not an id; expected text, an integer, or a tuple of them")
+        self._check_users(list(events))
         lists = [as_events(of_user) for of_user in events.values()]
         together = [event for of_user in lists for event in of_user]
         self._add(list(events), lists, coded(together, self.model.items_, self._new_user.unknown))
 
+    def _check_users(self, users: list[Id]) -> None:
+        """Refuse users that are no ids, or not of one type: a list of recommendations has them in one column."""
+        example = next(iter(self._states), users[0] if users else None)
+        for user in users:
+            if not is_id(user):
+                expected = "text, an integer, or a tuple of them"
+                raise DataError(f"user {user!r:.80} is not an id; expected {expected}", field="events")
+            if _type_of(user) != _type_of(example):
+                raise DataError(
+                    f"user {user!r:.80} is of another type than user {example!r:.80}; expected ids of one type",
+                    field="events",
+                )
+
     def _of_interactions(self, events: Interactions) -> tuple[list[Id], list[list[Event]], list[int]]:
-        histories, users = events.histories, events.contexts.ids()
-        ids = events.items.ids(histories.items)
+        histories = events.histories
+        unknown: Unknown = "mark" if self._new_user.unknown == "skip" else "raise"
+        used = np.unique(histories.items)  # the catalogue of the events may be larger
+        way_out = "drop them, or create the states with unknown='skip'"
+        new = np.full(len(events.items), -1, np.int32)
+        new[used] = self.model.items_.encode(events.items.take(used), unknown=unknown, what="item", way_out=way_out)
         weights = [1.0] * len(histories) if histories.weights is None else histories.weights.tolist()
         times = [None] * len(histories) if histories.times is None else histories.times.tolist()
-        together = [Event(*fields) for fields in zip(ids, weights, times)]
-        codes = coded(together, self.model.items_, self._new_user.unknown)
-        ends = histories.indptr.tolist()
-        return users, [together[a:b] for a, b in pairwise(ends)], codes
+        together = [Event(*fields) for fields in zip(events.items.ids(histories.items), weights, times)]
+        lists = [together[a:b] for a, b in pairwise(histories.indptr.tolist())]
+        return events.contexts.ids(), lists, new[histories.items].tolist()
 
     def _add(self, users: Sequence[Id], lists: list[list[Event]], codes: list[int]) -> None:
         """Check the events of all users, then add them; `codes` has the item of each event, list after list."""
         checked, start = [], 0
         for user, events in zip(users, lists):
-            state = self._states.get(user) or UserState(self.model, **self._settings)
+            state = self._states.get(user)
+            if state is None:
+                state = UserState(self.model, **self._settings)
             state.recode()
             known = state.checked(events, codes[start : start + len(events)])
             checked.append((user, state, known, len(events)))
@@ -222,10 +239,12 @@ class UserStates:
         embeddings = self._embedded(states, moment, threads, histories)
         queries = Queries.of(self._labels(asked), None, self._joined(histories))
         if index is not None:
-            return index_of(index, self.model).recommend(queries, embeddings, request)
+            return index_of(index, self.model).search_encoded(queries, embeddings, request)
         return best_for_embeddings(self.model, embeddings, queries, request)
 
     def _labels(self, users: list[Id]) -> QueryLabels:
+        if not users:
+            return QueryLabels.numbers(0, "user")
         distinct = {user: code for code, user in enumerate(dict.fromkeys(users))}
         codes = np.array([distinct[user] for user in users], np.int32)
         parts = len(users[0]) if users and isinstance(users[0], tuple) else 1
@@ -262,7 +281,7 @@ class UserStates:
     def __len__(self) -> int:
         return len(self._states)
 
-    def with_model(self, model: DotProduct, unknown: Literal["raise", "skip"] | None = None) -> UserStates:
+    def with_model(self, model: EmbeddingRanker, unknown: Literal["raise", "skip"] | None = None) -> UserStates:
         """Return new states with the same events for another model, such as a newer one; see `UserState.with_model`."""
         settings = self._settings | ({} if unknown is None else {"unknown": unknown})
         other = UserStates(model, {user: state.events for user, state in self._states.items()}, **settings)
@@ -278,6 +297,12 @@ def _as_users(users: Iterable[Id]) -> list[Id]:
     if isinstance(users, str | bytes | int | np.integer | tuple):
         raise SettingError(f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]")
     return as_list(users, "a list of users")
+
+
+def _type_of(user: Id) -> tuple[type, ...]:
+    """Return the types of the parts of an id: text or integer."""
+    parts = user if isinstance(user, tuple) else (user,)
+    return tuple(str if isinstance(part, str) else int for part in parts)
 
 
 def _concatenated(parts: Sequence[npt.NDArray[Any] | None], dtype: Any) -> Any:

@@ -79,7 +79,11 @@ def scores_of_items(
     ranker: Ranker, queries: Queries, items: Sequence[Codes], threads: int | None = None
 ) -> list[npt.NDArray[np.float32]]:
     """Return the scores of given items, one list of items per query."""
-    scorer = ranker.scorer(queries, threads)
+    with blas_threads(threads):
+        return _scores_of_items(ranker.scorer(queries, threads), items)
+
+
+def _scores_of_items(scorer: BlockScorer, items: Sequence[Codes]) -> list[npt.NDArray[np.float32]]:
     if isinstance(scorer, PickScorer):
         return [scorer.pick(q, codes) for q, codes in enumerate(items)]
     size = max(1, min(len(items), _BLOCK // max(1, scorer.n_items)))

@@ -93,6 +93,7 @@ class Index:
         >>> index.only(deny=best[:1]).search([12347], n=2).ids[0] == best[1:]
         True
         """
+        self._require_same_model()
         nobody = np.zeros(0, np.bool_)
         codes = [
             filter_codes(name, filter_for_all(name, given, "queries"), self._vocabulary, nobody)[0]
@@ -164,9 +165,9 @@ class Index:
         else:
             encoded = self.model.queries(queries, history, unknown=unknown)
             vectors = self.model.encode(encoded, threads)
-        return self.recommend(encoded, vectors, request)
+        return self.search_encoded(encoded, vectors, request)
 
-    def recommend(self, queries: Queries, vectors: npt.NDArray[Any], request: Request) -> Recommendations:
+    def search_encoded(self, queries: Queries, vectors: npt.NDArray[Any], request: Request) -> Recommendations:
         """Return the lists for queries in codes whose embeddings are given."""
         filters = self.model.filters(queries, request)
         lists = self.top(vectors, request.depth(len(self)), filters, request.threads)

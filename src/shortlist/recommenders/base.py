@@ -23,7 +23,7 @@ from shortlist._renamed import attribute_of, new_setting, new_settings
 from shortlist._threads import Step, blas_threads
 from shortlist.data.features.table import Features
 from shortlist.data.histories import Histories
-from shortlist.data.history_arrays import histories_of_arrays, ordered_arrays
+from shortlist.data.history_arrays import HISTORIES, histories_of_arrays, ordered_arrays
 from shortlist.data.id_lists import as_list
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
@@ -49,6 +49,7 @@ from shortlist.ranking.protocols import TopItems
 from shortlist.ranking.queries import Queries, QueryLabels
 from shortlist.ranking.recommendations import Recommendations
 from shortlist.ranking.request import Request
+from shortlist.recommenders.first_use import first_use
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor, watched
 from shortlist.recommenders.search_space import Space
@@ -127,7 +128,9 @@ class Recommender(metaclass=_TakesOldNames):
         def __getattr__(self, name):
             if name in self._on_first_use and vars(self).get("_fitted"):
                 try:
-                    getattr(self, self._on_first_use[name])()
+                    with first_use():
+                        if name not in vars(self):  # another thread may have been faster
+                            getattr(self, self._on_first_use[name])()
                 except (TypeError, ValueError, OverflowError, IndexError) as error:
                     who = type(self).__name__
                     raise StorageError(
@@ -400,8 +403,9 @@ class Recommender(metaclass=_TakesOldNames):
         self.popularity_ = self.seen_.column_counts()
         # Ties go to the more popular item, so an empty history gets the popular items.
         order = np.argsort(-self.popularity_, kind="stable")
-        self.item_priority_ = np.empty(len(order), np.int32)
-        self.item_priority_[order] = np.arange(len(order), dtype=np.int32)
+        priority = np.empty(len(order), np.int32)
+        priority[order] = np.arange(len(order), dtype=np.int32)
+        self.item_priority_ = priority  # complete: another thread may read it
 
     @property
     def is_fitted(self) -> bool:
@@ -543,7 +547,8 @@ class Recommender(metaclass=_TakesOldNames):
         themselves = SparseRows(np.arange(len(codes) + 1, dtype=np.int64), codes, None, len(self.items_))
         labels = QueryLabels(self.items_, codes)
         queries = Queries(labels, None, Histories.of_sets(themselves), known, skipped)
-        lists = engine.best(self, self._similarity(codes), queries, self.filters(queries, request), request)
+        with blas_threads(threads):
+            lists = engine.best(self, self._similarity(codes), queries, self.filters(queries, request), request)
         name = f"similar_{self.items_.names[0]}"
         return Recommendations(labels, self.items_, *lists, answer=name, skipped=skipped)
 
@@ -586,8 +591,9 @@ class Recommender(metaclass=_TakesOldNames):
     def histories_of(self, codes: Codes) -> Histories:
         """Return the training histories of contexts; empty for code −1."""
         known = not (codes < 0).any()
-        if known and self._unchecked_seen is not None and not self.ordered:
-            return Histories.of_sets(self._unchecked_seen.take(codes))
+        unchecked = self._unchecked_seen
+        if known and unchecked is not None and not self.ordered:
+            return Histories.of_sets(unchecked.take(codes))
         histories = self.histories_ if self.ordered else Histories.of_sets(self.seen_)
         if known:
             return histories.take(codes)
@@ -637,10 +643,17 @@ class Recommender(metaclass=_TakesOldNames):
         """Return the model as settings, arrays and tables; `restoring.restored` builds it again."""
         self.require_fit()
         self.validate_settings()
-        from shortlist.recommenders.restoring import kind_name
+        from shortlist.recommenders.restoring import RESERVED, kind_name
         from shortlist.storage import StoredModel
 
         arrays = dict(self.state_dict())
+        if reserved := [name for name in arrays if name in RESERVED or name.startswith(HISTORIES)]:
+            raise StorageError(
+                f"state_dict has an array {reserved[0]!r}, a name that Shortlist uses itself",
+                code="model-unsupported",
+                field=reserved[0],
+                hint="rename it",
+            )
         arrays["seen.indptr"] = self.seen_.indptr
         arrays["seen.indices"] = self.seen_.indices
         if self.seen_.values is not None:
@@ -666,7 +679,7 @@ class Recommender(metaclass=_TakesOldNames):
         return
 
     def restore_more(self, stored: StoredModel) -> None:
-        """Read what `_store_more` added, and remove all of it from `stored`."""
+        """Read what `store_more` added, and remove all of it from `stored`."""
         return
 
     def restore(self, stored: StoredModel, contexts: Vocabulary, items: Vocabulary, verify: bool) -> None:

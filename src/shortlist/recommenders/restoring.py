@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from shortlist.recommenders.base import Recommender
     from shortlist.storage import StoredModel
 
-_DERIVED = ("popularity", "priority", "hashes", "codes")  # arrays that follow from other parts of a stored model
+_DAMAGE = (*(TypeError, ValueError, OverflowError, KeyError, IndexError, AttributeError, RuntimeError, ShortlistError),)
+_INDEXES = tuple(f"{side}.{part}" for side in ("contexts", "items") for part in ("hashes", "codes"))
+_DERIVED = ("popularity", "priority", *_INDEXES)  # arrays that follow from other parts of a stored model
+RESERVED = (*_DERIVED, "seen.indptr", "seen.indices", "seen.values")  # names of arrays that every model may have
 
 
 def kind_name(kind: type) -> str:
@@ -35,14 +38,16 @@ def require_loadable(
 ) -> None:
     """Refuse to save to `path` what `load` would refuse; `restore` builds the model as `load` does."""
     # Restoring takes parts out. What was just derived from other parts need not be checked against them.
-    arrays = {name: array for name, array in stored.arrays.items() if name.rpartition(".")[2] not in _DERIVED}
+    derived = tuple(f".{name}" for name in _DERIVED)  # of the stages of a `TwoStage`
+    kept = [name for name in stored.arrays if name not in _DERIVED and not name.endswith(derived)]
+    arrays = {name: stored.arrays[name] for name in kept}
     parts = replace(stored, arrays=arrays, tables=dict(stored.tables))
     try:
         restore(parts, f"this {stored.kind}")
     except ShortlistError as error:
         raise StorageError(
             f"cannot save to '{path}', because the model could not be loaded again: {error}",
-            hint="restore settings that were changed after the fit, or fit again",
+            hint="fit it again; for your own class, compare state_dict and load_state_dict",
         ) from error
 
 
@@ -69,8 +74,8 @@ def restored(
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
         raise error.prefixed(f"{path}: ") from None
-    except (TypeError, ValueError, OverflowError, ShortlistError) as error:
-        what = f"the settings or ids of this {stored.kind} are not usable"
+    except _DAMAGE as error:  # also whatever the `load_state_dict` of a user's own class raises
+        what = f"the settings, ids or arrays of this {stored.kind} are not usable"
         raise StorageError(f"{path}: {what}: {reason(error)}", code="model-damaged") from error
     return model
 

@@ -407,13 +407,15 @@ class SGDFactorization(Factorization):
         if isinstance(prepared.recipe.objective, Softmax):
             from shortlist.recommenders.softmax_training import pair_weights, softmax_fold_in
 
-            if self._folding is None:
-                self._folding = softmax_fold_in(self, prepared, self._ridges()[0], threads)
+            folding = self._folding
+            if folding is None:
+                folding = self._folding = softmax_fold_in(self, prepared, self._ridges()[0], threads)
             weights = pair_weights(self, prepared, histories)
-            return unit_rows(self._folding(histories, weights, threads), self._cosine)
-        if self._folding is None:
-            self._folding = self._fold_in_tables(prepared, threads)
-        of_items, tables = self._folding
+            return unit_rows(folding(histories, weights, threads), self._cosine)
+        folding = self._folding
+        if folding is None:
+            folding = self._folding = self._fold_in_tables(prepared, threads)
+        of_items, tables = folding
         tables = self._tables_for(tables, prepared, histories.effective_counts)
         weights = strengths(histories.values, self.weighting)
         if isinstance(of_items, SquareFoldIn):

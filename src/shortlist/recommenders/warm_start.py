@@ -107,7 +107,15 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
     """
     if model.ordered:
         old, more = model.histories_, interactions.histories
+        if old.merge != more.merge:
+            raise DataError(
+                f"the new events have aggregate={interactions.aggregate!r}, unlike the events of the fit",
+                field="aggregate",
+                hint="read the new events with the same aggregate",
+            )
+        aggregate = interactions.aggregate
     else:
+        aggregate = "latest" if interactions.aggregate == "latest" else "sum"
         old, more = Histories.of_sets(model.seen_), Histories.of_sets(interactions.by_context)
     contexts, items = _extended(model.contexts_, interactions.contexts), _extended(model.items_, interactions.items)
     context_of = _codes(contexts, interactions.contexts)[np.repeat(np.arange(more.n_rows), more.lengths)]
@@ -124,7 +132,7 @@ def grown(model: Recommender, interactions: Interactions) -> Interactions:
         np.concatenate([old.items, _codes(items, interactions.items)[more.items]]),
         weights=weights,
         times=times,
-        aggregate="latest" if interactions.aggregate == "latest" else "sum",
+        aggregate=aggregate,
     )
 
 

@@ -160,7 +160,16 @@ deviation |
         codes, known = None, np.ones(len(ours), np.bool_)
         if ours.codes is not None:
             codes, known = self._contexts_of(name, ours.labels.frame())
-        histories = recoded(ours.histories, self.first.items_, model.items_, "skip")
+        if model.ordered and not self.first.ordered:
+            if codes is None:
+                raise SettingError(
+                    f"the model {name!r} reads histories in order, but stage one does not keep it",
+                    field="history",
+                    hint="pass contexts, or use a stage one that is ordered",
+                )
+            histories = model.histories_of(codes)
+        else:
+            histories = recoded(ours.histories, self.first.items_, model.items_, "skip")
         which = np.flatnonzero(known)
         queries = Queries.of(ours.labels, codes, histories).take(which)
         named = np.maximum(items, 0)  # unknown items become item 0; their scores are replaced by NaN below
