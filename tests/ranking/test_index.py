@@ -190,3 +190,14 @@ def test_contexts_by_their_name_in_recommend():
     for queries, contexts in (([1], [1]), (None, np.zeros((1, 2)))):
         with pytest.raises(sl.SettingError, match="pass either queries"):
             index.search(queries, contexts=contexts)
+
+
+def test_an_index_of_an_older_state_cannot_be_restricted():
+    events = sl.Interactions.from_frame({"u": [1, 1, 2], "i": ["a", "b", "a"]}, context="u", item="i")
+    model = sl.IALS(dim=2, epochs=1, regularization=0.1, unobserved_weight=0.1).fit(events)
+    index = model.index("exact")
+    model.partial_fit(sl.Interactions.from_frame({"u": [1], "i": ["c"]}, context="u", item="i"))
+    for call in (lambda: index.search([1]), lambda: index.only(deny=["a"])):
+        with pytest.raises(sl.SettingError, match="fitted again or got new items after this index was made") as caught:
+            call()
+        assert caught.value.code == "stale-index"
