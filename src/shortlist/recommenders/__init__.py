@@ -6,12 +6,11 @@
 from importlib import import_module
 from typing import Any
 
-_HOME = {
+# The recommenders that can be fitted, for the command line and for storage too, and their modules.
+RECOMMENDERS = {
     "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
     "BPR": "shortlist.recommenders.matrix_factorization",
-    "DotProduct": "shortlist.recommenders.dot_product",
     "EASE": "shortlist.recommenders.ease",
-    "Explanation": "shortlist.recommenders.explanation",
     "FactorizationMachine": "shortlist.recommenders.factorization_machine",
     "FeatureIALS": "shortlist.recommenders.feature_ials",
     "HingeMF": "shortlist.recommenders.matrix_factorization",
@@ -24,7 +23,6 @@ _HOME = {
     "PARAFAC": "shortlist.recommenders.tensor_factorization",
     "Popularity": "shortlist.recommenders.popularity",
     "RankALS": "shortlist.recommenders.rank_als",
-    "Recommender": "shortlist.recommenders.base",
     "SLIM": "shortlist.recommenders.slim",
     "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
     "SquareMF": "shortlist.recommenders.matrix_factorization",
@@ -32,13 +30,18 @@ _HOME = {
     "UserKNN": "shortlist.recommenders.neighbours",
     "WARP": "shortlist.recommenders.matrix_factorization",
 }
-__all__ = list(_HOME)
+_HOMES = RECOMMENDERS | {
+    "DotProduct": "shortlist.recommenders.dot_product",
+    "Explanation": "shortlist.recommenders.explanation",
+    "Recommender": "shortlist.recommenders.base",
+}
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -9,36 +9,14 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from shortlist.errors import SettingError, StorageError
-from shortlist.recommenders import restoring
+from shortlist.recommenders import RECOMMENDERS, restoring
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.restoring import kind_name
 
 if TYPE_CHECKING:
     from shortlist.storage import StoredModel
 
-REGISTRY: dict[str, str] = {
-    "AdaptiveBPR": "shortlist.recommenders.matrix_factorization",
-    "BPR": "shortlist.recommenders.matrix_factorization",
-    "EASE": "shortlist.recommenders.ease",
-    "FactorizationMachine": "shortlist.recommenders.factorization_machine",
-    "FeatureIALS": "shortlist.recommenders.feature_ials",
-    "HingeMF": "shortlist.recommenders.matrix_factorization",
-    "IALS": "shortlist.recommenders.ials",
-    "ICD": "shortlist.recommenders.icd",
-    "ItemKNN": "shortlist.recommenders.neighbours",
-    "LambdaMF": "shortlist.recommenders.matrix_factorization",
-    "LogisticMF": "shortlist.recommenders.matrix_factorization",
-    "MatrixFactorization": "shortlist.recommenders.matrix_factorization",
-    "PARAFAC": "shortlist.recommenders.tensor_factorization",
-    "Popularity": "shortlist.recommenders.popularity",
-    "RankALS": "shortlist.recommenders.rank_als",
-    "SLIM": "shortlist.recommenders.slim",
-    "SoftmaxMF": "shortlist.recommenders.matrix_factorization",
-    "SquareMF": "shortlist.recommenders.matrix_factorization",
-    "Tucker": "shortlist.recommenders.tensor_factorization",
-    "UserKNN": "shortlist.recommenders.neighbours",
-    "WARP": "shortlist.recommenders.matrix_factorization",
-}
+REGISTRY = RECOMMENDERS
 
 
 def recommender_class(name: str) -> type[Recommender]:
