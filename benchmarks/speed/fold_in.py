@@ -86,7 +86,7 @@ def speed(turns: int, keep: bool) -> None:
         "item": [one for history in histories for one in history],
     }
     coded = sl.Interactions.from_frame(frame, context="user", item="item")
-    rows = ials._with_own_items(coded.by_context, coded.items, "raise")
+    rows = ials.queries(history=coded).histories.sets()
     terms = ials._loss.new_context_terms(rows)
     fixed, out = ials._fixed_items, np.zeros((BATCH, DIM), np.float32)
 

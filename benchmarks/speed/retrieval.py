@@ -240,8 +240,7 @@ class Ours(Contestant):
         model.item_embeddings_, model.context_embeddings_ = self.items, embeddings(n_items, 4096, seed=0)[1]
         self.index = model.index("quantized", target_recall=TARGET, n=N, progress=False)
         print(self.index, flush=True)
-        codes = np.flatnonzero(~self.allowed).astype(np.int32)
-        self.some = self.index.only(deny=model.items_.ids(codes))
+        self.denied = model.items_.ids(np.flatnonzero(~self.allowed))
         rungs = self.index.vectors.ladder(N)
         self.knobs = tuple((rung["probes"], rung["refine"]) for rung in rungs)
         self._kept: dict[Any, tuple[sl.Index, sl.Index]] = {}
@@ -249,8 +248,8 @@ class Ours(Contestant):
     def _with(self, knob: Any) -> tuple[sl.Index, sl.Index]:
         if knob not in self._kept:
             vectors = self.index.vectors.with_settings(probes=knob[0], refine=knob[1])
-            model, standing = self.index._model, self.some._filters
-            self._kept[knob] = (sl.Index(model, vectors, ""), sl.Index(model, vectors, "", standing))
+            index = sl.Index(self.index.model, vectors, "")
+            self._kept[knob] = index, index.only(deny=self.denied)
         return self._kept[knob]
 
     def many(self, queries: Rows, k: int, knob: Any) -> Rows:

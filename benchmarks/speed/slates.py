@@ -14,7 +14,10 @@ import numpy as np
 
 import shortlist as sl
 from benchmarks.lib.machine import describe, interleaved, quotients, record, table
-from shortlist.retrieval import Filters, top_n
+from shortlist.ranking.engine import slate_of
+from shortlist.ranking.protocols import TopItems
+from shortlist.ranking.request import Request
+from shortlist.retrieval import top_n
 
 POOL, N = 100, 10
 
@@ -37,12 +40,12 @@ def speed(runs: int, keep: bool) -> None:
         for model in (sl.IALS(dim=128, epochs=2), sl.ItemKNN()):
             fitted = type(model).__name__
             model.fit(events, progress=False)
-            queries = model._queries(model.contexts_.ids()[:n_queries], None, "raise")
-            scorer = model._scorer(queries)
-            filters = Filters(exclude=(queries.histories.indptr, queries.histories.indices))
+            queries = model.queries(model.contexts_.ids()[:n_queries])
+            scorer = model.scorer(queries)
+            filters = model.filters(queries, Request())
 
             def search(model=model, scorer=scorer, filters=filters) -> tuple[np.ndarray, np.ndarray]:
-                return top_n(scorer, POOL, filters=filters, priority=model._priority, threads=2)
+                return top_n(scorer, POOL, filters=filters, priority=model.item_priority_, threads=2)
 
             pools = search()
             asked = f"{n_queries:,} queries × {events.n_items:,} items"
@@ -51,8 +54,8 @@ def speed(runs: int, keep: bool) -> None:
                 repr(slate): slate for slate in (sl.slates.MMR(0.3), sl.slates.DPP(0.3), sl.slates.Calibrated(0.5))
             }
             contestants = {
-                text: lambda model=model, slate=slate, pools=pools, queries=queries: model._slate(
-                    slate, *pools, queries, N, threads=2
+                text: lambda model=model, slate=slate, pools=pools, queries=queries: slate_of(
+                    model.catalogue, TopItems(*pools), queries.histories, Request(n=N, slate=slate, threads=2)
                 )
                 for text, slate in slates.items()
             }
