@@ -65,7 +65,7 @@ class TowerTrainer:
             momentum = self.memory[f"momentum.{name}"]
             momentum *= 0.5
             momentum += slopes[name]
-            array -= (0.1 * momentum).astype(array.dtype)
+            np.subtract(array, (0.1 * momentum).astype(array.dtype), out=array)
         self.counts["steps"] += 1
         self.last[:] = np.log1p(np.exp(-margin)).mean(), 0.005 * (self.weights["mix_"] ** 2).sum()
 
@@ -271,8 +271,6 @@ def test_the_order_and_the_times_of_events_count_for_ordered_models_alone(tmp_pa
 
 
 def test_the_order_of_the_validation_history_counts_for_ordered_models_alone(tmp_path):
-    train, truth = ({"user": [0, 1], "item": [0, 1]}, {"user": [2], "item": [2]})
-
     def fit(kind: Any, history: list[int]) -> None:
         def made(frame: dict[str, list[int]]) -> sl.Interactions:
             return sl.Interactions.from_frame(
@@ -280,7 +278,9 @@ def test_the_order_of_the_validation_history_counts_for_ordered_models_alone(tmp
             )
 
         everything = {"user": [0, 1, 0, 1], "item": [0, 1, 2, 2]}
-        split = sl.splits.given(made(everything), made(truth), history=made({"user": [2, 2], "item": history}))
+        split = sl.splits.given(
+            made(everything), made({"user": [2], "item": [2]}), history=made({"user": [2, 2], "item": history})
+        )
         kind().fit(split.train, validation=split, checkpoint=tmp_path / kind.__name__)
 
     for kind in (TwoTower, Ordered):
