@@ -208,7 +208,10 @@ class Recommender(metaclass=_TakesOldNames):
 
     @abstractmethod
     def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
-        """Learn, and set the learned state at the end; `options.threads` is the number of threads."""
+        """Learn, and set the learned state at the end; `options.threads` is the number of threads.
+
+        A recommender that learns in epochs calls `epochs.learn_in_epochs`.
+        """
 
     @abstractmethod
     def scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
