@@ -106,6 +106,24 @@ def test_more_epochs_after_the_last_are_those_of_a_longer_fit():
     assert [epoch.number for epoch in reported] == [3, 4]
 
 
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_resume_at_the_last_epoch_validates_it(at):
+    """The earlier fit was longer and validated every other epoch; at epoch 1 there is no score at all."""
+    scores = [0.2, 0.1, 0.3, 0.4]
+    whole, expected = Counter(), stopping_at(scores, 9)
+    training = train(whole, at, every=2, stopping=expected)
+    again, stopping = Counter(), stopping_at(scores, 9)
+    past, state = saved_points(4, every=2, stopping=stopping_at(scores, 9))[at - 1]
+    assert past.validation is None
+    again.load_state_dict(state)
+    if at > 2:
+        stopping.best, stopping.best_epoch, stopping.snapshot = 0.1, 2, {"weights": np.full((1, 2, 3), 2, np.float32)}
+    resumed = train(again, at, every=2, stopping=stopping, past=past)
+    assert [epoch.validation for epoch in resumed] == [epoch.validation for epoch in training]
+    assert stopping.best_epoch == expected.best_epoch == at
+    assert (again.arrays["weights"] == at).all()
+
+
 def test_a_point_is_kept_before_the_callbacks():
     order = []
     train(

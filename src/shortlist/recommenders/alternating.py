@@ -46,6 +46,7 @@ class Alternating(PointwiseFactorization):
     _on_first_use: ClassVar[dict[str, str]] = DotProduct._on_first_use | dict.fromkeys(
         ("_loss", "_fixed_items", "_fixed_contexts"), "_prepare_fold_in"
     )
+    _snapshot_has_contexts: ClassVar[bool] = False
 
     dim: int | None = None  # type: ignore[assignment]
     regularization: float | None = None  # type: ignore[assignment]
@@ -200,10 +201,6 @@ class Alternating(PointwiseFactorization):
         )
 
     # --- storage -----------------------------------------------------------------------------------------------------
-
-    def _check_arrays(self) -> None:
-        super()._check_arrays()
-        self.training_, self.best_epoch_ = [], None
 
     def _prepare_fold_in(self) -> None:
         """Set what folding in to a loaded model needs."""

@@ -57,7 +57,7 @@ from shortlist.recommenders.unused_settings import refuse_unused, unused_weights
 from shortlist.retrieval import Filters
 from shortlist.retrieval.slates.base import Catalogue, Slate
 from shortlist.scoring import BlockScorer
-from shortlist.solvers.train import Callback
+from shortlist.solvers.train import Callback, Epoch
 
 if TYPE_CHECKING:
     from shortlist.data.mapped_ids import MappedIds
@@ -211,7 +211,10 @@ class Recommender(metaclass=_TakesOldNames):
 
     @abstractmethod
     def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
-        """Learn, and set the learned state at the end; `options.threads` is the number of threads."""
+        """Learn, and set the learned state at the end; `options.threads` is the number of threads.
+
+        A recommender that learns in epochs calls `epochs.learn_in_epochs`.
+        """
 
     @abstractmethod
     def scorer(self, queries: Queries, threads: int | None = None) -> BlockScorer:
@@ -705,6 +708,9 @@ class Recommender(metaclass=_TakesOldNames):
                 if array is None or array.dtype != dtype or array.shape != (len(items),):
                     raise StorageError(f"its {name} does not have one {np.dtype(dtype)} for each item")
             self.popularity_, self.item_priority_ = arrays["popularity"], arrays["priority"]
+        if self.learns_in_epochs:  # a loaded model does not know its epochs
+            self.training_: list[Epoch] = []
+            self.best_epoch_: int | None = None
         self._fitted = True
         self.load_state_dict(state)
         if verify:

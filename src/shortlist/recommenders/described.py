@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -61,15 +61,6 @@ class DescribedMultilinear(MultilinearModel):
     def _prepare(self, interactions: Interactions, options: FitOptions) -> None:
         self.context_features_, self.item_features_ = options.context_features, options.item_features
         super()._prepare(interactions, options)
-
-    def _identity(self) -> dict[str, Any]:
-        from shortlist.storage.digest import digest
-
-        return {
-            f"the features of {side}s": None if (features := getattr(self, f"{side}_features_")) is None
-            else digest(features.vocabulary, features.rows)
-            for side in _SIDES
-        }  # fmt: skip
 
     def partial_fit(
         self,

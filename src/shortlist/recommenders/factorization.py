@@ -1,13 +1,12 @@
-"""Base class of factorizations learned in epochs: start values, early stopping, checkpoints, `partial_fit`."""
+"""Base class of factorizations learned in epochs: start values, trainers, `partial_fit`."""
 
 from __future__ import annotations
 
-import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,18 +14,14 @@ from shortlist._checks import integer, number
 from shortlist._state import State
 from shortlist.data.interactions import Interactions
 from shortlist.data.sparse_rows import SparseRows
-from shortlist.data.splits import Split, among
-from shortlist.errors import DataError, ShortlistWarning
+from shortlist.errors import ShortlistWarning
 from shortlist.recommenders.dot_product import DotProduct
+from shortlist.recommenders.epochs import learn_in_epochs, number_of_epochs
 from shortlist.recommenders.fit_options import FitOptions
 from shortlist.recommenders.fit_progress import Monitor
 from shortlist.recommenders.unused_settings import unused_weights
 from shortlist.recommenders.warm_start import checked_start, grown
-from shortlist.solvers.stopping import EarlyStopping
-from shortlist.solvers.train import Callback, Embeddings, EmbeddingTrainer, Epoch, ResumePoint, train
-
-if TYPE_CHECKING:
-    from shortlist.recommenders.checkpoint import Checkpoint
+from shortlist.solvers.train import Callback, Embeddings, EmbeddingTrainer
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -38,6 +33,7 @@ class Factorization(DotProduct):
 
     learns_in_epochs: ClassVar[bool] = True
     _every: ClassVar[int] = 1  # default number of epochs between evaluations
+    _snapshot_has_contexts: ClassVar[bool] = True  # if not, validation folds them in from their histories
 
     dim: int = 64
     epochs: int = 16
@@ -96,111 +92,49 @@ class Factorization(DotProduct):
         """Return `start` if this model can take start values from it; else raise SettingError."""
         return checked_start(start, self.dim)
 
-    def _identity(self) -> dict[str, Any]:
-        """Return further facts that a checkpoint must agree with, as {name: fact}."""
-        return {}
-
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def learn(self, interactions: Interactions, options: FitOptions, monitor: Monitor) -> None:
         """Learn from interactions."""
-        epochs = integer("epochs", self.epochs if options.epochs is None else options.epochs)
+        epochs, threads = number_of_epochs(self, options), options.threads
         start = None if options.start is None else self._checked_start(options.start)
         prepared = self._precompute(interactions.by_context)
-        stopping = None if options.validation is None else self._stopping(interactions, options, prepared)
-        checkpoint = None if options.checkpoint is None else self._checkpoint(interactions, options, epochs)
-        saved = None if checkpoint is None else checkpoint.read(epochs)
-        if checkpoint is None or saved is None:
-            start_values = self._start(interactions, prepared, start, options.threads)
-            trainer = self._trainer(interactions, prepared, *start_values, options.threads, epochs)
-        else:
-            contexts, items = (np.zeros(shape, np.float32) for shape in self._shapes(interactions))
-            trainer = self._trainer(interactions, prepared, contexts, items, options.threads, epochs)
-            checkpoint.resume(saved, trainer, stopping)
-        past = None if saved is None else saved.past
-        del saved  # the trainer has copied the state
 
-        def keep(point: ResumePoint) -> None:
-            if checkpoint is not None and checkpoint.due(options.checkpoint_share):
-                checkpoint.write(point, trainer, stopping)
+        def new_trainer(resumes: bool) -> EmbeddingTrainer:
+            contexts: Embeddings | None
+            if resumes:
+                contexts, items = (np.zeros(shape, np.float32) for shape in self._shapes(interactions))
+            else:
+                contexts, items = self._start(interactions, prepared, start, threads)
+            return self._trainer(interactions, prepared, contexts, items, threads, epochs)
 
-        training = train(
-            trainer,
-            epochs,
-            callbacks=monitor.callbacks,
-            stopping=stopping,
-            every=self._every_of(options),
-            past=past,
-            keep=keep,
+        def show(model: Factorization, snapshot: State) -> None:
+            model._set_items(snapshot["items"], prepared)
+            if "contexts" in snapshot:
+                model._set_contexts(snapshot["contexts"])
+
+        identity: dict[str, Any] = {}
+        if (schedule_epochs := self._schedule_epochs(epochs)) is not None:
+            identity["the number of epochs, which the learning rate depends on,"] = schedule_epochs
+        trainer = learn_in_epochs(
+            self,
+            interactions,
+            options,
+            monitor,
+            new_trainer,
+            show,
+            every=self._every,
+            by_history=not self._snapshot_has_contexts,
+            accepts_start=True,
+            identity=identity,
         )
         contexts, items = trainer.embeddings()
         self._set_contexts(contexts)
         self._set_items(items, prepared)
-        self.training_: list[Epoch] = training
-        self.best_epoch_: int | None = None if stopping is None else stopping.best_epoch
-
-    def _every_of(self, options: FitOptions) -> int:
-        """Return the number of epochs between evaluations."""
-        return self._every if options.every is None else int(options.every)
 
     def _set_contexts(self, contexts: Embeddings) -> None:
         """Set the context embeddings."""
         self.context_embeddings_ = contexts  # type: ignore[misc]
-
-    def _stopping(self, interactions: Interactions, options: FitOptions, prepared: Any) -> EarlyStopping:
-        """Return early stopping by the validation metric.
-
-        If a snapshot has no contexts, they are folded in from their histories.
-        """
-        from shortlist.evaluation.evaluate import validation_score
-
-        split = options.validation
-        assert split is not None
-        _refuse_leak(interactions, split)
-        folded = replace(split, fold_in=True)
-        model = copy.copy(self)
-        model.remember(interactions)
-
-        def measure(snapshot: State) -> float:
-            model._set_items(snapshot["items"], prepared)
-            if "contexts" not in snapshot:
-                return validation_score(model, folded, options.metric, options.threads)
-            model._set_contexts(snapshot["contexts"])
-            return validation_score(model, split, options.metric, options.threads)
-
-        return EarlyStopping(measure, options.patience * self._every_of(options))
-
-    def _checkpoint(self, interactions: Interactions, options: FitOptions, epochs: int) -> Checkpoint:
-        from shortlist.recommenders.checkpoint import Checkpoint
-        from shortlist.storage.digest import digest
-
-        assert options.checkpoint is not None
-        identity: dict[str, Any] = {
-            "the ids of contexts": digest(interactions.contexts),
-            "the ids of items": digest(interactions.items),
-            "the pairs or their weights": digest(interactions.by_context),
-            "the start": None,
-            "the validation": None,
-            **self._identity(),
-        }
-        if (schedule_epochs := self._schedule_epochs(epochs)) is not None:
-            identity["the number of epochs, which the learning rate depends on,"] = schedule_epochs
-        if options.start is not None:
-            start = self._checked_start(options.start)
-            embeddings = (start.context_embeddings_, start.item_embeddings_)
-            identity["the start"] = digest(start.contexts_, start.items_, *embeddings)
-        if options.validation is not None:
-            parts = [
-                part
-                for events in (options.validation.history, options.validation.truth)
-                for part in (events.contexts, events.items, events.by_context)
-            ]
-            every = self._every_of(options)
-            if epochs % every:  # the last epoch is evaluated although it would not be in a longer fit
-                identity["the number of epochs, no multiple of `every`,"] = epochs
-            settings = [options.metric, int(options.patience), every, options.validation.repeats]
-            identity["the validation"] = [*settings, digest(*parts)]
-        return Checkpoint(options.checkpoint, type(self), self.settings(), identity)
 
     def partial_fit(
         self,
@@ -238,17 +172,3 @@ class Factorization(DotProduct):
             warnings.warn(message, ShortlistWarning, stacklevel=2)
         options = FitOptions(start=self, epochs=epochs)
         return self.fit_with(grown(self, interactions), options, "partial_fit", callbacks, progress, threads)
-
-
-def _refuse_leak(interactions: Interactions, split: Split) -> None:
-    """Refuse to learn from held-out pairs of the validation split; pairs that its `train` repeats are no leak."""
-    truth = split.truth
-    leaked = int((among(truth, interactions) & ~among(truth, split.train)).sum())
-    if leaked:
-        raise DataError(
-            f"{leaked:,} of the {len(truth):,} held-out pairs of the validation split are among the interactions to "
-            "learn from",
-            code="leaked-data",
-            field="validation",
-            hint="call fit(split.train, validation=split)",
-        )

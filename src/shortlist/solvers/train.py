@@ -122,10 +122,12 @@ def train(
             raise ValueError(f"the loss has the parts {now} after epoch {number}; it had {before}")
         training.append(Epoch(number, epochs, loss, seconds, validation, trainer.samples))
 
-    number, last = past.number, False
+    number, last, validation = past.number, False, past.validation
     if number:
+        if stopping is not None and validation is None and number >= epochs:  # it was not the last of the earlier fit
+            validation = stopping.update(number, trainer.snapshot())
         last = is_last(number)
-        report(number, past.seconds, past.validation, last)
+        report(number, past.seconds, validation, last)
     while not last:
         number += 1
         start = working_seconds()

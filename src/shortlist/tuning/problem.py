@@ -150,12 +150,15 @@ class Problem:
         model.fit_with(
             self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads
         )
-        for epoch in model.training_:  # type: ignore[attr-defined]
+        for epoch in model.training_:
             if epoch.number not in reported:
                 report_epoch(epoch)
-        best: int = model.best_epoch_  # type: ignore[attr-defined]
+        best = model.best_epoch_
+        assert best is not None
         if self.sample is self.split:
-            return float(model.training_[best - 1].validation), best  # type: ignore[attr-defined]
+            score = model.training_[best - 1].validation
+            assert score is not None
+            return score, best
         return validation_score(model, self.split, self.metric, self.threads), best
 
     def _fit_options(self, start: Recommender | None, checkpoint: Path | None) -> FitOptions:

@@ -203,8 +203,9 @@ class Search:
                 settings = self._journal.trials()[trial.start].settings
                 self._start = (trial.start, self._problem.start(settings))
             model = self._start[1]
+        assert model.best_epoch_ is not None
         with self._journal_lock:
-            self._journal.begin_from(trial.number, model.best_epoch_)  # type: ignore[attr-defined]
+            self._journal.begin_from(trial.number, model.best_epoch_)
         return model
 
     def _run_trials(self, pending: Sequence[Trial], before: Sequence[Trial]) -> None:
