@@ -114,13 +114,14 @@ def evaluate(
     """
     if is_lists(model):
         if slate is not None:
-            raise SettingError("given lists cannot be evaluated with a slate", hint="omit slate=")
+            raise SettingError("given lists cannot be evaluated with a slate", hint="omit slate=", field="slate")
         return _lists_evaluated(model, split, metrics, threads)
     if is_staged(model):
         if slate is not None:
             raise SettingError(
                 f"a {type(model).__name__} cannot be evaluated with a slate",
                 hint="omit slate=, or evaluate stage one alone",
+                field="slate",
             )
         return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
@@ -220,7 +221,9 @@ def _staged(
 def _require_split(split: Split) -> None:
     if not isinstance(split, Split):
         raise SettingError(
-            f"evaluate takes a Split, got {type(split).__name__}", hint="create one with shortlist.splits"
+            f"evaluate takes a Split, got {type(split).__name__}",
+            hint="create one with shortlist.splits",
+            field="split",
         )
 
 
@@ -259,6 +262,7 @@ def evaluate_candidates(
             f"evaluate_candidates has no {', '.join(beyond)}: metrics beyond accuracy need lists from the whole "
             "catalogue, but only the given candidates are ranked",
             hint="use evaluate",
+            field="metrics",
         )
     _require_model(model)
     truth = truth.truth if isinstance(truth, Split) else truth
@@ -299,7 +303,7 @@ def evaluate_candidates(
 
 def _require_model(model: Ranker) -> None:
     if not is_ranker(model):
-        raise SettingError(f"expected a fitted recommender, got {model!r:.80}")
+        raise SettingError(f"expected a fitted recommender, got {model!r:.80}", field="model")
     model.require_fit()
 
 

@@ -85,12 +85,14 @@ class GivenLists:
             raise SettingError(
                 f"{', '.join(whole)} needs the whole ranking, but only lists are given",
                 hint="use metrics at n, such as 'ndcg@10'",
+                field="metrics",
             )
         longest = self.items.shape[1]
         if deep := [str(metric) for metric in metrics if (metric.n or 0) > longest]:
             raise SettingError(
                 f"{', '.join(deep)} needs longer lists: the longest has {count(longest, 'item')}",
                 hint="use a smaller n",
+                field="metrics",
             )
         if self.without:
             warnings.warn(

@@ -107,7 +107,9 @@ class UserStates:
             raise SettingError(f"events is {events!r:.80}; expected Interactions, or {{user: events}}", field="events")
         for user in events:
             if not is_id(user):
-                raise DataError(f"user {user!r:.80} is not an id; expected text, an integer, or a tuple of them")
+                raise DataError(
+                    f"user {user!r:.80} is not an id; expected text, an integer, or a tuple of them", field="events"
+                )
         lists = [as_events(of_user) for of_user in events.values()]
         together = [event for of_user in lists for event in of_user]
         self._add(list(events), lists, coded(together, self.model.items_, self._new_user.unknown))
@@ -249,6 +251,7 @@ class UserStates:
         if state is None:
             raise UnknownIdError(
                 f"unknown user {user!r:.80}; {count(len(self), 'user')} known",
+                field="users",
                 hint="Add events of new users with extend",
             )
         return state
@@ -276,8 +279,10 @@ class UserStates:
 
 def _as_users(users: Iterable[Id]) -> list[Id]:
     if isinstance(users, str | bytes | int | np.integer | tuple):
-        raise SettingError(f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]")
-    return as_list(users, "a list of users")
+        raise SettingError(
+            f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]", field="users"
+        )
+    return as_list(users, "a list of users", "users")
 
 
 def _concatenated(parts: Sequence[npt.NDArray[Any] | None], dtype: Any) -> Any:

@@ -152,16 +152,19 @@ class DotProduct(Recommender):
         expected = "one {item: confidence} per history"
         if isinstance(confidence, str | bytes | Mapping):
             raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}", field="confidence")
-        entries = as_list(confidence, f"{expected} as confidence")
+        entries = as_list(confidence, f"{expected} as confidence", "confidence")
         if len(entries) != rows.n_rows:
             raise SettingError(
                 f"confidence has {count(len(entries), 'entry', 'entries')} for "
-                f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}"
+                f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}",
+                field="confidence",
             )
         fractions = np.ones(len(rows), np.float32)
         for r, of_items in enumerate(entries):
             if not isinstance(of_items, Mapping):
-                raise SettingError(f"confidence {r} is {of_items!r:.80}; expected {{item: a number from 0 to 1}}")
+                raise SettingError(
+                    f"confidence {r} is {of_items!r:.80}; expected {{item: a number from 0 to 1}}", field="confidence"
+                )
             codes = self.items_.encode(list(of_items), unknown="mark" if unknown == "skip" else "raise", what="item")
             values = as_floats(of_items)
             if not ((values >= 0) & (values <= 1)).all():
@@ -201,7 +204,7 @@ class DotProduct(Recommender):
         refuse_frame("contexts", contexts, "one list of context ids per item")
         if isinstance(contexts, str | bytes | Mapping):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}", field="contexts")
-        lists = as_list(contexts, expected)
+        lists = as_list(contexts, expected, "contexts")
         rows = histories_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP).sets()
         with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"), _solvable():
             return self._require_finite(self._fold_in_items(rows, threads), rows, "item {}")

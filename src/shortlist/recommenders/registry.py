@@ -50,6 +50,7 @@ def recommender_class(name: str) -> type[Recommender]:
         raise SettingError(
             f"unknown recommender {name!r}; {hint}expected one of {', '.join(map(str.lower, REGISTRY))}",
             code="unknown-model",
+            field="model",
         )
     kind: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
     return kind
