@@ -131,7 +131,11 @@ def validation_score(model: Ranker, split: Split, metric: str, threads: int | No
     """Return the mean of one metric on a validation split, for a model that is still training. Never warns."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
-        raise DataError(f"{metric} is not defined for any context of the validation split", hint="use another metric")
+        raise DataError(
+            f"{metric} is not defined for any context of the validation split",
+            hint="use another metric",
+            field="metric",
+        )
     return value
 
 
@@ -274,7 +278,8 @@ def evaluate_candidates(
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(
-            f"the truth has {len(truth):,} pairs for {len(contexts):,} contexts; expected one held-out item each"
+            f"the truth has {len(truth):,} pairs for {len(contexts):,} contexts; expected one held-out item each",
+            field="truth",
         )
     order = np.argsort(truth.context_codes, kind="stable")
     positives = model.items_.encode(truth.items.ids(truth.item_codes[order]), what="item")
@@ -283,7 +288,9 @@ def evaluate_candidates(
     by_context = np.argsort(context_of, kind="stable")
     counts = np.bincount(context_of, minlength=len(contexts))
     if (counts == 0).any():
-        raise DataError(f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates")
+        raise DataError(
+            f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates", field="candidates"
+        )
     lists = np.split(candidate_codes[candidates.item_codes[by_context]], np.cumsum(counts)[:-1])
     queries = model.queries(contexts)
     both = [np.concatenate([[positive], rest]) for positive, rest in zip(positives, lists)]

@@ -45,12 +45,16 @@ class GivenLists:
         frame = _frame(given, contexts.names, items.names[0])
         names = [*contexts.names, items.names[0]]
         if repeats := frame.height - frame.select(names).n_unique():
-            raise DataError(f"{repeats:,} of {frame.height:,} rows repeat a listed pair", hint="list each item once")
+            raise DataError(
+                f"{repeats:,} of {frame.height:,} rows repeat a listed pair",
+                code="bad-rows",
+                hint="list each item once",
+            )
         context_codes = contexts.encode(frame.select(contexts.names), unknown="mark")
         known = context_codes >= 0
         if not known.any():
             if not frame.height:
-                raise DataError("the lists are empty; expected one row for each listed item")
+                raise DataError("the lists are empty; expected one row for each listed item", code="empty-data")
             example = ", ".join(map(repr, frame.row(0)[: len(contexts.names)]))
             raise DataError(
                 f"the lists have none of the {len(contexts):,} contexts of the split's truth, which look like "
@@ -153,11 +157,16 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
     frame = lazy.select(*context_names, item_name, order).collect()
     numbers = frame[order]
     if not numbers.dtype.is_numeric() or numbers.null_count() or numbers.is_nan().any():
-        raise DataError(f"column {order!r} has type {numbers.dtype} or missing values; expected a number in each row")
+        raise DataError(
+            f"column {order!r} has type {numbers.dtype} or missing values; expected a number in each row", field=order
+        )
     for name in (*context_names, item_name):
         if missing_ids := frame[name].null_count():
             raise DataError(
-                f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows", hint="drop these rows"
+                f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows",
+                code="bad-rows",
+                hint="drop these rows",
+                field=name,
             )
     return frame
 

@@ -79,6 +79,7 @@ class Evaluation(Mapping[str, float]):
             raise UnknownIdError(
                 f"{metric!r:.80} was not evaluated; this result has {', '.join(self.values_by_metric)}",
                 code="unknown-metric",
+                field="metric",
             )
         return self.values_by_metric[metric]
 

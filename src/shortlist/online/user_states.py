@@ -1,4 +1,4 @@
-"""Many users whose events arrive, and the embeddings that a model gives them, computed together."""
+"""Live users: their events as they arrive, and their embeddings, computed together."""
 
 from __future__ import annotations
 

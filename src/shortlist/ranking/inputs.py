@@ -253,7 +253,7 @@ def filter_codes(
 
 
 def filter_for_all(name: str, given: Iterable[Id] | None, audience: str) -> list[Id] | None:
-    """Return a filter that must be one list for all queries; `filter_codes` refuses what is no list at all."""
+    """Return a filter that must be one list for all queries; `filter_codes` refuses anything that is not a list."""
     if given is None or isinstance(given, str | bytes | int | Mapping) or is_frame(given):
         return given  # type: ignore[return-value]
     ids = as_list(given, f"a list of item ids as {name}", name)

@@ -209,7 +209,7 @@ class Recommender(metaclass=_TakesOldNames):
         return {}
 
     def settings_ending_at(self, epoch: int) -> dict[str, Any]:
-        """Return the settings with which a fit from scratch ends with the model of this epoch."""
+        """Return the settings with which a fit from scratch returns the model of this epoch."""
         return {"epochs": epoch}
 
     @abstractmethod
@@ -377,9 +377,10 @@ class Recommender(metaclass=_TakesOldNames):
             raise DataError(
                 f"{who} expects Interactions, got {type(interactions).__name__}",
                 hint="create them with Interactions.from_frame, .read or .from_csr",
+                field="interactions",
             )
         if not len(interactions):
-            raise DataError("there are no events to learn from", code="empty-data")
+            raise DataError("there are no events to learn from", code="empty-data", field="interactions")
 
     def remember(self, interactions: Interactions) -> None:
         """Keep the parts of the data that answers need."""

@@ -168,13 +168,19 @@ class DotProduct(Recommender):
             codes = self.items_.encode(list(of_items), unknown="mark" if unknown == "skip" else "raise", what="item")
             values = as_floats(of_items)
             if not ((values >= 0) & (values <= 1)).all():
-                raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(of_items)!r:.200}")
+                raise DataError(
+                    f"confidence {r}: expected numbers from 0 to 1; got {dict(of_items)!r:.200}", field="confidence"
+                )
             row = rows.row(r)
             at = np.minimum(np.searchsorted(row, codes), max(0, len(row) - 1))
             in_row = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
             if not (in_row | (codes < 0)).all():
                 stray = list(of_items)[int(np.argmin(in_row | (codes < 0)))]
-                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history", hint="drop it")
+                raise DataError(
+                    f"confidence {r} names the item {stray!r}, which is not in the history",
+                    hint="drop it",
+                    field="confidence",
+                )
             fractions[rows.indptr[r] + at[in_row]] = values[in_row]
         return replace(rows, confidence=fractions).settled()
 
@@ -308,7 +314,9 @@ def _solvable() -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise StorageError(
-            f"this model is damaged: folding in failed ({error})", hint="load it with verify=True, or fit it again"
+            f"this model is damaged: folding in failed ({error})",
+            code="model-damaged",
+            hint="load it with verify=True, or fit it again",
         ) from error
 
 
