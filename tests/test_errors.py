@@ -186,7 +186,7 @@ MISTAKES = [
     (lambda model, path: model.save(path), "target-exists", "path"),
     (lambda model, path: sl.tuning.tune("ialss", EVENTS), "unknown-model", "model"),
     (lambda model, path: setattr(sl.IALS(), "dimm", 8), "unknown-setting", "dimm"),
-    (lambda model, path: setattr(model, "weighting", "log"), "unknown-setting", "weighting"),
+    (lambda model, path: setattr(model, "weighting", "log"), "invalid-setting", "weighting"),
     (lambda model, path: model.recommend("ann"), "invalid-setting", "contexts"),
     (lambda model, path: model.recommend(7.5), "invalid-setting", "contexts"),
     (lambda model, path: model.recommend(["ann"], history=[["tea"]]), "invalid-setting", "contexts"),

@@ -151,7 +151,8 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
         expected = [*map(repr, (*context_names, item_name)), f"{RANK!r} or {SCORE!r}"]
         raise DataError(
             f"ranked lists need the columns {', '.join(expected)}; the frame has "
-            f"{', '.join(map(repr, names)) or 'none'}"
+            f"{', '.join(map(repr, names)) or 'none'}",
+            code="missing-column",
         )
     lazy = as_lazy(given, Columns.named(context_names, item_name, order, None))
     frame = lazy.select(*context_names, item_name, order).collect()
