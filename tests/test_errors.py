@@ -94,6 +94,7 @@ def test_every_class_has_its_own_code():
 
 def test_a_hint_that_is_a_sentence_follows_a_full_stop():
     assert str(DataError("it is null", hint="Fix it")) == "it is null. Fix it"
+    assert str(DataError("is it null?", hint="Fix it")) == "is it null? Fix it"
 
 
 def test_a_prefix_keeps_the_rest():
@@ -101,6 +102,11 @@ def test_a_prefix_keeps_the_rest():
     assert str(error) == "a.csv: no; pass test=1"
     assert (error.code, error.field, error.hint) == ("bad-rows", "x", "pass test=1")
     assert render(error.args[0], shout) == "a.csv: no; pass TEST=1"
+
+
+def test_a_prefix_can_replace_the_code_of_the_class():
+    assert DataError("no").prefixed("a.csv: ", code="bad-rows").code == "bad-rows"
+    assert DataError("no", code="empty-data").prefixed("a.csv: ", code="bad-rows").code == "empty-data"
 
 
 @pytest.mark.parametrize("again", [copy.copy, lambda warning: pickle.loads(pickle.dumps(warning))])
@@ -147,6 +153,11 @@ def fit_twice_indexed():
     index.search(["ann"], 1)
 
 
+def live_users():
+    model = sl.IALS(dim=2, epochs=1).fit(EVENTS, progress=False)
+    return sl.UserStates(model, {"ann": ["tea"]})
+
+
 MISTAKES = [
     (lambda model, path: from_frame({"user": [1], "product": [1]}), "missing-column", "item"),
     (lambda model, path: from_frame({"user": [1, None], "item": [1, 1]}), "bad-rows", "user"),
@@ -173,7 +184,24 @@ MISTAKES = [
     (lambda model, path: fit_twice_indexed(), "stale-index", "index"),
     (lambda model, path: sl.load(path), "model-missing", "path"),
     (lambda model, path: model.save(path), "target-exists", "path"),
-    (lambda model, path: sl.tuning.tune("ialss", EVENTS), "unknown-model", None),
+    (lambda model, path: sl.tuning.tune("ialss", EVENTS), "unknown-model", "model"),
+    (lambda model, path: setattr(sl.IALS(), "dimm", 8), "unknown-setting", "dimm"),
+    (lambda model, path: setattr(model, "weighting", "log"), "invalid-setting", "weighting"),
+    (lambda model, path: model.recommend("ann"), "invalid-setting", "contexts"),
+    (lambda model, path: model.recommend(7.5), "invalid-setting", "contexts"),
+    (lambda model, path: model.recommend(["ann"], history=[["tea"]]), "invalid-setting", "contexts"),
+    (lambda model, path: model.recommend(history=["tea"]), "invalid-setting", "history"),
+    (lambda model, path: model.recommend(["ann"], deny=[["tea"], "jam"]), "invalid-setting", "deny"),
+    (lambda model, path: model.recommend(["ann"], allow=[1.5]), "unknown-item", "allow"),
+    (lambda model, path: model.score(["ann"], items=[["tea"], ["jam"]]), "invalid-setting", "items"),
+    (lambda model, path: model.score(["ann"], items=[["egg"]]), "unknown-item", "items"),
+    (lambda model, path: sl.write_lists(model, path / "a.csv", allow=[["tea"]]), "invalid-setting", "allow"),
+    (lambda model, path: sl.UserState(model), "invalid-setting", "model"),
+    (lambda model, path: live_users().extend({"ann": "tea"}), "invalid-setting", "events"),
+    (lambda model, path: live_users().extend({"ann": ["egg"]}), "unknown-item", "events"),
+    (lambda model, path: live_users().recommend(["bob"]), "unknown-id", "users"),
+    (lambda model, path: sl.compare(3, 4), "invalid-setting", "results"),
+    (lambda model, path: sl.evaluate(model, EVENTS), "invalid-setting", "split"),
 ]
 
 

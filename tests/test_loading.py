@@ -233,8 +233,9 @@ def test_damage_is_noticed_when_it_is_used(tmp_path: Path) -> None:
     contexts = model.contexts_.ids()
     assert loaded.recommend(contexts[1:2]).ids == model.recommend(contexts[1:2]).ids
     for ask in (lambda: loaded.recommend(contexts[:1]), lambda: loaded.seen_, lambda: loaded.fold_in([[]])):
-        with pytest.raises(StorageError, match=r"do not fit its contexts and items.*the columns go from"):
+        with pytest.raises(StorageError, match=r"do not fit its contexts and items.*the columns go from") as caught:
             ask()
+        assert caught.value.code == "model-damaged"
 
 
 MEMORY = """

@@ -7,6 +7,7 @@ import warnings
 from importlib import import_module
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -73,6 +74,11 @@ def test_reading_old_attributes():
         assert sl.BPR(schedule_epochs=7).horizon == 7
     with pytest.warns(sl.ShortlistWarning, match="recipe"):
         assert sl.BPR().composition() == sl.BPR().recipe()
+    result = sl.Evaluation("A", "all", pl.DataFrame({"user": [1, 2]}), {"hit@5": np.array([0.0, 1.0])})
+    with pytest.warns(sl.ShortlistWarning, match="Evaluation.figure is now called text"):
+        assert result.figure("hit@5") == result.text("hit@5") == "0.5000 ± 0.5000"
+    with pytest.raises(AttributeError, match="'Evaluation' object has no attribute 'nonsense'"):
+        _ = result.nonsense
     with pytest.raises(AttributeError, match="'IALS' object has no attribute 'horizon'"):
         _ = sl.IALS().horizon
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def is_shown(progress: bool | None) -> bool:
-    """Return whether to show progress: as the user says; by default, if standard error is a terminal."""
+    """Return whether to show progress: by default, only if standard error is a terminal."""
     return sys.stderr.isatty() if progress is None else flag("progress", progress)
 
 
 @contextmanager
 def steps(title: str, what: str, progress: bool | None = None) -> Iterator[Step]:
-    """Yield a function that shows how many parts are done, `what` is their name in the plural."""
+    """Yield a function that shows how many parts are done; `what` is their name in the plural."""
     shown = is_shown(progress)
     with silent(progress is not None and not shown):
         if not shown:

@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "HNSWIndex": {"links": "M", "effort": "ef_construction", "breadth": "ef_search"},
 }
 # Methods and read-only attributes, by class.
-METHODS: dict[str, dict[str, str]] = {"SGDFactorization": {"composition": "recipe"}}
+METHODS: dict[str, dict[str, str]] = {"SGDFactorization": {"composition": "recipe"}, "Evaluation": {"figure": "text"}}
 # Names in modules that users import from.
 NAMES: dict[str, dict[str, str]] = {
     "shortlist": {"Written": "BatchResult", "Warmed": "WarmUpResult"},

@@ -111,7 +111,7 @@ class _BlasGuard:
             self._apply()
 
     def _apply(self) -> None:
-        """Set the counts; not again if they are set, because that takes longer than a search of a small catalogue."""
+        """Set the counts if they are not set: setting them takes longer than a search of a small catalogue."""
         counts = [min([before, *self._wanted.values()]) for before in self._before]
         if counts != self._applied or self._per_thread:
             self._set(counts)

@@ -88,10 +88,13 @@ def with_hint(message: str, hint: str | None) -> str:
 
     >>> with_hint("test is 2", "pass test=0.1"), with_hint("'x' is null", "Fix the data")
     ('test is 2; pass test=0.1', "'x' is null. Fix the data")
+    >>> with_hint("did you mean 'dim'?", "Other names end with '_'")
+    "did you mean 'dim'? Other names end with '_'"
     """
     if not hint:
         return message
-    return Message.join_parts([message, ". " if hint[0].isupper() else "; ", hint])
+    end = "" if message.endswith((".", "?")) else "."
+    return Message.join_parts([message, f"{end} " if hint[0].isupper() else "; ", hint])
 
 
 def _argument(name: str, value: object, spec: str) -> Argument:

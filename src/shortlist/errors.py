@@ -79,9 +79,10 @@ class ShortlistError(Exception):
         self.field = field
         self.hint = hint
 
-    def prefixed(self, prefix: str) -> Self:
-        """Return the same error with `prefix` before its message."""
-        return type(self)(Message("{}{}", prefix, self.problem), code=self.code, field=self.field, hint=self.hint)
+    def prefixed(self, prefix: str, *, code: str | None = None) -> Self:
+        """Return the same error with `prefix` before its message; `code` replaces a code that is that of the class."""
+        kept = self.code if code is None or self.code != type(self).code else code
+        return type(self)(Message("{}{}", prefix, self.problem), code=kept, field=self.field, hint=self.hint)
 
 
 class DataError(ShortlistError, ValueError):

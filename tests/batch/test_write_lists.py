@@ -1,4 +1,4 @@
-"""Lists for everybody: those of `recommend`, whatever happens on the way."""
+"""Batch recommendations: the lists of `recommend`, whatever happens on the way."""
 
 from __future__ import annotations
 

@@ -52,8 +52,9 @@ def test_places_outside(place):
     "offsets", [[0, 12], [-1, 3], [5, 2], [2**62, 2**62 + 1], [-(2**63), 2**63 - 1], [9, 10]], ids=str
 )
 def test_damaged_strings(offsets):
-    with pytest.raises(StorageError, match="the table of ids is damaged"):
+    with pytest.raises(StorageError, match="the table of ids is damaged") as caught:
         strings(offsets).values(np.array([0]))
+    assert caught.value.code == "model-damaged"
     with pytest.raises(StorageError, match="the table of ids is damaged"):
         strings(offsets).value(0)
 

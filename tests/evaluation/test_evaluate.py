@@ -245,7 +245,7 @@ def test_few_contexts_give_no_verdict():
 
 def test_a_single_context_has_no_standard_error():
     one = sl.Evaluation("A", "test", pl.DataFrame({"u": [1]}), {"ap@5": np.array([0.5])})
-    assert one.figure("ap@5") == "0.5000"
+    assert one.text("ap@5") == "0.5000"
 
 
 def test_candidates_for_a_split():

@@ -1,4 +1,4 @@
-"""Many users that move: everything is as one after the other."""
+"""Many live users: the results are those of one `UserState` per user."""
 
 from __future__ import annotations
 

@@ -25,10 +25,11 @@ def saved(folder: Path, name: str, kind: str = "weights") -> Box:
     return Box(folder / "m", random.Random(0), [])
 
 
-def refused(box: Box, match: str) -> None:
+def refused(box: Box, match: str, code: str = "model-damaged") -> None:
     with pytest.raises(sl.StorageError, match=match) as caught:
         sl.load(box.path, verify=True)
     assert str(box.path) in str(caught.value)
+    assert caught.value.code == code
     assert len(str(caught.value)) < 1000
 
 
@@ -130,7 +131,7 @@ def test_settings_that_are_none(tmp_path: Path, settings: dict[str, Any], match:
 def test_tables_and_kinds_that_nobody_knows(tmp_path: Path) -> None:
     box = saved(tmp_path, "Popularity")
     box.change(lambda found: found.update(kind="K" * 9000))
-    refused(box, "does not know")
+    refused(box, "does not know", "model-unsupported")
     box.change(lambda found: found.update(kind="Popularity"))
     sl.load(box.path)
 

@@ -1,4 +1,4 @@
-"""Lists for everybody, written ahead of time to one file."""
+"""Batch recommendations: the lists of every user, written to one file ahead of time."""
 
 from shortlist.batch.list_writer import BatchResult, write_lists
 

@@ -246,7 +246,7 @@ def _refuse_other_models(model: object) -> None:
         got, way_out = f"the class {model.__name__}", "pass a fitted instance"
     elif isinstance(model, Index):
         got, way_out = "an Index", "pass the model that made it; write_lists searches exactly"
-    raise SettingError(f"write_lists expects a recommender, got {got}; {way_out}")
+    raise SettingError(f"write_lists expects a recommender, got {got}", field="model", hint=way_out)
 
 
 def _select_contexts(
@@ -269,12 +269,12 @@ def _select_contexts(
     elif isinstance(contexts, str | bytes | int | np.integer | tuple | pl.Series):
         given = contexts
     else:
-        given = as_list(as_rows(contexts, vocabulary, "contexts"), "a list of contexts")
+        given = as_list(as_rows(contexts, vocabulary, "contexts"), "a list of contexts", "contexts")
     mark = model.composes_contexts or unknown == "skip"
     codes, skipped = vocabulary.encode(given, unknown="mark" if mark else "raise", what="context"), []
     new = codes < 0
     if new.any():
-        ids = as_list(as_rows(given, vocabulary, "contexts"), "a list of contexts")
+        ids = as_list(as_rows(given, vocabulary, "contexts"), "a list of contexts", "contexts")
         if model.composes_contexts:
             answered: list[Id] = []
             for start in range(0, len(ids), _STEP):

@@ -292,7 +292,7 @@ def show_comparison(result: "TunedComparison", output: Output) -> None:
         [
             [
                 row.name,
-                *map(scores.figure, scores.accuracy),
+                *map(scores.text, scores.accuracy),
                 *(f"{scores[name]:.4f}" for name in scores.beyond_accuracy),
             ]
             for row, scores in rows

@@ -156,8 +156,7 @@ def show_results(tried: list[ModelResult], comparison: "Comparison | None", outp
     if first.accuracy:
         columns = [*first.accuracy, "fit s"]
         rows = [
-            [entry.result.model, *map(entry.result.figure, first.accuracy), f"{entry.fit_seconds:.1f}"]
-            for entry in tried
+            [entry.result.model, *map(entry.result.text, first.accuracy), f"{entry.fit_seconds:.1f}"] for entry in tried
         ]
         output.title(f"Means over {count(first.contexts.height, 'context')} ± standard error")
         output.table(["model", *columns], rows, right=columns)

@@ -216,7 +216,7 @@ def tune(
     weighted = parts.train.by_context.values is not None
     search_space = effective_space(template, {**dimensions, **dict.fromkeys(fixed)}, weighted)
     if not search_space:
-        raise SettingError(f"{model_class.__name__} has no settings to search", hint="use shortlist fit")
+        raise SettingError(f"{model_class.__name__} has no settings to search", hint="use shortlist fit", field="model")
     if study_path is None:
         output.note("the trials are not saved; pass --study FILE to be able to resume the search")
     elif os.path.exists(study_path):

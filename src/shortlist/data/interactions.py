@@ -161,9 +161,9 @@ class Interactions:
         """
         if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise DataError(
-                f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}; "
-                "for a frame use Interactions.from_frame",
+                f"expected a SciPy sparse matrix, contexts × items, got {type(matrix).__name__}",
                 field="matrix",
+                hint="for a frame use Interactions.from_frame",
             )
         coo, weighted = matrix.tocoo(), flag("weighted", weighted)
         if coo.data.dtype.kind not in "biuf":
@@ -473,9 +473,9 @@ def as_lazy(frame: Any, columns: Columns) -> pl.LazyFrame:
         return _from_columns(dict(frame), columns)
     if isinstance(frame, list | tuple | np.ndarray | str | Path):
         raise DataError(
-            f"expected a frame with named columns (polars, pandas, Arrow or a mapping), got {type(frame).__name__}; "
-            "for a file use Interactions.read, for a SciPy matrix Interactions.from_csr",
+            f"expected a frame with named columns (polars, pandas, Arrow or a mapping), got {type(frame).__name__}",
             field="frame",
+            hint="for a file use Interactions.read, for a SciPy matrix Interactions.from_csr",
         )
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         return _from_pandas(frame, columns)

@@ -50,14 +50,12 @@ class Strings:
         """Return the values at these places."""
         starts, stops = self.offsets[places], self.offsets[places + 1]
         if len(starts) and not (starts.min() >= 0 and stops.max() <= len(self.text) and (starts <= stops).all()):
-            raise StorageError(
-                "the table of ids is damaged: a string lies outside of it", hint="restore it from a copy"
-            )
+            raise _damaged("a string lies outside of it")
         text = self.text.data
         try:
             return [str(text[a:b], "utf-8") for a, b in zip(starts.tolist(), stops.tolist())]
         except UnicodeDecodeError as error:
-            raise StorageError(f"the table of ids is damaged: {error}", hint="restore it from a copy") from None
+            raise _damaged(error) from None
 
     def value(self, place: int) -> str:
         """Return the value at this place."""
@@ -150,6 +148,10 @@ class MappedIds:
         return pl.DataFrame(
             [pl.Series(name, column, dtype) for (name, dtype), column in zip(self.schema.items(), columns)]
         )
+
+
+def _damaged(problem: object) -> StorageError:
+    return StorageError(f"the table of ids is damaged: {problem}", code="model-damaged", hint="restore it from a copy")
 
 
 def frame_of(table: pl.DataFrame | MappedIds) -> pl.DataFrame:

@@ -52,4 +52,4 @@ class UncheckedRows:
 
 
 def _damaged(problem: str) -> StorageError:
-    return StorageError(f"the model's histories do not fit its contexts and items: {problem}")
+    return StorageError(f"the model's histories do not fit its contexts and items: {problem}", code="model-damaged")

@@ -58,7 +58,11 @@ class Vocabulary:
             index: the index of these ids, if it exists already.
         """
         if not isinstance(frame, pl.DataFrame | MappedIds):
-            raise DataError(f"expected a polars frame, got {type(frame).__name__}; for a list use Vocabulary.of")
+            raise DataError(
+                f"expected a polars frame, got {type(frame).__name__}",
+                field="frame",
+                hint="for a list use Vocabulary.of",
+            )
         self._schema = frame.schema
         if not len(self._schema):
             raise DataError("a vocabulary needs at least one column of ids")
@@ -84,7 +88,9 @@ class Vocabulary:
         """Build from distinct ids in the given order; for tuples `name` lists the names of the columns."""
         names = [name] if isinstance(name, str) else list(name) if isinstance(name, Sequence) else []
         if not names or not all(isinstance(column, str) for column in names):
-            raise SettingError(f"name is {name!r:.80}; expected the name of the id column, or a list of names")
+            raise SettingError(
+                f"name is {name!r:.80}; expected the name of the id column, or a list of names", field="name"
+            )
         frame = _frame_of(ids, names)
         if repeats := frame.height - n_distinct(frame):
             raise DataError(f"ids of {name!r} are not distinct: {repeats:,} of {frame.height:,} are repeated")
@@ -175,7 +181,9 @@ class Vocabulary:
             raise self._codes_error(codes) from None
 
     def _codes_error(self, codes: object) -> SettingError:
-        return SettingError(f"codes is {codes!r:.80}; expected a list of integers from 0 to {len(self) - 1:,}")
+        return SettingError(
+            f"codes is {codes!r:.80}; expected a list of integers from 0 to {len(self) - 1:,}", field="codes"
+        )
 
     def encode(
         self,
@@ -198,9 +206,12 @@ class Vocabulary:
         """
         if not isinstance(unknown, str) or unknown not in ("raise", "skip", "mark"):
             raise refusal("unknown", unknown, "'raise', 'skip' or 'mark'")
-        _refuse_single(ids, what)
+        field = f"{what}s" if field is None and what in _CODES else field
+        _refuse_single(ids, what, field)
         if self.is_tuple and isinstance(ids, tuple) and self._code(ids) >= 0:
-            raise SettingError(f"expected a list of {what}s, got the single {ids!r}; write [{ids!r}]")
+            raise SettingError(
+                f"expected a list of {what}s, got the single {ids!r}", field=field, hint=f"write [{ids!r}]"
+            )
         ids = _read(ids, self.names, f"{what}s")
         if not isinstance(ids, Sized):
             ids = list(ids)
@@ -211,14 +222,13 @@ class Vocabulary:
             if unknown == "raise":
                 first = _listed(ids)[int(np.argmax(missing))]
                 message = self._unknown_message(first, int(missing.sum()), len(codes), what)
-                field = f"{what}s" if field is None and what in _CODES else field
                 raise UnknownIdError(message, code=_CODES.get(what), field=field, hint=way_out)
             codes = codes[~missing]
         return codes
 
     def extend(self, ids: Iterable[Id] | pl.Series) -> Vocabulary:
         """Return a vocabulary with the new ids among `ids` appended in order; old codes do not change."""
-        _refuse_single(ids, "id")
+        _refuse_single(ids, "id", "ids")
         frame = _frame_of(ids, list(self.names), self._schema)
         new = np.flatnonzero(self.encode(frame, unknown="mark") < 0)
         if not len(new):
@@ -232,10 +242,12 @@ class Vocabulary:
         Integers must have their usual spelling: "1", not "01", "+1", "0_1" or "１".
         """
         if not isinstance(text, str):
-            raise SettingError(f"expected an id as text, got {text!r:.80}")
+            raise SettingError(f"expected an id as text, got {text!r:.80}", field="text")
         parts = text.split(",") if self.is_tuple else [text]
         if len(parts) != len(self.names):
-            raise SettingError(f"{text!r} has {len(parts)} parts; expected {len(self.names)}: {','.join(self.names)}")
+            raise SettingError(
+                f"{text!r} has {len(parts)} parts; expected {len(self.names)}: {','.join(self.names)}", field="text"
+            )
         values = [self._parse_part(part, *column) for part, column in zip(parts, self._schema.items())]
         return tuple(values) if self.is_tuple else values[0]
 
@@ -259,7 +271,11 @@ class Vocabulary:
             return text
         number = integer_of(text)
         if number is None:
-            raise UnknownIdError(f"unknown id {text!r:.80}: ids of {name!r} are integers; pass plain digits such as 17")
+            raise UnknownIdError(
+                f"unknown id {text!r:.80}: ids of {name!r} are integers",
+                field="text",
+                hint="pass plain digits such as 17",
+            )
         return number
 
     def _code(self, key: Id) -> int:
@@ -390,13 +406,15 @@ def is_id(value: Id) -> bool:
     return isinstance(value, int | str | np.integer) and not isinstance(value, bool)
 
 
-def _refuse_single(ids: object, what: str) -> None:
+def _refuse_single(ids: object, what: str, field: str | None) -> None:
     if isinstance(ids, str | bytes | int | np.integer):
-        raise SettingError(f"expected a list of {what}s, got the single value {ids!r}; write [{ids!r}]")
+        raise SettingError(
+            f"expected a list of {what}s, got the single value {ids!r}", field=field, hint=f"write [{ids!r}]"
+        )
     if is_frame(ids):
         return
     if not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and not ids.ndim):
-        raise SettingError(f"expected a list of {what}s, got {ids!r:.80}")
+        raise SettingError(f"expected a list of {what}s, got {ids!r:.80}", field=field)
 
 
 def _read(ids: Any, names: Sequence[str], what: str) -> Any:

@@ -48,11 +48,16 @@ class Comparison:
         rows = [row for row in self.rows if row["metric"] == metric] if isinstance(metric, str) else []
         if not rows:
             compared = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
-            raise SettingError(f"{metric!r:.80} was not compared; this comparison has {compared}")
+            raise SettingError(
+                f"{metric!r:.80} was not compared; this comparison has {compared}",
+                code="unknown-metric",
+                field="metric",
+            )
         if rows[0]["worse"] is None:
             raise SettingError(
                 f"{metric!r} has no best model: a higher value is neither better nor worse",
                 hint="pass an accuracy metric",
+                field="metric",
             )
         return [row["model"] for row in rows if not row["worse"] and not np.isnan(row["mean"])]
 
@@ -123,10 +128,10 @@ def compare(
     ['IALS']
     """
     if len(results) < 2:
-        raise SettingError(f"compare needs at least two evaluations, got {len(results)}")
+        raise SettingError(f"compare needs at least two evaluations, got {len(results)}", field="results")
     for result in results:
         if not isinstance(result, Evaluation):
-            raise SettingError(f"compare takes results of evaluate, got {type(result).__name__}")
+            raise SettingError(f"compare takes results of evaluate, got {type(result).__name__}", field="results")
     number("confidence", confidence, above=True)
     if not confidence < 1:
         raise SettingError(f"confidence is {confidence!r}; expected a number < 1", field="confidence")
@@ -135,16 +140,20 @@ def compare(
     first = results[0]
     for other in results[1:]:
         if not first.contexts.equals(other.contexts):
-            raise SettingError("the evaluations have different contexts", hint="evaluate all models on the same split")
+            raise SettingError(
+                "the evaluations have different contexts", hint="evaluate all models on the same split", field="results"
+            )
         if other.protocol != first.protocol:
             raise SettingError(
                 "the evaluations have different protocols, so their scores are not comparable: "
-                f"{first.protocol!r} and {other.protocol!r}"
+                f"{first.protocol!r} and {other.protocol!r}",
+                field="results",
             )
         if _metrics(other) != _metrics(first):
             raise SettingError(
-                f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}; "
-                "evaluate all models with the same metrics"
+                f"the evaluations have different metrics: {_metrics(first)} and {_metrics(other)}",
+                field="results",
+                hint="evaluate all models with the same metrics",
             )
     labels = _distinct([result.model for result in results]) if names is None else _checked_names(names, len(results))
     rows: list[dict[str, Any]] = []

@@ -114,13 +114,14 @@ def evaluate(
     """
     if is_lists(model):
         if slate is not None:
-            raise SettingError("given lists cannot be evaluated with a slate", hint="omit slate=")
+            raise SettingError("given lists cannot be evaluated with a slate", hint="omit slate=", field="slate")
         return _lists_evaluated(model, split, metrics, threads)
     if is_staged(model):
         if slate is not None:
             raise SettingError(
                 f"a {type(model).__name__} cannot be evaluated with a slate",
                 hint="omit slate=, or evaluate stage one alone",
+                field="slate",
             )
         return _staged(model, split, metrics, seed=seed, memory=memory, threads=threads)
     return _evaluated(model, split, metrics, slate=slate, seed=seed, memory=memory, threads=threads)
@@ -130,7 +131,11 @@ def validation_score(model: Ranker, split: Split, metric: str, threads: int | No
     """Return the mean of one metric on a validation split, for a model that is still training. Never warns."""
     value = _evaluated(model, split, [metric], threads=threads, warn=False)[metric]
     if not math.isfinite(value):
-        raise DataError(f"{metric} is not defined for any context of the validation split", hint="use another metric")
+        raise DataError(
+            f"{metric} is not defined for any context of the validation split",
+            hint="use another metric",
+            field="metric",
+        )
     return value
 
 
@@ -220,7 +225,9 @@ def _staged(
 def _require_split(split: Split) -> None:
     if not isinstance(split, Split):
         raise SettingError(
-            f"evaluate takes a Split, got {type(split).__name__}", hint="create one with shortlist.splits"
+            f"evaluate takes a Split, got {type(split).__name__}",
+            hint="create one with shortlist.splits",
+            field="split",
         )
 
 
@@ -259,6 +266,7 @@ def evaluate_candidates(
             f"evaluate_candidates has no {', '.join(beyond)}: metrics beyond accuracy need lists from the whole "
             "catalogue, but only the given candidates are ranked",
             hint="use evaluate",
+            field="metrics",
         )
     _require_model(model)
     truth = truth.truth if isinstance(truth, Split) else truth
@@ -270,7 +278,8 @@ def evaluate_candidates(
     contexts = truth.contexts.ids()
     if (np.bincount(truth.context_codes, minlength=len(contexts)) != 1).any():
         raise DataError(
-            f"the truth has {len(truth):,} pairs for {len(contexts):,} contexts; expected one held-out item each"
+            f"the truth has {len(truth):,} pairs for {len(contexts):,} contexts; expected one held-out item each",
+            field="truth",
         )
     order = np.argsort(truth.context_codes, kind="stable")
     positives = model.items_.encode(truth.items.ids(truth.item_codes[order]), what="item")
@@ -279,7 +288,9 @@ def evaluate_candidates(
     by_context = np.argsort(context_of, kind="stable")
     counts = np.bincount(context_of, minlength=len(contexts))
     if (counts == 0).any():
-        raise DataError(f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates")
+        raise DataError(
+            f"{int((counts == 0).sum()):,} of {len(contexts):,} contexts have no candidates", field="candidates"
+        )
     lists = np.split(candidate_codes[candidates.item_codes[by_context]], np.cumsum(counts)[:-1])
     queries = model.queries(contexts)
     both = [np.concatenate([[positive], rest]) for positive, rest in zip(positives, lists)]
@@ -299,7 +310,7 @@ def evaluate_candidates(
 
 def _require_model(model: Ranker) -> None:
     if not is_ranker(model):
-        raise SettingError(f"expected a fitted recommender, got {model!r:.80}")
+        raise SettingError(f"expected a fitted recommender, got {model!r:.80}", field="model")
     model.require_fit()
 
 

@@ -45,12 +45,16 @@ class GivenLists:
         frame = _frame(given, contexts.names, items.names[0])
         names = [*contexts.names, items.names[0]]
         if repeats := frame.height - frame.select(names).n_unique():
-            raise DataError(f"{repeats:,} of {frame.height:,} rows repeat a listed pair", hint="list each item once")
+            raise DataError(
+                f"{repeats:,} of {frame.height:,} rows repeat a listed pair",
+                code="bad-rows",
+                hint="list each item once",
+            )
         context_codes = contexts.encode(frame.select(contexts.names), unknown="mark")
         known = context_codes >= 0
         if not known.any():
             if not frame.height:
-                raise DataError("the lists are empty; expected one row for each listed item")
+                raise DataError("the lists are empty; expected one row for each listed item", code="empty-data")
             example = ", ".join(map(repr, frame.row(0)[: len(contexts.names)]))
             raise DataError(
                 f"the lists have none of the {len(contexts):,} contexts of the split's truth, which look like "
@@ -85,12 +89,14 @@ class GivenLists:
             raise SettingError(
                 f"{', '.join(whole)} needs the whole ranking, but only lists are given",
                 hint="use metrics at n, such as 'ndcg@10'",
+                field="metrics",
             )
         longest = self.items.shape[1]
         if deep := [str(metric) for metric in metrics if (metric.n or 0) > longest]:
             raise SettingError(
                 f"{', '.join(deep)} needs longer lists: the longest has {count(longest, 'item')}",
                 hint="use a smaller n",
+                field="metrics",
             )
         if self.without:
             warnings.warn(
@@ -147,7 +153,8 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
         expected = [*map(repr, (*context_names, item_name)), f"{RANK!r} or {SCORE!r}"]
         raise DataError(
             f"ranked lists need the columns {', '.join(expected)}; the frame has "
-            f"{', '.join(map(repr, names)) or 'none'}"
+            f"{', '.join(map(repr, names)) or 'none'}",
+            code="missing-column",
         )
     lazy = as_lazy(given, Columns.named(context_names, item_name, order, None))
     frame = lazy.select(*context_names, item_name, order).collect()
@@ -161,7 +168,10 @@ def _frame(given: Any, context_names: tuple[str, ...], item_name: str) -> pl.Dat
     for name in (*context_names, item_name):
         if missing_ids := frame[name].null_count():
             raise DataError(
-                f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows", hint="drop these rows"
+                f"column {name!r} is null in {missing_ids:,} of {frame.height:,} rows",
+                code="bad-rows",
+                hint="drop these rows",
+                field=name,
             )
     return frame
 

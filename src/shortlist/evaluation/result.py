@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from shortlist._phrases import count
+from shortlist._renamed import attribute_of
 from shortlist.errors import SettingError, UnknownIdError
 from shortlist.metrics import parse_metric
 
@@ -63,8 +65,9 @@ class Evaluation(Mapping[str, float]):
         values = self._values(metric)
         if not values.ndim:
             raise SettingError(
-                f"{metric!r} is one number for all contexts together and has no values per context; "
-                f"use result[{metric!r}]"
+                f"{metric!r} is one number for all contexts together and has no values per context",
+                field="metric",
+                hint=f"use result[{metric!r}]",
             )
         return values
 
@@ -76,6 +79,7 @@ class Evaluation(Mapping[str, float]):
             raise UnknownIdError(
                 f"{metric!r:.80} was not evaluated; this result has {', '.join(self.values_by_metric)}",
                 code="unknown-metric",
+                field="metric",
             )
         return self.values_by_metric[metric]
 
@@ -122,15 +126,20 @@ class Evaluation(Mapping[str, float]):
         """The protocol, and for two stages what was reranked."""
         return self.protocol
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            return getattr(self, attribute_of(type(self), name))
+
     def _lines(self, metrics: list[str]) -> list[str]:
         width = max(map(len, self.values_by_metric))
-        return [f"  {name:<{width}}  {self.figure(name)}" for name in metrics]
+        return [f"  {name:<{width}}  {self.text(name)}" for name in metrics]
 
-    def figure(self, metric: str) -> str:
+    def text(self, metric: str) -> str:
         """Format a metric as text: the mean ± its standard error, or just the number if it has no standard error.
 
         >>> result = Evaluation("Mine", "test", pl.DataFrame({"u": [1, 2]}), {"hit@5": np.array([0.0, 1.0])})
-        >>> result.figure("hit@5")
+        >>> result.text("hit@5")
         '0.5000 ± 0.5000'
         """
         stderr = _stderr(self._values(metric))
@@ -166,7 +175,9 @@ class TwoStageEvaluation(Evaluation):
         both = [name for name in self.values_by_metric if f"{FIRST}{name}" in self.values_by_metric]
         if not both:
             raise SettingError(
-                "no accuracy metric was evaluated to compare the stages by", hint="add one, such as 'ndcg@20'"
+                "no accuracy metric was evaluated to compare the stages by",
+                hint="add one, such as 'ndcg@20'",
+                field="metrics",
             )
         whole, first = ({name: self.values_by_metric[prefix + name] for name in both} for prefix in ("", FIRST))
         return (

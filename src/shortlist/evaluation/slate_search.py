@@ -66,11 +66,13 @@ def check_depths(slate: Slate, metrics: list[Metric]) -> None:
     """Refuse metrics of the whole ranking, and metrics at an n greater than the slate's pool."""
     if whole := [str(metric) for metric in metrics if metric.needs_full_ranks]:
         raise SettingError(
-            f"{', '.join(whole)} cannot be computed for a slate: a slate has n positions, not the whole ranking; "
-            "use metrics at n, such as 'ndcg@10'"
+            f"{', '.join(whole)} cannot be computed for a slate: a slate has n positions, not the whole ranking",
+            field="metrics",
+            hint="use metrics at n, such as 'ndcg@10'",
         )
     if deep := [str(metric) for metric in metrics if (metric.n or 0) > slate.pool]:
         raise SettingError(
             f"{', '.join(deep)} needs more items than the pool of {slate!r} has",
             hint="use a smaller n or a larger pool",
+            field="metrics",
         )

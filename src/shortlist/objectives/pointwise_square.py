@@ -147,9 +147,9 @@ class PointwiseSquare:
         ):
             if not np.isfinite(array).all():
                 raise SettingError(
-                    f"{names} are too large: the loss exceeds the maximum of float32, {np.finfo(np.float32).max:.3g}; "
-                    "lower them",
+                    f"{names} are too large: the loss exceeds the maximum of float32, {np.finfo(np.float32).max:.3g}",
                     code="diverged",
+                    hint="lower them",
                 )
         return Terms(excess, target, ridge, dense, column_omega)
 

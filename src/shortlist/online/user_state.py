@@ -123,6 +123,7 @@ class UserState:
                 "decay_by='events' has no effect without half_life",
                 hint="pass half_life=, or omit decay_by",
                 code="no-effect",
+                field="decay_by",
             )
         self._max_events = None if max_events is None else integer("max_events", max_events)
         self._unknown = one_of("unknown", unknown, ("raise", "skip"))
@@ -195,7 +196,7 @@ class UserState:
         (code,) = self._vocabulary.encode([item], unknown="mark")
         keep = [k for k, other in enumerate(self._codes) if other != code]
         if len(keep) == len(self._codes):
-            raise DataError(f"there is no event of the item {item!r} to remove")
+            raise DataError(f"there is no event of the item {item!r} to remove", field="item")
         self._codes, self._weights = [self._codes[k] for k in keep], [self._weights[k] for k in keep]
         self._times = [self._times[k] for k in keep] if self._times else []
         self._cached = None
@@ -233,12 +234,15 @@ class UserState:
         untimed = f"{without:,} of {count(len(new), 'event')} {'has' if len(new) == 1 else 'have'} no time"
         if self.half_life is not None and self.decay_by == "time" and without:
             raise DataError(
-                f"{untimed}, but half_life is {self._half_life_in_words}", hint="pass time=, or decay_by='events'"
+                f"{untimed}, but half_life is {self._half_life_in_words}",
+                code="no-times",
+                field="time",
+                hint="pass time=, or decay_by='events'",
             )
         if without and (self._times or without < len(new)):
-            raise DataError(f"{untimed}, but other events have; expected all or none")
+            raise DataError(f"{untimed}, but other events have; expected all or none", code="no-times", field="time")
         if self._codes and not self._times and without < len(new):
-            raise DataError("the event has a time, but earlier events have none; expected all or none")
+            raise DataError("the event has a time, but earlier events have none; expected all or none", field="time")
 
     # --- embedding and recommendations --------------------------------------------------------------------------------
 
@@ -418,12 +422,14 @@ class UserState:
         names = ("half_life", "decay_by", "max_events", "unknown", "events")
         if not isinstance(stored, Mapping) or set(stored) != set(names):
             got = sorted(map(str, stored)) if isinstance(stored, Mapping) else type(stored).__name__
-            raise DataError(f"expected the result of to_dict, with {', '.join(names)}; got {got!s:.200}")
+            raise DataError(
+                f"expected the result of to_dict, with {', '.join(names)}; got {got!s:.200}", field="stored"
+            )
         events = stored["events"]
         if not isinstance(events, list) or not all(
             isinstance(event, list | tuple) and len(event) == 3 for event in events
         ):
-            raise DataError("events: expected a list of [item, weight, time]")
+            raise DataError("events: expected a list of [item, weight, time]", field="stored")
         settings = {name: stored[name] for name in names[:-1]}
         if settings["half_life"] is None:
             del settings["decay_by"]  # refused without a half-life
@@ -459,13 +465,15 @@ def as_events(events: Iterable[Any] | Mapping[Id, float]) -> list[Event]:
     refuse_frame("events", events, "pass frame.iter_rows() of polars, or frame.itertuples(index=False) of pandas")
     not_a_list = not isinstance(events, Iterable) or (isinstance(events, np.ndarray) and not events.ndim)
     if isinstance(events, str | bytes) or not_a_list:
-        raise SettingError(f"expected a list of items or of (item, weight, time), or {{item: weight}}; got {events!r}")
+        raise SettingError(
+            f"expected a list of items or of (item, weight, time), or {{item: weight}}; got {events!r}", field="events"
+        )
     if isinstance(events, Mapping):
         return [Event(item, weight) for item, weight in events.items()]
     parsed = []
-    for given in as_list(events, "a list of events"):
+    for given in as_list(events, "a list of events", "events"):
         if isinstance(given, tuple) and not 1 <= len(given) <= 3:
-            raise SettingError(f"expected an event as (item, weight, time); got {given!r:.80}")
+            raise SettingError(f"expected an event as (item, weight, time); got {given!r:.80}", field="events")
         event = Event(*given) if isinstance(given, tuple) else Event(given)
         parsed.append(event if event.time is None else event._replace(time=as_number(event.time)))
     return parsed
@@ -475,7 +483,7 @@ def coded(events: list[Event], items: Vocabulary, unknown: str) -> list[int]:
     """Return the code of each event's item, −1 for unknown items if they are skipped."""
     mark: Literal["mark", "raise"] = "mark" if unknown == "skip" else "raise"
     way_out = "drop them, or create the state with unknown='skip'"
-    codes = items.encode([event.item for event in events], unknown=mark, what="item", way_out=way_out)
+    codes = items.encode([event.item for event in events], unknown=mark, what="item", field="events", way_out=way_out)
     listed: list[int] = codes.tolist()
     return listed
 
@@ -485,8 +493,10 @@ def require_embeddings(model: object) -> EmbeddingRanker:
     if not has_embeddings(model):
         kind = type(model).__name__
         problem = f"model is of type {kind}, which has no embeddings; expected"
-        way_out = f". For {kind}, call recommend(history=[[…]]) instead" if is_ranker(model) else ""
-        raise SettingError(f"{problem} a fitted recommender with embeddings, such as IALS or BPR{way_out}")
+        way_out = f"For {kind}, call recommend(history=[[…]]) instead" if is_ranker(model) else None
+        raise SettingError(
+            f"{problem} a fitted recommender with embeddings, such as IALS or BPR", field="model", hint=way_out
+        )
     model.require_fit()
     return model
 
@@ -494,7 +504,7 @@ def require_embeddings(model: object) -> EmbeddingRanker:
 def _seconds(span: dt.timedelta | np.timedelta64) -> float:
     if isinstance(span, np.timedelta64):
         if np.isnat(span):
-            raise SettingError(f"half_life is {span!r}; expected a number > 0, or a timedelta")
+            raise SettingError(f"half_life is {span!r}; expected a number > 0, or a timedelta", field="half_life")
         return float(span.astype("timedelta64[us]") / np.timedelta64(1, "s"))  # for all units, also months
     return span.total_seconds()
 

@@ -1,4 +1,4 @@
-"""Many users whose events arrive, and the embeddings that a model gives them, computed together."""
+"""Live users: their events as they arrive, and their embeddings, computed together."""
 
 from __future__ import annotations
 
@@ -268,6 +268,7 @@ class UserStates:
         if state is None:
             raise UnknownIdError(
                 f"unknown user {user!r:.80}; {count(len(self), 'user')} known",
+                field="users",
                 hint="Add events of new users with extend",
             )
         return state
@@ -295,8 +296,10 @@ class UserStates:
 
 def _as_users(users: Iterable[Id]) -> list[Id]:
     if isinstance(users, str | bytes | int | np.integer | tuple):
-        raise SettingError(f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]")
-    return as_list(users, "a list of users")
+        raise SettingError(
+            f"expected a list of users, got the single value {users!r}", hint=f"write [{users!r}]", field="users"
+        )
+    return as_list(users, "a list of users", "users")
 
 
 def _type_of(user: Id) -> tuple[type, ...]:

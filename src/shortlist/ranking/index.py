@@ -152,14 +152,15 @@ class Index:
         if contexts is not None:
             if queries is not None or _are_vectors(contexts):
                 raise SettingError(
-                    "pass either queries (ids or vectors) or contexts= (ids from the training data), not both"
+                    "pass either queries (ids or vectors) or contexts= (ids from the training data), not both",
+                    field="contexts",
                 )
             queries = contexts
         self._require_same_model()
         if _are_vectors(queries):
             one_of("unknown", unknown, ("raise", "skip", "average"))
             if history is not None:
-                raise SettingError("pass either vectors or history=, not both")
+                raise SettingError("pass either vectors or history=, not both", field="history")
             labels = QueryLabels.numbers(len(queries), "query")
             encoded, vectors = Queries.of(labels, None, Histories.empty(len(queries), len(self))), queries
         else:
@@ -256,14 +257,16 @@ def _are_vectors(queries: object) -> TypeGuard[npt.NDArray[Any]]:
     """Return whether these are vectors rather than ids."""
     if isinstance(queries, list | tuple) and len(queries) and isinstance(queries[0], np.ndarray):
         raise SettingError(
-            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)"
+            "queries is a list of vectors; expected one array with a row for each query: np.stack(vectors)",
+            field="queries",
         )
     if not isinstance(queries, np.ndarray) or queries.dtype.kind != "f":
         return False
     if queries.ndim != 2:
         raise SettingError(
-            f"vectors have the shape {queries.shape}; expected a row for each query; for a single vector write "
-            "vector[None]"
+            f"vectors have the shape {queries.shape}; expected a row for each query",
+            field="queries",
+            hint="for a single vector write vector[None]",
         )
     return True
 

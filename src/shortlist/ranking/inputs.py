@@ -45,7 +45,8 @@ def check_unknown(unknown: Unknown) -> None:
     if isinstance(unknown, str) and unknown == "average":
         raise SettingError(
             "unknown is 'average', which needs contexts of several parts and a model of the parts, such as PARAFAC; "
-            "expected 'raise' or 'skip'"
+            "expected 'raise' or 'skip'",
+            field="unknown",
         )
     one_of("unknown", unknown, ("raise", "skip"))
 
@@ -59,10 +60,15 @@ def as_floats(given: Mapping[Id, Any]) -> npt.NDArray[np.float32]:
         return np.full(len(given), np.nan, np.float32)
 
 
-def refuse_frame(name: str, given: object, way_out: str) -> None:
-    """Refuse a frame where a list is expected; iterating over it would give its columns."""
+def refuse_frame(name: str, given: object, way_out: str, field: str | None = None) -> None:
+    """Refuse a frame where a list is expected; iterating over it would give its columns.
+
+    The `field` of the error is `name` by default.
+    """
     if is_frame(given):
-        raise SettingError(f"{name} is a frame ({type(given).__name__}); expected a list: {way_out}")
+        raise SettingError(
+            f"{name} is a frame ({type(given).__name__}); expected a list: {way_out}", field=field or name
+        )
 
 
 def as_rows(ids: Any, vocabulary: Vocabulary, what: str) -> Any:
@@ -78,7 +84,8 @@ def in_order(contexts: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
     names = vocabulary.names
     if contexts.width != len(names):
         raise SettingError(
-            f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}"
+            f"the frame of contexts has the columns {', '.join(contexts.columns)}; expected {', '.join(names)}",
+            field="contexts",
         )
     return contexts[list(names)] if set(names) == set(contexts.columns) else contexts
 
@@ -96,6 +103,7 @@ def histories_of_lists(
     For messages, `name` is the word for a list, with {} for its number, `what` is the word for an id, and `way_out` is
     the advice on unknown ids.
     """
+    field = "history" if what == "item" else "contexts"
     lists: list[list[Id]] = []
     weights: dict[int, npt.NDArray[np.float32]] = {}
     for k, ids in enumerate(given):
@@ -105,16 +113,18 @@ def histories_of_lists(
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
             raise SettingError(
                 f"{name.format(k)} is {ids!r:.80}; expected a list of {what} ids, or {{id: weight}}",
+                field=field,
                 hint=f"write [{ids!r:.80}] for a single id",
             )
-        refuse_frame(name.format(k), ids, f"pass its column of {what} ids")
-        lists.append(as_list(ids, f"a list of {what} ids"))
+        refuse_frame(name.format(k), ids, f"pass its column of {what} ids", field)
+        lists.append(as_list(ids, f"a list of {what} ids", field))
         if isinstance(ids, Mapping):
             weights[k] = as_floats(ids)
             if not np.isfinite(weights[k]).all() or (weights[k] < 0).any():
                 raise DataError(
                     f"{name.format(k)}: expected weights from 0 to {np.finfo(np.float32).max:.2g}; "
-                    f"got {dict(ids)!r:.200}"
+                    f"got {dict(ids)!r:.200}",
+                    field=field,
                 )
     codes = vocabulary.encode(list(chain.from_iterable(lists)), unknown="mark")
     row_of = np.repeat(np.arange(len(lists), dtype=np.int32), [len(ids) for ids in lists])
@@ -125,7 +135,6 @@ def histories_of_lists(
     known = codes >= 0
     if not known.all():
         if unknown != "skip":  # raise an error about the first list with an unknown id
-            field = "history" if what == "item" else "contexts"
             vocabulary.encode(lists[row_of[np.argmin(known)]], what=what, field=field, way_out=way_out)
         codes, row_of, values = codes[known], row_of[known], None if values is None else values[known]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=len(lists)))]).astype(np.int64)
@@ -147,7 +156,7 @@ def history_queries(
             f"history is {history!r}; expected a list with one history per query: write history={[single]!r}",
             field="history",
         )
-    lists = as_list(history, "a list with one history per query")
+    lists = as_list(history, "a list with one history per query", "history")
     rows = histories_of_lists(lists, items, unknown, "history {}", "item", way_out)
     return Queries.of(QueryLabels.numbers(len(lists)), None, rows)
 
@@ -187,7 +196,7 @@ def known_codes(
     """Return the codes of the known ids, a mask of the known ids, and the skipped ids."""
     check_unknown(unknown)
     if not isinstance(ids, str | bytes | int | np.integer | tuple | pl.Series | np.ndarray):
-        ids = as_list(ids, f"a list of {what}s")
+        ids = as_list(ids, f"a list of {what}s", f"{what}s")
     codes = vocabulary.encode(ids, unknown="mark" if unknown == "skip" else "raise", what=what, way_out=way_out)
     known = codes >= 0
     return codes[known], known, [] if known.all() else [id_ for id_, kept in zip(ids, known) if not kept]
@@ -196,22 +205,23 @@ def known_codes(
 def item_lists(items: Sequence[Iterable[Id]], vocabulary: Vocabulary, n_queries: int) -> list[Codes]:
     """Return the codes of one list of items per query."""
     refuse_frame("items", items, "one list of item ids per query")
-    lists = as_list(items, "one list of items per query")
+    lists = as_list(items, "one list of items per query", "items")
     if len(lists) != n_queries:
         raise SettingError(
             f"{count(len(lists), 'list')} of items for {count(n_queries, 'query', 'queries')}; "
-            "expected one list per query"
+            "expected one list per query",
+            field="items",
         )
     for ids in lists:
-        refuse_frame("a list of items", ids, "pass its column of item ids")
-    lists = [ids if isinstance(ids, str | bytes | int) else as_list(ids, "a list of items") for ids in lists]
+        refuse_frame("a list of items", ids, "pass its column of item ids", "items")
+    lists = [ids if isinstance(ids, str | bytes | int) else as_list(ids, "a list of items", "items") for ids in lists]
     return [vocabulary.encode(ids, what="item", way_out=EACH.items) for ids in lists]
 
 
 def filter_codes(
     name: str, given: ItemLists | None, items: Vocabulary, answered: npt.NDArray[np.bool_]
 ) -> tuple[Codes | None, CsrRows | None]:
-    """Encode a filter: one list for all queries, or one per query, of which only answered ones are kept.
+    """Encode a filter: one list for all queries, or one list per query. Keep only the lists of answered queries.
 
     Unknown ids are ignored, since they cannot be recommended anyway; ids of a wrong type are an error.
     """
@@ -221,7 +231,7 @@ def filter_codes(
         raise SettingError(
             f"{name} is {given!r:.80}; expected a list of item ids, or one such list per query", field=name
         )
-    entries = as_list(given, f"a list of item ids as {name}")
+    entries = as_list(given, f"a list of item ids as {name}", name)
     nested = [isinstance(entry, Iterable) and not isinstance(entry, str | bytes) for entry in entries]
     if any(nested) and not all(nested):
         raise SettingError(
@@ -230,25 +240,25 @@ def filter_codes(
     if not any(nested):
         return known_items(name, entries, items), None
     for ids in entries:
-        refuse_frame(f"a list of {name}", ids, "pass its column of item ids")
+        refuse_frame(f"a list of {name}", ids, "pass its column of item ids", name)
     if len(entries) != len(answered):
         raise SettingError(
             f"{name} has {count(len(entries), 'list')} for {count(len(answered), 'query', 'queries')}; "
             "expected one per query",
             field=name,
         )
-    rows = [known_items(name, as_list(ids, "a list"), items) for ids, kept in zip(entries, answered) if kept]
+    rows = [known_items(name, as_list(ids, "a list", name), items) for ids, kept in zip(entries, answered) if kept]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     return None, (indptr, np.concatenate([np.empty(0, np.int32), *rows]))
 
 
-def filter_for_all(name: str, given: Iterable[Id] | None, whom: str) -> list[Id] | None:
-    """Return a filter that must be one list for all queries; `filter_codes` refuses what is no list at all."""
+def filter_for_all(name: str, given: Iterable[Id] | None, audience: str) -> list[Id] | None:
+    """Return a filter that must be one list for all queries; `filter_codes` refuses anything that is not a list."""
     if given is None or isinstance(given, str | bytes | int | Mapping) or is_frame(given):
         return given  # type: ignore[return-value]
-    ids = as_list(given, f"a list of item ids as {name}")
+    ids = as_list(given, f"a list of item ids as {name}", name)
     if any(isinstance(id_, Iterable) and not isinstance(id_, str | bytes) for id_ in ids):
-        raise SettingError(f"{name} is a list of lists; expected one list of item ids for all {whom}")
+        raise SettingError(f"{name} is a list of lists; expected one list of item ids for all {audience}", field=name)
     return ids
 
 
@@ -259,5 +269,9 @@ def known_items(name: str, ids: list[Id], items: Vocabulary) -> Codes:
     for id_ in ids:
         if not is_id(id_) or isinstance(id_, str) != text:
             expected = "text" if text else "integers"
-            raise UnknownIdError(f"{name}: {id_!r} is of type {type(id_).__name__}, but item ids are {expected}")
+            raise UnknownIdError(
+                f"{name}: {id_!r} is of type {type(id_).__name__}, but item ids are {expected}",
+                code="unknown-item",
+                field=name,
+            )
     return codes[codes >= 0]

@@ -31,7 +31,7 @@ class TopItems(NamedTuple):
 
 
 class Ranker(Protocol):
-    """A model that ranks items. Evaluation, lists for everybody, second stages and users that move ask nothing else.
+    """A model that ranks items. Evaluation, batch recommendations, second stages and live users use nothing else.
 
     `Recommender` and `TwoStage` are rankers. `unknown` and the other arguments are those of `Recommender.recommend`.
     """

@@ -65,7 +65,7 @@ class Queries:
 
     @classmethod
     def of(cls, labels: QueryLabels, codes: Codes | None, histories: Histories) -> Queries:
-        """Return queries of which none was skipped."""
+        """Return queries without skipped ones."""
         return cls(labels, codes, histories, np.ones(len(labels), np.bool_))
 
     def __len__(self) -> int:

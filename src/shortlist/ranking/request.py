@@ -1,4 +1,4 @@
-"""What a search is asked for: how many items, which filters, which slate, with how much memory and how many threads."""
+"""The arguments of a search: the number of items, filters, a slate, memory and threads."""
 
 from __future__ import annotations
 

@@ -131,10 +131,14 @@ class Recommender(metaclass=_TakesOldNames):
                     with first_use():
                         if name not in vars(self):  # another thread may have been faster
                             getattr(self, self._on_first_use[name])()
+                except StorageError as error:
+                    raise error.prefixed("", code="model-damaged") from None
                 except (TypeError, ValueError, OverflowError, IndexError) as error:
                     who = type(self).__name__
                     raise StorageError(
-                        f"this {who} is damaged: {error!s:.300}", hint="load it with verify=True"
+                        f"this {who} is damaged: {error!s:.300}",
+                        code="model-damaged",
+                        hint="load it with verify=True",
                     ) from error
                 return vars(self)[name]
             if name in _OF_EMBEDDINGS:
@@ -155,14 +159,16 @@ class Recommender(metaclass=_TakesOldNames):
             name = new_setting(kind, name)
             if name not in _settings_of(kind):
                 raise SettingError(
-                    f"{kind.__name__} has no setting {name!r:.80}; {suggest(name, signature(kind).parameters)}. Names "
-                    "of other attributes start or end with '_'",
+                    f"{kind.__name__} has no setting {name!r:.80}; {suggest(name, signature(kind).parameters)}",
                     code="unknown-setting",
+                    field=name,
+                    hint="Names of other attributes start or end with '_'",
                 )
         if name in _settings_of(kind) and vars(self).get("_fitted"):
             raise SettingError(
                 f"{name} cannot be set, because this {kind.__name__} is fitted",
                 hint=f"fit a new one: {kind.__name__}(**{{**model.settings(), {name!r}: …}}).fit(…)",
+                field=name,
             )
         return name
 
@@ -206,7 +212,7 @@ class Recommender(metaclass=_TakesOldNames):
         return {}
 
     def settings_ending_at(self, epoch: int) -> dict[str, Any]:
-        """Return the settings with which a fit from scratch ends with the model of this epoch."""
+        """Return the settings with which a fit from scratch returns the model of this epoch."""
         return {"epochs": epoch}
 
     @abstractmethod
@@ -284,9 +290,10 @@ class Recommender(metaclass=_TakesOldNames):
             item_features: features of items, for the same models. Items that have features but no events become part
                 of the catalogue.
             callbacks: a function or a list of functions, called with an `Epoch` after each epoch. If one returns
-                `shortlist.STOP`, the fit ends with this epoch: the result is that of a fit with so many epochs (with
-                `validation`, the best of them), except that a schedule of the learning rate still goes by `epochs`.
-                Other return values are ignored. Recommenders that do not learn in epochs never call callbacks.
+                `shortlist.STOP`, the fit ends with this epoch. The result is the same as with `epochs` set to this
+                epoch's number, except that a schedule of the learning rate still goes by `epochs`. With `validation`,
+                the result is the model of the best epoch so far. Other return values are ignored.
+                Recommenders that do not learn in epochs never call callbacks.
             progress: show a progress bar; by default only if standard error is a terminal.
             threads: number of threads; all CPUs by default. The result does not depend on it, with one exception:
                 models that learn from sampled negatives (except with the softmax loss) run threads without locks, so
@@ -340,9 +347,9 @@ class Recommender(metaclass=_TakesOldNames):
         if not _identical(self._checked, self._values()):  # settings were set after the constructor checked them
             self.validate_settings()
         expected = "a function that takes an Epoch, or a list of them, as callbacks"
-        listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected)
+        listeners = [callbacks] if callable(callbacks) else as_list(callbacks, expected, "callbacks")
         if not all(map(callable, listeners)):
-            raise SettingError(f"expected {expected}, got {callbacks!r:.80}")
+            raise SettingError(f"expected {expected}, got {callbacks!r:.80}", field="callbacks")
         model = copy.copy(self)  # a fit that fails must leave self unchanged
         if options.start is not self:  # partial_fit keeps its derived settings
             model.settle(interactions, options)
@@ -376,9 +383,10 @@ class Recommender(metaclass=_TakesOldNames):
             raise DataError(
                 f"{who} expects Interactions, got {type(interactions).__name__}",
                 hint="create them with Interactions.from_frame, .read or .from_csr",
+                field="interactions",
             )
         if not len(interactions):
-            raise DataError("there are no events to learn from", code="empty-data")
+            raise DataError("there are no events to learn from", code="empty-data", field="interactions")
 
     def remember(self, interactions: Interactions) -> None:
         """Keep the parts of the data that answers need."""
@@ -568,7 +576,10 @@ class Recommender(metaclass=_TakesOldNames):
         """Return queries in codes for ids of contexts, or for histories of any users; see `recommend`."""
         self.require_fit()
         if (contexts is None) == (history is None):
-            raise SettingError("pass either contexts (ids from the training data) or history=, exactly one of the two")
+            raise SettingError(
+                "pass either contexts (ids from the training data) or history=, exactly one of the two",
+                field="contexts",
+            )
         if history is not None:
             return history_queries(history, self.items_, unknown, ordered=self.ordered, way_out=advice.items)
         assert contexts is not None
@@ -626,7 +637,7 @@ class Recommender(metaclass=_TakesOldNames):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model with its ids to a directory; `shortlist.load` reads it back.
 
-        A model of a class of yours is loaded with `shortlist.load(path, code=[MyModel])`.
+        A model of your own class is loaded with `shortlist.load(path, code=[MyModel])`.
 
         An existing model in that directory is replaced in one step: after a crash it holds either the old model or the
         new one. A checkpoint of a fit is never replaced. A model that `load` would refuse is refused before anything
@@ -721,15 +732,16 @@ class Recommender(metaclass=_TakesOldNames):
         return {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what `state_dict` returned; refuse missing, superfluous and wrongly shaped arrays.
+        """Take over what `state_dict` returned; refuse missing, extra and wrongly shaped arrays.
 
         The model has its settings, ids and histories already. Arrays of a loaded model are read-only.
         """
         if missing := sorted(set(self._arrays) - state.keys()):
-            raise StorageError(f"the model lacks the arrays {', '.join(missing)}")
-        if surplus := sorted(state.keys() - set(self._arrays)):
+            raise StorageError(f"the model lacks the arrays {', '.join(missing)}", code="model-damaged")
+        if extra := sorted(state.keys() - set(self._arrays)):
             raise StorageError(
-                f"the model has arrays that {type(self).__name__} does not use: {', '.join(surplus):.200}"
+                f"the model has arrays that {type(self).__name__} does not use: {', '.join(extra):.200}",
+                code="model-damaged",
             )
         for name in self._arrays:
             setattr(self, name, state[name])
@@ -771,7 +783,9 @@ class Recommender(metaclass=_TakesOldNames):
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
         array = getattr(self, name)
         if array.shape != shape or array.dtype != np.float32:
-            raise StorageError(f"array {name} is {array.dtype} {array.shape}; expected float32 {shape}")
+            raise StorageError(
+                f"array {name} is {array.dtype} {array.shape}; expected float32 {shape}", code="model-damaged"
+            )
 
     def _strongest(self, weighting: Weighting) -> float:
         """Return a bound on the sum of the strengths of a history."""

@@ -152,26 +152,35 @@ class DotProduct(Recommender):
         expected = "one {item: confidence} per history"
         if isinstance(confidence, str | bytes | Mapping):
             raise SettingError(f"confidence is {confidence!r:.80}; expected {expected}", field="confidence")
-        entries = as_list(confidence, f"{expected} as confidence")
+        entries = as_list(confidence, f"{expected} as confidence", "confidence")
         if len(entries) != rows.n_rows:
             raise SettingError(
                 f"confidence has {count(len(entries), 'entry', 'entries')} for "
-                f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}"
+                f"{count(rows.n_rows, 'history', 'histories')}; expected {expected}",
+                field="confidence",
             )
         fractions = np.ones(len(rows), np.float32)
         for r, of_items in enumerate(entries):
             if not isinstance(of_items, Mapping):
-                raise SettingError(f"confidence {r} is {of_items!r:.80}; expected {{item: a number from 0 to 1}}")
+                raise SettingError(
+                    f"confidence {r} is {of_items!r:.80}; expected {{item: a number from 0 to 1}}", field="confidence"
+                )
             codes = self.items_.encode(list(of_items), unknown="mark" if unknown == "skip" else "raise", what="item")
             values = as_floats(of_items)
             if not ((values >= 0) & (values <= 1)).all():
-                raise DataError(f"confidence {r}: expected numbers from 0 to 1; got {dict(of_items)!r:.200}")
+                raise DataError(
+                    f"confidence {r}: expected numbers from 0 to 1; got {dict(of_items)!r:.200}", field="confidence"
+                )
             row = rows.row(r)
             at = np.minimum(np.searchsorted(row, codes), max(0, len(row) - 1))
             in_row = row[at] == codes if len(row) else np.zeros(len(codes), np.bool_)
             if not (in_row | (codes < 0)).all():
                 stray = list(of_items)[int(np.argmin(in_row | (codes < 0)))]
-                raise DataError(f"confidence {r} names the item {stray!r}, which is not in the history", hint="drop it")
+                raise DataError(
+                    f"confidence {r} names the item {stray!r}, which is not in the history",
+                    hint="drop it",
+                    field="confidence",
+                )
             fractions[rows.indptr[r] + at[in_row]] = values[in_row]
         return replace(rows, confidence=fractions).settled()
 
@@ -201,7 +210,7 @@ class DotProduct(Recommender):
         refuse_frame("contexts", contexts, "one list of context ids per item")
         if isinstance(contexts, str | bytes | Mapping):
             raise SettingError(f"contexts is {contexts!r:.80}; expected {expected}", field="contexts")
-        lists = as_list(contexts, expected)
+        lists = as_list(contexts, expected, "contexts")
         rows = histories_of_lists(lists, self.contexts_, unknown, "contexts of item {}", "context", SKIP).sets()
         with blas_threads(threads), np.errstate(over="ignore", invalid="ignore"), _solvable():
             return self._require_finite(self._fold_in_items(rows, threads), rows, "item {}")
@@ -305,7 +314,9 @@ def _solvable() -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise StorageError(
-            f"this model is damaged: folding in failed ({error})", hint="load it with verify=True, or fit it again"
+            f"this model is damaged: folding in failed ({error})",
+            code="model-damaged",
+            hint="load it with verify=True, or fit it again",
         ) from error
 
 

@@ -196,7 +196,7 @@ class FactorizationMachine(SquareFactorization, DescribedMultilinear):
         context_ids: whether context ids have embeddings in addition to the features.
         item_ids: whether item ids have embeddings in addition to the features.
         same_side_pairs: whether b includes the products of two features of the same side, as above. False drops these
-            products; an epoch is then faster, because features of which a row may have several, such as tags, are
+            products. An epoch is then faster, because the features of a multi-valued column, such as tags, are then
             solved for together.
         regularization: λ; with ν = 1 try 0.001 to 0.1.
         unobserved_weight: α₀, the weight of every pair, in addition to the weight of observed pairs; try 0.01 to 1.

@@ -309,7 +309,7 @@ class MultilinearModel(Factorization):
         if contexts is None or history is not None or single or not self.composes_contexts:
             unknown = "raise" if unknown == "average" else unknown
             return super().queries(contexts, history, unknown=unknown, advice=advice)
-        ids = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts")
+        ids = as_list(as_rows(contexts, self.contexts_, "contexts"), "a list of contexts", "contexts")
         codes = self.contexts_.encode(ids, unknown="mark")
         parts = self._layout.codes_of_parts(_columns_of(ids, len(self.contexts_.names)))
         known = np.asarray((parts >= 0).any(axis=1) if unknown == "average" else (parts >= 0).all(axis=1))

@@ -28,6 +28,7 @@ def recommender_class(name: str) -> type[Recommender]:
         raise SettingError(
             f"unknown recommender {name!r}; {hint}expected one of {', '.join(map(str.lower, REGISTRY))}",
             code="unknown-model",
+            field="model",
         )
     kind: type[Recommender] = getattr(import_module(REGISTRY[exact]), exact)
     return kind
@@ -36,7 +37,7 @@ def recommender_class(name: str) -> type[Recommender]:
 def stored_class(name: str, path: str | PathLike[str], code: Iterable[type] = ()) -> type[Recommender]:
     """Return the class of a stored recommender: one of Shortlist, or one of the user's classes in `code`.
 
-    The file says only the name of the class. It never says what is imported.
+    The file only names the class; it never decides what is imported.
     """
     for kind in code:
         if not (isinstance(kind, type) and issubclass(kind, Recommender)):

@@ -73,7 +73,7 @@ def restored(
         model.restore(stored, contexts, items, verify)
         model.derived_ = {name: getattr(model, name) for name in _derived(stored, model)}
     except StorageError as error:
-        raise error.prefixed(f"{path}: ") from None
+        raise error.prefixed(f"{path}: ", code="model-damaged") from None
     except _DAMAGE as error:  # also whatever the `load_state_dict` of a user's own class raises
         what = f"the settings, ids or arrays of this {stored.kind} are not usable"
         raise StorageError(f"{path}: {what}: {reason(error)}", code="model-damaged") from error

@@ -164,7 +164,7 @@ class SGDFactorization(Factorization):
             )
         if isinstance(sampler, AllItems) and not isinstance(objective, Softmax):
             raise SettingError(
-                f"{sampler} is for Softmax; for {objective} use a sampler such as Uniform()", field="sampler"
+                f"{sampler} is for Softmax", field="sampler", hint=f"for {objective} use a sampler such as Uniform()"
             )
         if isinstance(objective, Softmax):
             from shortlist.recommenders.softmax_training import check_softmax_sampler

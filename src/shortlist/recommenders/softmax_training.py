@@ -76,9 +76,9 @@ def check_softmax_sampler(sampler: object) -> None:
     """Refuse samplers whose q depends on the pair, because a batch shares its negatives."""
     if not isinstance(sampler, AllItems | Uniform | Popularity | InBatch):
         raise SettingError(
-            f"sampler is {sampler}, whose q a batch cannot share; for Softmax use AllItems(), Uniform(), Popularity() "
-            "or InBatch()",
+            f"sampler is {sampler}, whose q a batch cannot share",
             field="sampler",
+            hint="for Softmax use AllItems(), Uniform(), Popularity() or InBatch()",
         )
 
 

@@ -62,10 +62,11 @@ def scores_of(reranker: Reranker, candidates: Candidates) -> npt.NDArray[np.floa
     try:
         scores = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise SettingError(f"{method} did not return numbers: {error}") from error
+        raise SettingError(f"{method} did not return numbers: {error}", field="reranker") from error
     if scores.shape != (len(candidates),):
         raise SettingError(
-            f"{method} returned an array of shape {scores.shape}; expected {(len(candidates),)}, one score per row"
+            f"{method} returned an array of shape {scores.shape}; expected {(len(candidates),)}, one score per row",
+            field="reranker",
         )
     if bad := int((~(np.abs(scores) <= np.finfo(np.float32).max)).sum()):
         raise DataError(

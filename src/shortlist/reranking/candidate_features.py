@@ -134,7 +134,7 @@ deviation |
         def make() -> Codes:
             codes = theirs.encode(ours.frame, unknown="mark")
             if not (codes >= 0).any():
-                raise SettingError(_no_overlap(name, "items", ours, theirs))
+                raise SettingError(_no_overlap(name, "items", ours, theirs), field="models")
             return codes
 
         item_codes: Codes = self._cached(f"items of {name}", (ours, theirs), make)
@@ -147,7 +147,7 @@ deviation |
 
         def make() -> bool:
             if len(ours.names) != len(theirs.names) or not model.context_codes(ours.frame)[1].any():
-                raise SettingError(_no_overlap(name, "contexts", ours, theirs))
+                raise SettingError(_no_overlap(name, "contexts", ours, theirs), field="models")
             return True
 
         self._cached(f"contexts of {name}", (ours, theirs), make)
@@ -194,7 +194,7 @@ def named_models(models: Models) -> dict[str, Recommender]:
     if isinstance(models, Mapping):
         by_name = dict(models)
     else:
-        listed = as_list(models, "a list of fitted recommenders as models, or {name: recommender}")
+        listed = as_list(models, "a list of fitted recommenders as models, or {name: recommender}", "models")
         types = [type(model).__name__ for model in listed]
         by_name = {
             kind if types.count(kind) == 1 else f"{kind} {types[: k + 1].count(kind)}": model
@@ -203,7 +203,8 @@ def named_models(models: Models) -> dict[str, Recommender]:
     for name, model in by_name.items():
         if not isinstance(name, str) or not isinstance(model, Recommender):
             raise SettingError(
-                f"models has {name!r:.40}: {model!r:.80}; expected fitted recommenders, or {{name: recommender}}"
+                f"models has {name!r:.40}: {model!r:.80}; expected fitted recommenders, or {{name: recommender}}",
+                field="models",
             )
         model.require_fit()
     return by_name
@@ -216,7 +217,7 @@ def as_features(name: str, given: Any, ids: Vocabulary) -> Features | None:
     try:
         return Features.from_frame(given, id=list(ids.names))
     except ShortlistError as error:
-        raise type(error)(f"{name}: {error}") from error
+        raise error.prefixed(f"{name}: ") from error
 
 
 def check_extra(extra: object) -> None:
@@ -290,28 +291,34 @@ def _with_extra(candidates: Candidates, extra: Extra) -> Candidates:
     columns = extra(candidates)
     if isinstance(columns, Mapping):
         if odd := [name for name in columns if not isinstance(name, str)]:
-            raise SettingError(f"extra returned a column named {odd[0]!r:.80}; expected text")
+            raise SettingError(f"extra returned a column named {odd[0]!r:.80}; expected text", field="extra")
         try:
             columns = pl.DataFrame(dict(columns), strict=False)
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
             raise SettingError(
-                f"extra returned columns that do not form a frame: {str(error).splitlines()[0]}"
+                f"extra returned columns that do not form a frame: {str(error).splitlines()[0]}", field="extra"
             ) from error
     if not isinstance(columns, pl.DataFrame):
         raise SettingError(
             f"extra returned a {type(columns).__name__}; expected a polars frame or {{name: values}}, one row per "
-            "candidate"
+            "candidate",
+            field="extra",
         )
     if columns.height != len(candidates):
         raise SettingError(
-            f"extra returned {columns.height:,} rows for {len(candidates):,} candidates; expected one row each"
+            f"extra returned {columns.height:,} rows for {len(candidates):,} candidates; expected one row each",
+            field="extra",
         )
     for column in columns:
         if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
-            raise SettingError(f"extra: column {column.name!r} has type {column.dtype}; expected numbers")
+            raise SettingError(
+                f"extra: column {column.name!r} has type {column.dtype}; expected numbers", field="extra"
+            )
     numbers = [column.cast(pl.Float32).to_numpy() for column in columns]  # null as NaN
     matrix = np.column_stack([np.empty((columns.height, 0), np.float32), *numbers])
     if np.isinf(matrix).any():
-        raise SettingError("extra returned infinite numbers; expected finite numbers, or NaN for unknown values")
+        raise SettingError(
+            "extra returned infinite numbers; expected finite numbers, or NaN for unknown values", field="extra"
+        )
     names = (*candidates.feature_names, *(f"extra:{name}" for name in columns.columns))
     return candidates.with_features(np.column_stack([candidates.features, matrix]).astype(np.float32), names)

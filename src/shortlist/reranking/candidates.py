@@ -79,7 +79,8 @@ class Candidates:
         """Return the values of one feature, one per row."""
         if name not in self.feature_names:
             raise SettingError(
-                f"no feature is called {name!r}; the features are {', '.join(map(repr, self.feature_names))}"
+                f"no feature is called {name!r}; the features are {', '.join(map(repr, self.feature_names))}",
+                field="name",
             )
         values: Floats = self.features[:, self.feature_names.index(name)]
         return values
@@ -136,7 +137,7 @@ class Candidates:
         try:
             features = np.asarray(features, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise SettingError(f"features is not a matrix of numbers: {error}") from error
+            raise SettingError(f"features is not a matrix of numbers: {error}", field="features") from error
         if features.shape != (len(self), len(names)):
             raise SettingError(
                 f"features has shape {features.shape}; expected {len(self):,} rows, one per candidate, and "

@@ -55,6 +55,7 @@ class RerankerState:
             raise SettingError(
                 f"this {type(self.reranker).__name__} has been fitted again by another TwoStage",
                 hint="fit this TwoStage again, or give each its own reranker",
+                field="reranker",
             )
 
 

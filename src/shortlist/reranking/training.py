@@ -53,6 +53,7 @@ def from_split(
         raise SettingError(
             f"fit takes a Split whose train part stage one was fitted on, got {type(split).__name__}",
             hint="create one with shortlist.splits, or pass impressions to fit_impressions",
+            field="split",
         )
     held_out = queries_of(first, split, stacklevel=3)
     for name, model in models.items():

@@ -212,6 +212,7 @@ class TwoStage:
             raise SettingError(
                 f"stage two also uses scores of {', '.join(features.models)}",
                 hint="pass models= fitted on the same events",
+                field="models",
             )
         other = TwoStage(
             first,

@@ -90,28 +90,39 @@ def restored(
     `code` has the user's own classes that the parts may be made of.
     """
     if stored.kind != KIND:
-        raise StorageError(f"{path} holds a {stored.kind!r:.80}, not a TwoStage", hint="load it with shortlist.load")
+        raise StorageError(
+            f"{path} holds a {stored.kind!r:.80}, not a TwoStage",
+            code="model-unsupported",
+            field="path",
+            hint="load it with shortlist.load",
+        )
     settings = stored.settings
     if settings.keys() != _KEYS:
-        raise StorageError(f"{path}: the settings are {sorted(settings)!r:.200}; expected {sorted(_KEYS)}")
+        raise StorageError(
+            f"{path}: the settings are {sorted(settings)!r:.200}; expected {sorted(_KEYS)}", code="model-damaged"
+        )
     custom = (("reranker", settings["reranker"] is None, reranker), ("extra", settings["extra"], extra))
     for name, needed, given in custom:
         if needed and given is None:
             raise SettingError(
                 f"{path}: {name} is Python code, which is not stored",
                 hint=f"pass it again: TwoStage.load(path, {name}=…)",
+                field=name,
             )
         if not needed and given is not None:
-            raise SettingError(f"{path}: it was saved without a custom {name}", hint=f"load it without {name}=")
+            raise SettingError(
+                f"{path}: it was saved without a custom {name}", hint=f"load it without {name}=", field=name
+            )
     if reranker is not None:
         check_reranker(reranker)
     check_extra(extra)
     try:
         return _restored(make, stored, path, reranker, extra, partial(registry.restored, verify=verify, code=code))
     except StorageError as error:
-        raise (error if str(error).startswith(str(path)) else error.prefixed(f"{path}: ")) from None
+        prefix = "" if str(error).startswith(str(path)) else f"{path}: "
+        raise error.prefixed(prefix, code="model-damaged") from None
     except (KeyError, TypeError, ValueError, OverflowError, ShortlistError) as error:
-        raise StorageError(f"{path}: its two stages are not usable: {reason(error)}") from error
+        raise StorageError(f"{path}: its two stages are not usable: {reason(error)}", code="model-damaged") from error
 
 
 def _restored(
@@ -186,7 +197,10 @@ def _model(
 
 def _reranker(entry: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> LambdaMART:
     if entry["kind"] != "LambdaMART":
-        raise StorageError(f"its reranker is a {entry['kind']!r:.80}, which this version of Shortlist does not know")
+        raise StorageError(
+            f"its reranker is a {entry['kind']!r:.80}, which this version of Shortlist does not know",
+            code="model-unsupported",
+        )
     return LambdaMART.restored(entry["settings"], arrays, names)
 
 

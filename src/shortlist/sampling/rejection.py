@@ -89,7 +89,9 @@ class BoundRejection(BoundUniform):
         """Draw negatives as in `BoundSampler.draw`; needs `score`, reports rounds and refuses `log_q`."""
         if flag("log_q", log_q):
             raise SettingError(
-                "Rejection cannot compute ln q of its draws", hint="use another sampler if the loss needs q"
+                "Rejection cannot compute ln q of its draws",
+                hint="use another sampler if the loss needs q",
+                field="sampler",
             )
         if not callable(score):
             raise SettingError(

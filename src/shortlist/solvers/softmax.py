@@ -146,7 +146,7 @@ class SoftmaxSteps:
         one_of("exclude", exclude, ("history", "positive"))
         if len(weights) not in {1, len(by_context)}:
             raise SettingError(
-                f"there are {len(weights)} weights; expected 1 or {len(by_context)}, one for each pair",
+                f"there are {len(weights)} weights; expected 1 or {len(by_context)}, one for each pair", field="weights"
             )
         self.number = 0  # number of epochs that are done
         self._rows, self._weights = by_context, weights

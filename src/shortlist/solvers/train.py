@@ -60,7 +60,7 @@ class Trainer(Protocol):
         """Continue from this state; change nothing and raise StorageError unless it has exactly the right arrays."""
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the least from which `restore` and `finish` make the result as if this were the last epoch."""
+        """Return the least that `restore` and `finish` need to make the result as if this were the last epoch."""
 
     def restore(self, snapshot: State) -> None:
         """Return to a snapshot; change nothing and raise StorageError unless it has exactly the right arrays."""
@@ -93,7 +93,7 @@ def train(
     past: ResumePoint | None = None,
     keep: Callable[[ResumePoint], object] | None = None,
 ) -> list[Epoch]:
-    """Run epochs, then finish the result; return the report of each epoch, those before a resume included.
+    """Run epochs, then finish the result; return the reports of all epochs, including those before a resume.
 
     The last epoch's loss is the loss of the result, unless `stopping` restores an earlier epoch.
 

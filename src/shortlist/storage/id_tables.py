@@ -79,7 +79,7 @@ def decode(entry: TableEntry, raw: NDArray[np.uint8], where: str | Path) -> Mapp
 def _frame(schema: pl.Schema, rows: int, raw: NDArray[np.uint8], where: str | Path) -> pl.DataFrame:
     """Read a table with polars, which checks its values."""
     require_polars_threads("reading a table of ids")
-    with storage_errors(f"the table of ids in '{where}' cannot be used", "restore it from a copy"):
+    with storage_errors(f"the table of ids in '{where}' cannot be used", "restore it from a copy", "model-damaged"):
         frame = pl.read_ipc(raw.tobytes())
         if frame.schema != schema or frame.height != rows or any(column.null_count() for column in frame):
             raise ValueError("its values do not match its header")

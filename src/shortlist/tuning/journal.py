@@ -173,7 +173,9 @@ def open_journal(path: str | PathLike[str] | None, space: Space, identity: Mappi
         try:
             journal.identify(identity)
         except (StorageError, SettingError) as error:
-            raise type(error)(f"{what}: {error}", code="checkpoint-differs", field="study", hint=_ADVICE) from None
+            raise type(error)(
+                f"{what}: {error.problem}", code="checkpoint-differs", field="study", hint=_ADVICE
+            ) from None
         yield journal
     except StorageError:
         raise

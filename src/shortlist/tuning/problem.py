@@ -235,6 +235,7 @@ def effective_space(template: Recommender, given: Mapping[str, Dimension | None]
             raise SettingError(
                 f"{type(template).__name__} has no setting {name!r}; {suggest(str(name), map(str, settings))}",
                 code="unknown-setting",
+                field="space",
             )
         if dimension is not None and not isinstance(dimension, Dimension):
             raise SettingError(

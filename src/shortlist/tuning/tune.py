@@ -74,7 +74,7 @@ def tune(
         model: a recommender's name such as `"ials"`, its class, or an instance. Settings of an instance that differ
             from the defaults are kept fixed, unless they are in `space`.
         data: a split, whose held-out pairs are used for validation, so do not pass the split you will test on; or
-            events, of which the newest tenth is used (a random tenth if the events have no times).
+            events, whose newest tenth is used (a random tenth if the events have no times).
         metric: an accuracy metric to maximise.
         trials: the total number of trials, over all calls with the same `study`; 40 if neither `trials` nor `seconds`
             is given.

@@ -122,7 +122,7 @@ class TunedComparison:
                 outcome = f"left out: {row.reason}"
             else:
                 difference = "" if row.verdict == "best" else f"  {row.difference:+.4f}{interval(row, ' [{}, {}]')}"
-                score, seconds = row.result.figure(self.metric), f"{row.fit_seconds:.1f} s"
+                score, seconds = row.result.text(self.metric), f"{row.fit_seconds:.1f} s"
                 outcome = f"{score}{difference}  {row.verdict}, fitted in {seconds}"
             lines.append(f"  {row.name:<{width}}  {outcome}")
         return "\n".join([*lines, self.verdict])

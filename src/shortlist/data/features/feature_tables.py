@@ -77,7 +77,9 @@ def table_of(frame: Any, ids: tuple[str, ...], wanted: ColumnChoice, on_bad: OnB
     if isinstance(frame, Mapping):
         names, make = list(frame), _from_mapping
     elif isinstance(frame, list | tuple | np.ndarray | str | Path):
-        raise DataError(f"expected {_FRAMES}, got {type(frame).__name__}; for a file use Features.read", field="frame")
+        raise DataError(
+            f"expected {_FRAMES}, got {type(frame).__name__}", field="frame", hint="for a file use Features.read"
+        )
     elif type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         names, make = list(frame.columns), _from_pandas
     else:

@@ -46,11 +46,12 @@ class VectorIndex(ABC):
         self.vectors = checked_vectors(vectors, "item vectors")
         n_items = len(self.vectors)
         if not n_items:
-            raise SettingError("there are no item vectors; expected at least one")
+            raise SettingError("there are no item vectors; expected at least one", field="vectors")
         given = np.arange(n_items) if priority is None else np.asarray(priority)
         if given.shape != (n_items,) or given.dtype.kind not in "iu":
             raise SettingError(
                 f"priority is {given.dtype} of shape {given.shape}; expected integers of shape ({n_items},)",
+                field="priority",
             )
         self.priority = given.astype(np.int64)
         self.ties = np.argsort(np.argsort(given, kind="stable"), kind="stable").astype(np.uint32)
@@ -104,6 +105,7 @@ class VectorIndex(ABC):
             raise SettingError(
                 f"the {self.kind} index has no search setting {', '.join(sorted(unknown))}; it has {known}",
                 code="unknown-setting",
+                field=sorted(unknown)[0],
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -134,7 +136,7 @@ class VectorIndex(ABC):
         queries = checked_vectors(vectors, "query vectors")
         if queries.shape[1] != self.dim:
             raise SettingError(
-                f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}",
+                f"query vectors have {queries.shape[1]} dimensions; the items have {self.dim}", field="vectors"
             )
         n = integer("n", n)
         thread_count(threads)  # refuses invalid values

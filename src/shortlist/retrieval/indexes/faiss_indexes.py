@@ -41,9 +41,10 @@ def faiss() -> Any:
         return import_module("faiss")
     except ImportError:
         raise SettingError(
-            'this kind of index needs faiss, which is not installed: pip install "shortlist[ann]"; '
-            "kinds 'exact' and 'quantized' work without it",
+            'this kind of index needs faiss, which is not installed: pip install "shortlist[ann]"',
             code="package-missing",
+            field="kind",
+            hint="kinds 'exact' and 'quantized' work without it",
         ) from None
 
 

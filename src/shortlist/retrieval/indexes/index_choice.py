@@ -240,7 +240,9 @@ def _build(
     known = [name for name in signature(make).parameters if name not in _NOT_SETTINGS]
     if unknown := sorted(settings.keys() - set(known)):
         raise SettingError(
-            f"the {kind} index has no setting {unknown[0]!r}; it has {', '.join(known)}", code="unknown-setting"
+            f"the {kind} index has no setting {unknown[0]!r}; it has {', '.join(known)}",
+            code="unknown-setting",
+            field=unknown[0],
         )
     return make(items, **{name: value for name, value in settings.items() if value is not None}, **more)
 
