@@ -282,14 +282,14 @@ def test_interrupted_without_a_study_it_tells_the_best_so_far(run, odd_csv, monk
 
 
 def test_failed_trials_are_told(run, run_json, odd_csv, monkeypatch):
-    fit = EASE._fit
+    fit = EASE.learn
 
     def fails(self, *args):
         if self.regularization > 300:
             raise DataError("too much of it")
         fit(self, *args)
 
-    monkeypatch.setattr(EASE, "_fit", fails)
+    monkeypatch.setattr(EASE, "learn", fails)
     args = ["tune", odd_csv, *TIMED, "--model", "ease", "--space", "regularization=200..400", "--trials", 8]
     told = run_json(*args)
     assert told["states"]["failed"] >= 1

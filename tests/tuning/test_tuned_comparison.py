@@ -91,7 +91,7 @@ def test_an_interrupt_ends_the_whole_contest(monkeypatch):
 
 
 def test_fits_are_timed_without_compilation(tuned, monkeypatch):
-    now, fit = [0.0], Popularity._fit
+    now, fit = [0.0], Popularity.learn
     monkeypatch.setattr("shortlist._clock.time.perf_counter", lambda: now[0])
 
     class Slow(Listener):
@@ -106,7 +106,7 @@ def test_fits_are_timed_without_compilation(tuned, monkeypatch):
         numba.njit(lambda x: x + 1)(1)
         fit(self, *arguments)
 
-    monkeypatch.setattr(Popularity, "_fit", compiling)
+    monkeypatch.setattr(Popularity, "learn", compiling)
     slow = Slow()
     register("numba:compile", slow)
     try:
