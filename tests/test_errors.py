@@ -11,6 +11,7 @@ import shortlist as sl
 from shortlist import errors
 from shortlist._wording import Message, Phrase, render
 from shortlist.errors import CODES, DataError, ShortlistError, ShortlistWarning
+from shortlist.reranking.candidate_features import as_features
 
 EVENTS = sl.Interactions.from_frame(
     {"user": ["ann", "ann", "bob", "bob"] * 3, "item": ["tea", "jam", "tea", "rye"] * 3}, context="user", item="item"
@@ -213,6 +214,15 @@ def test_common_mistakes(model, tmp_path, mistake, code, field):
     assert (caught.value.code, caught.value.field) == (code, field)
     if caught.value.hint:
         assert str(caught.value).endswith(caught.value.hint)
+
+
+def test_features_of_a_second_stage_keep_code_and_hint():
+    with pytest.raises(DataError) as caught:
+        as_features("item_features", {"item": ["tea", "tea"], "price": [1, 2]}, EVENTS.items)
+    assert str(caught.value).startswith("item_features: ")
+    assert caught.value.code == "bad-rows"
+    assert caught.value.hint
+    assert str(caught.value).count(caught.value.hint) == 1
 
 
 def test_what_a_user_wrote_stays_in_errors():
