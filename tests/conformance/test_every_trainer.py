@@ -72,7 +72,13 @@ def interrupt(epoch: sl.Epoch) -> None:
         raise Interrupted
 
 
-@pytest.fixture(scope="module", params=SETTINGS)
+# They take seconds to compile; `make test-all` runs them.
+SLOW = ("BPR, adam, biases", "SoftmaxMF, sgd", "LambdaMF, exact ranks")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(case, marks=pytest.mark.slow if case in SLOW else ()) for case in SETTINGS]
+)
 def case(request: pytest.FixtureRequest) -> str:
     if "device" in request.param:
         pytest.importorskip("torch")
