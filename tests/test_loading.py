@@ -166,7 +166,12 @@ def _use(model: Any) -> None:
                     model.partial_fit(added, epochs=1, threads=1, progress=False)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+FAMILIES = ("BPR", "EASE", "FactorizationMachine", "IALS", "ItemKNN", "SoftmaxMF", "UserKNN")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.slow) for name in sorted(REGISTRY)]
+)
 def test_a_loaded_model_uses_the_kernels_of_a_fitted_one(name: str, tmp_path: Path) -> None:
     model = fit(name, "text", 1)
     model.save(tmp_path / "m")

@@ -429,6 +429,19 @@ def test_histories_as_interactions_and_with_weights(model, data):
         model.recommend(history=[{item: -1.0}])
 
 
+def order_matters(model: Any) -> bool:
+    """Return whether permuting a history changes a score."""
+    ids = model.items_.ids()
+    histories = [ids[:4], ids[3:9], ids[1:8:2]]
+    scores = model.score(None, [ids] * 3, history=histories)
+    permuted = model.score(None, [ids] * 3, history=[history[::-1] for history in histories])
+    return not np.array_equal(scores, permuted)
+
+
+def test_the_order_of_a_history_matters_only_if_the_model_is_ordered(model):
+    assert order_matters(model) == model.ordered
+
+
 def test_an_item_named_twice_has_one_score(model, data):
     ids = data.items.ids()
     for scores in model.score(["u3", "u8"], [[ids[4], *ids, ids[4]]] * 2):

@@ -10,11 +10,10 @@ import polars as pl
 import pytest
 
 import shortlist as sl
-from conformance.test_every_recommender import events, quick
+from conformance.test_every_recommender import order_matters
 from shortlist.ranking.split_queries import queries_of
 from shortlist.recommenders.base import Recommender
 from shortlist.recommenders.dot_product import DotProduct
-from shortlist.recommenders.registry import REGISTRY
 from shortlist.recommenders.warm_start import grown
 from shortlist.scoring import DotProductScorer
 
@@ -85,19 +84,6 @@ def timed() -> sl.Interactions:
     return sl.Interactions.from_frame(frame, context="user", item="item", time="t", weight="w")
 
 
-@pytest.fixture(scope="module", params=[*sorted(REGISTRY), "AfterLast"])
-def model(request: pytest.FixtureRequest) -> Any:
-    return AfterLast().fit(timed()) if request.param == "AfterLast" else quick(request.param).fit(events())
-
-
-def test_a_permuted_history_changes_the_answer_only_if_the_model_is_ordered(model):
-    ids = model.items_.ids()
-    histories = [ids[:4], ids[3:9], ids[1:8:2]]
-    scores = model.score(None, [ids] * 3, history=histories)
-    permuted = model.score(None, [ids] * 3, history=[history[::-1] for history in histories])
-    assert np.array_equal(scores, permuted) != model.ordered
-
-
 def test_sets_pay_nothing_for_the_order():
     data = timed()
     split = sl.splits.at_random(data, 0.2, seed=1)
@@ -115,6 +101,9 @@ def after_last() -> Any:
 
 
 class TestOrdered:
+    def test_a_permuted_history_changes_the_answer(self, after_last):
+        assert order_matters(after_last)
+
     def test_a_context_answers_by_its_newest_item(self, after_last):
         user = 3
         assert timed().history(user) == [(user * 5 + t) % 9 for t in range(6)]

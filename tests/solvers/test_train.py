@@ -97,6 +97,17 @@ def test_a_resumed_fit_reports_only_its_own_epochs():
         assert trainer.finished == 1
 
 
+def test_a_replay_reports_the_epochs_before_the_resume_first():
+    whole = train(Counter(), 4)
+    for past, state in saved_points(4):
+        trainer, reported = Counter(), []
+        trainer.load_state_dict(state)
+        answers = [lambda epoch: reported.append(epoch) or (STOP if epoch.number < past.number else None)]  # noqa: B023
+        again = train(trainer, 4, past=past, callbacks=answers, replay=True)
+        assert [epoch.number for epoch in reported] == [1, 2, 3, 4]
+        assert [epoch.loss for epoch in reported] == [epoch.loss for epoch in whole] == [epoch.loss for epoch in again]
+
+
 def test_more_epochs_after_the_last_are_those_of_a_longer_fit():
     past, state = saved_points(2)[-1]
     trainer, reported = Counter(), []

@@ -276,7 +276,7 @@ def test_a_larger_budget_goes_on(tmp_path):
     assert [one.settings for one in many.trials] == [one.settings for one in whole.trials]
 
 
-def test_an_epoch_that_was_saved_but_not_reported_is_reported_later(tmp_path, monkeypatch):
+def test_an_epoch_that_was_saved_but_not_reported_is_reported_first(tmp_path, monkeypatch):
     """A kill between the two leaves a checkpoint that is one epoch ahead of the journal."""
     monkeypatch.setattr("shortlist.tuning.problem._CHECKPOINT_SHARE", None)
     data = events(60, 30)
@@ -295,5 +295,5 @@ def test_an_epoch_that_was_saved_but_not_reported_is_reported_later(tmp_path, mo
     assert list(reported) == [1]
     reported.clear()
     problem.attempt(settings, None, tmp_path / "c", reported.__setitem__, lambda *_: None)
-    assert list(reported) == [3, 4, 1, 2]
+    assert list(reported) == [1, 2, 3, 4]
     assert reported == whole

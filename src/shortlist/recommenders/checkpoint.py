@@ -18,6 +18,7 @@ from shortlist._renamed import new_settings
 from shortlist._state import State, check_state
 from shortlist.errors import StorageError
 from shortlist.objectives.loss_parts import LossParts
+from shortlist.recommenders.restoring import kind_name
 from shortlist.solvers.stopping import EarlyStopping
 from shortlist.solvers.train import Epoch, ResumePoint, Trainer
 from shortlist.storage import StoredModel, check_writable, load_model, read_manifest, save_model
@@ -53,7 +54,7 @@ class Checkpoint:
     def __init__(
         self, path: str | PathLike[str], owner: type, settings: dict[str, Any], identity: dict[str, Any]
     ) -> None:
-        self._path, self._owner, self._kind = Path(path), owner, f"{owner.__name__}{SUFFIX}"
+        self._path, self._owner, self._kind = Path(path), owner, f"{kind_name(owner)}{SUFFIX}"
         self._settings = {name: value for name, value in settings.items() if name != "epochs"}
         self._identity = identity
         self._written, self._took = -math.inf, 0.0  # time of the latest write, and its duration

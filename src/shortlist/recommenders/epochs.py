@@ -87,7 +87,16 @@ def learn_in_epochs(
         if checkpoint is not None and checkpoint.due(options.checkpoint_share):
             checkpoint.write(point, trainer, stopping)
 
-    training = train(trainer, epochs, callbacks=monitor.callbacks, stopping=stopping, every=every, past=past, keep=keep)
+    training = train(
+        trainer,
+        epochs,
+        callbacks=monitor.callbacks,
+        stopping=stopping,
+        every=every,
+        past=past,
+        keep=keep,
+        replay=options.replay,
+    )
     model.training_ = training
     model.best_epoch_ = None if stopping is None else stopping.best_epoch
     return trainer

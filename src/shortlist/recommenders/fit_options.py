@@ -32,6 +32,7 @@ class FitOptions:
     context_features: Features | None = None
     item_features: Features | None = None
     threads: int | None = None  # None: all CPUs
+    replay: bool = False  # whether callbacks also get the epochs before a resume
     checkpoint_share: float | None = None  # fraction of time for writing checkpoints; None: write after every epoch
 
     def __post_init__(self) -> None:

@@ -374,7 +374,6 @@ class MultilinearModel(Factorization):
     # --- storage -----------------------------------------------------------------------------------------------------
 
     def _check_arrays(self) -> None:
-        self.training_, self.best_epoch_ = [], None
         for name in self._arrays:
             self._require_shape(name, (len(getattr(self, name)), 1))
 

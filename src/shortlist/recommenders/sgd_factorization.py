@@ -464,7 +464,6 @@ class SGDFactorization(Factorization):
     def _check_arrays(self) -> None:
         super()._check_arrays()
         self._require_shape("item_embeddings_", (len(self.items_), self._width))
-        self.training_, self.best_epoch_ = [], None
         if not on_cache_line(self.item_embeddings_):  # saved by an earlier version
             self.item_embeddings_ = aligned(self.item_embeddings_)  # type: ignore[misc]
 

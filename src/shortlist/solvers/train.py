@@ -92,6 +92,7 @@ def train(
     every: int = 1,
     past: ResumePoint | None = None,
     keep: Callable[[ResumePoint], object] | None = None,
+    replay: bool = False,
 ) -> list[Epoch]:
     """Run epochs, then finish the result; return the reports of all epochs, including those before a resume.
 
@@ -106,6 +107,8 @@ def train(
         every: number of epochs between two validations; the last epoch is always validated.
         past: the epochs before a resume; the trainer must have the state after them. Callbacks do not see them again.
         keep: called after each epoch, and before its callbacks, with the point from which the fit can be resumed.
+        replay: call the callbacks with the epochs of `past` too, before the first new epoch; what they return then has
+            no effect.
     """
     past = past or ResumePoint()
     training = [replace(epoch, samples=trainer.samples) for epoch in past.training]
@@ -128,6 +131,10 @@ def train(
             validation = stopping.update(number, trainer.snapshot())
         last = is_last(number)
         report(number, past.seconds, validation, last)
+    if replay:
+        for epoch in training:
+            for callback in callbacks:
+                callback(epoch)
     while not last:
         number += 1
         start = working_seconds()

@@ -133,26 +133,20 @@ class Problem:
 
         `report` is called after each epoch with the score on the sample. `step` is called from time to time in a fit
         without epochs, with the progress. Both may raise an exception to end the trial. Epochs of an earlier attempt
-        are reported last, because its checkpoint may have one that it was killed before it could report.
+        are reported again first, because its checkpoint may have one that it was killed before it could report.
         """
         model = self.recommender(settings)
         if not model.learns_in_epochs:
             model.fit_with(self.split.train, FitOptions(), "tune", (), False, self.threads, step)
             return validation_score(model, self.split, self.metric, self.threads), None
 
-        reported: set[int] = set()
-
         def report_epoch(epoch: Epoch) -> None:
             if epoch.validation is not None:
                 report(epoch.number, epoch.validation)
-                reported.add(epoch.number)
 
         model.fit_with(
             self.split.train, self._fit_options(start, checkpoint), "tune", report_epoch, False, self.threads
         )
-        for epoch in model.training_:
-            if epoch.number not in reported:
-                report_epoch(epoch)
         best = model.best_epoch_
         assert best is not None
         if self.sample is self.split:
@@ -173,6 +167,7 @@ class Problem:
             context_features=self.context_features,
             item_features=self.item_features,
             checkpoint_share=share,
+            replay=True,
         )
 
     def fit_final(

@@ -241,12 +241,11 @@ class Search:
         epochs = {**self._problem.template.settings(), **trial.settings}.get("epochs", 0)
 
         def report(epoch: int, value: float) -> None:
-            if epoch in trial.epochs:  # an earlier attempt reported it
-                return
-            curve[epoch] = value
-            with self._journal_lock:
-                self._journal.report(trial.number, epoch, value)
-            self._watch.epoch(trial.number, epoch, epochs, value)
+            if epoch not in trial.epochs:  # else an earlier attempt reported it, and may have been killed right then
+                curve[epoch] = value
+                with self._journal_lock:
+                    self._journal.report(trial.number, epoch, value)
+                self._watch.epoch(trial.number, epoch, epochs, value)
             if pruning.should_prune({number: score for number, score in curve.items() if number <= epoch}):
                 raise _PrunedError
             if self._should_stop() and epoch < epochs:
