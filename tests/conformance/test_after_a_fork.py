@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("default_threads"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
+FAMILIES = ("BPR", "EASE", "FactorizationMachine", "IALS", "ItemKNN", "PARAFAC", "SoftmaxMF", "UserKNN")
 MANY = 4200  # ids, from which on polars would look a Series up with its threads
 
 
@@ -102,7 +103,9 @@ def state(model: Any, items: list[Any]) -> Any:
     return [told.recommend(n=3).to_polars(), told.history, told.embedding, told.with_model(model).events, repr(told)]
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.slow) for name in sorted(REGISTRY)]
+)
 def test_answers_are_the_same_after_a_fork(name):
     calls = {}
     for kind in ("text", "tuple"):

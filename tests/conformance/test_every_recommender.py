@@ -696,12 +696,12 @@ def test_who_learns_in_epochs_can_go_on_and_others_say_so(name, data, tmp_path):
         return
     everyone, items = data.contexts.ids(), [data.items.ids()] * data.n_contexts
     how = {"schedule": "constant"} if "schedule" in make(name).settings() else {}  # what else depends on the epochs
-    made = make(name, **how).fit(data, checkpoint=tmp_path / "c")
+    made = make(name, epochs=3, **how).fit(data, checkpoint=tmp_path / "c")
     how["epochs"] = made.epochs + 2
     resumed, whole = make(name, **how).fit(data, checkpoint=tmp_path / "c"), make(name, **how).fit(data)
     np.testing.assert_array_equal(resumed.score(everyone, items), whole.score(everyone, items))
     split = sl.splits.held_out_contexts(data, 8, fold_in=0.6)
-    model = make(name).fit(split.train, validation=split, start=whole)
+    model = make(name, epochs=3).fit(split.train, validation=split, start=whole)
     assert 1 <= model.best_epoch_ <= len(model.training_)
 
 

@@ -29,11 +29,11 @@ def check(folder: Path, seed: int, count: int) -> list[fuzz.Outcome]:
 
 
 def test_harmed_models(folder: Path) -> None:
-    outcomes = check(folder, 0, 150)
+    outcomes = check(folder, 0, 100)
     results = [outcome.result for outcome in outcomes]
-    assert results.count(fuzz.REFUSED) > 60
-    assert results.count(fuzz.SAME) > 5
-    assert results.count(fuzz.LAWFUL) > 5
+    assert results.count(fuzz.REFUSED) > 40
+    assert results.count(fuzz.SAME) > 3
+    assert results.count(fuzz.LAWFUL) > 3
 
 
 @pytest.mark.slow

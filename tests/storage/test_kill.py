@@ -89,7 +89,7 @@ def test_killed_amid_files_of_many_writes(killed: Path, situation: str) -> None:
 @pytest.mark.parametrize(
     ("name", "situation"),
     [
-        pytest.param(name, situation, marks=() if (name, situation) == ("IALS", "model") else pytest.mark.slow)
+        pytest.param(name, situation, marks=() if (name, situation) == ("Popularity", "model") else pytest.mark.slow)
         for name in sorted(REGISTRY)
         for situation in ("nothing", "model")
     ],
