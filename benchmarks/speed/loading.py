@@ -130,7 +130,7 @@ def write(path: Path, n_contexts: int, n_items: int) -> None:
     }
     settings = IALS(dim=DIM, regularization=0.01, unobserved_weight=0.1).settings()
     model = restored(StoredModel("IALS", settings, arrays, {**tables}), path, verify=False)
-    save_model(path, model._stored())
+    save_model(path, model.to_stored())
 
 
 def child(path: Path, warm: Path, task: str, n_contexts: int) -> str:
