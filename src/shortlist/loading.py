@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from shortlist._checks import flag
 from shortlist.errors import StorageError
 from shortlist.recommenders.checkpoint import SUFFIX
-from shortlist.recommenders.registry import restored
+from shortlist.recommenders.registry import own_classes, restored
 from shortlist.storage import load_model
 
 
@@ -28,7 +29,7 @@ def load(path: str | PathLike[str], *, verify: bool = False, code: Iterable[type
             indices are checked when they are first used, and a damaged file may give wrong answers.
         code: your own classes of recommenders that the model may be made of. A file never says what is imported.
     """
-    code = tuple(code)
+    code, verify = own_classes(code), flag("verify", verify)
     stored = load_model(path, verify=verify)
     if (name := stored.kind.removesuffix(SUFFIX)) != stored.kind:
         raise StorageError(

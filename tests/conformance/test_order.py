@@ -162,6 +162,9 @@ class TestOrdered:
             sl.load(tmp_path / "model")
         with pytest.raises(sl.SettingError, match="code has 'x'; expected classes of recommenders"):
             sl.load(tmp_path / "model", code=["x"])
+        for code in (AfterLast, "AfterLast", 5):
+            with pytest.raises(sl.SettingError, match=r"code is .*; expected a list of classes of recommenders"):
+                sl.load(tmp_path / "model", code=code)
 
     def test_new_events_come_in_their_order(self, after_last):
         new = sl.Interactions.from_frame(

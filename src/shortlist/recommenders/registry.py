@@ -34,14 +34,23 @@ def recommender_class(name: str) -> type[Recommender]:
     return kind
 
 
+def own_classes(code: Iterable[type]) -> tuple[type[Recommender], ...]:
+    """Return the user's own classes as a tuple; raise SettingError for anything else."""
+    if isinstance(code, type | str) or not isinstance(code, Iterable):
+        raise SettingError(f"code is {code!r:.80}; expected a list of classes of recommenders", field="code")
+    kinds = tuple(code)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Recommender)):
+            raise SettingError(f"code has {kind!r:.80}; expected classes of recommenders", field="code")
+    return kinds
+
+
 def stored_class(name: str, path: str | PathLike[str], code: Iterable[type] = ()) -> type[Recommender]:
     """Return the class of a stored recommender: one of Shortlist, or one of the user's classes in `code`.
 
     The file only names the class; it never decides what is imported.
     """
-    for kind in code:
-        if not (isinstance(kind, type) and issubclass(kind, Recommender)):
-            raise SettingError(f"code has {kind!r:.80}; expected classes of recommenders", field="code")
+    for kind in own_classes(code):
         if name == kind_name(kind) or ("." in name and name.rpartition(".")[2] == kind.__name__):
             return kind
     if name in REGISTRY:
